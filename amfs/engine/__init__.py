@@ -1,0 +1,1 @@
+"""Pure machines and vocabulary: no socket, no clock, no file system."""

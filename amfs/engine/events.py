@@ -1,0 +1,159 @@
+"""What the pure cores are told (events) and what they answer (effects). Imports only the messages.
+
+An event is either ``Received`` (a message from a peer) or one of the local happenings below. An effect is a value; only a shell
+(``node`` or ``sim``) acts on it. File contents never pass through a core, except small ones inside ``Content``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from amfs.engine.messages import Message
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Received(NamedTuple):
+    """A message arrived from ``peer`` (already deduplicated and in order)."""
+
+    peer: int
+    message: Message
+
+
+class TimerFired(NamedTuple):
+    """The timer ``key`` set by ``SetTimer`` is due."""
+
+    key: object
+
+
+class TasksExited(NamedTuple):
+    """Completions of the launcher, as the native tuples (see ``_native.pyi``: Launcher.completions)."""
+
+    completions: list[tuple]  # type: ignore[type-arg]
+
+
+class JobDone(NamedTuple):
+    """A mover job ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
+
+    serial: int
+    error: str
+    size: int
+
+
+class PeerDown(NamedTuple):
+    """The transport or membership gave up on a peer (closed for good)."""
+
+    peer: int
+
+
+# ── effects ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Send(NamedTuple):
+    """Queue ``message`` for ``to``; all messages for one peer in one loop turn leave as one batch."""
+
+    to: int
+    message: Message
+
+
+class SetTimer(NamedTuple):
+    """Fire ``TimerFired(key)`` at ``at`` (seconds, the loop's monotonic clock). Setting a key again replaces it."""
+
+    key: object
+    at: float
+
+
+class CancelTimer(NamedTuple):
+    key: object
+
+
+class Launch(NamedTuple):
+    """Give packed task records to the launcher (``engine.records``)."""
+
+    records: list[bytes]
+
+
+class Kill(NamedTuple):
+    """Kill (or withdraw, if not started) these launcher serials; their completions follow."""
+
+    serials: list[int]
+
+
+class Withdraw(NamedTuple):
+    """Take back up to ``count`` records from the tail of the launcher's backlog; they complete as CANCELLED."""
+
+    count: int
+
+
+class FetchData(NamedTuple):
+    """Mover: get ``size`` bytes from ``peer``'s data port with ``ticket`` into the store as ``name``. Ends as JobDone(serial)."""
+
+    serial: int
+    peer: int
+    port: int
+    ticket: bytes
+    name: str
+    size: int
+    mode: int
+
+
+class StoreInline(NamedTuple):
+    """Write small content into the store as ``name``, now."""
+
+    name: str
+    data: bytes
+    mode: int
+
+
+class StageIn(NamedTuple):
+    """Mover: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial)."""
+
+    serial: int
+    name: str
+    path: str
+
+
+class CopyOut(NamedTuple):
+    """Mover: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial)."""
+
+    serial: int
+    name: str
+    path: str
+
+
+class ReadStore(NamedTuple):
+    """Answer a Fetch: the shell reads ``names`` from the store (inline if small, ticket if large) and sends Content to ``to``."""
+
+    to: int
+    run: int
+    names: tuple[str, ...]
+
+
+class Delete(NamedTuple):
+    """Remove these from the store."""
+
+    names: list[str]
+
+
+class DropScope(NamedTuple):
+    """Remove everything of a run from the store."""
+
+    scope: str
+
+
+class Log(NamedTuple):
+    level: int
+    text: str
+
+
+class Stop(NamedTuple):
+    """Leave the poll loop in good order."""
+
+    reason: str
+
+
+Event = Received | TimerFired | TasksExited | JobDone | PeerDown
+Effect = (
+    Send | SetTimer | CancelTimer | Launch | Kill | Withdraw | FetchData | StoreInline | StageIn | CopyOut | ReadStore
+    | Delete | DropScope | Log | Stop
+)  # fmt: skip

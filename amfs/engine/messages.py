@@ -1,0 +1,425 @@
+"""Every message that crosses a process, as typed structs. Pure vocabulary: imports nothing of amfs.
+
+A message is an immutable, array-encoded ``msgspec.Struct`` with a numeric tag. Many messages to one peer travel as one batch
+(``net.wire``). All of them may be repeated without harm; the docstring of each says why.
+
+Names in messages are *keys*: the run's scope followed by the file's name (``"7/temp0"``). Times are microseconds since the epoch of
+the machine that measured them unless said otherwise; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+NodeId = int  # 0..N-1 for nodes; clients (submitters, status commands) draw a random id >= CLIENT_ID_MIN
+CLIENT_ID_MIN = 1 << 32
+
+#: ``fate`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
+KEEP = 1 << 20
+FINAL = 1
+
+
+def fate(readers: int, final: bool = False) -> int:
+    """Pack what happens to an output: dropped after ``readers`` releases; copied to shared storage first if ``final``."""
+    return readers << 1 | (FINAL if final else 0)
+
+
+class Struct(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of the parts of messages."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of everything that travels by itself."""
+
+
+# ── parts ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Options(Struct):
+    """What few tasks need; absent (None) for the rest."""
+
+    cores: int = 1
+    memory: int = 0
+    time_limit_ms: int = 0
+    retries: int = 0
+    priority: int = 0
+    pin: int = -1  # node that must (hard) or should run it
+    pin_hard: bool = True
+    reduce: int = 0  # arity of the reduction tree; 0: an ordinary task
+    unstaged: bool = False  # runs in the user's directory, without a sandbox
+    depth: int = 0  # how many directories the sandbox needs above the working directory ("../x" names)
+
+
+class TaskSpec(Struct):
+    """One task as it travels: ``body`` is the packed command (``engine.records``), opaque on the way."""
+
+    tid: int
+    body: bytes
+    inputs: tuple[str, ...] = ()  # keys that some task makes
+    shared: tuple[str, ...] = ()  # keys that lie on shared storage
+    outputs: tuple[str, ...] = ()
+    fates: tuple[int, ...] = ()  # one per output
+    options: Options | None = None
+    attempt: int = 0
+    origin: int = 0  # the dispatcher that owns it (AME's tag)
+
+
+class RunInfo(Struct):
+    """What the tasks of a run share; crosses the wire once per node."""
+
+    scope: str  # prefix of every key of this run, "7/"
+    base: str  # absolute directory in which the user stands
+    env: tuple[str, ...]  # "K=V" of the submitter
+    stage_shared: bool = False  # copy shared inputs into the store (once per node), else read in place
+    hashed_outputs: int = 0  # number of hashed directories for final outputs; 0: off
+    keep_sandbox: bool = False
+    data_aware: bool = True
+    capture_bytes: int = 65536  # of stdout and of stderr, per task, returned with the result
+    want_output: bool = False  # send stdout and stderr of successful tasks back as well
+    umask: int = 0o022
+    default_retries: int = 0
+
+
+class Result(Struct):
+    """How one attempt at a task ended. ``outcome`` is ``engine.states.Outcome``'s value; times in microseconds."""
+
+    tid: int
+    attempt: int = 0
+    outcome: int = 0
+    code: int = 0  # exit status or signal number
+    node: int = 0
+    slot: int = 0
+    start_us: int = 0
+    end_us: int = 0
+    cpu_us: int = 0
+    maxrss_kib: int = 0
+    bytes_in: int = 0  # bytes of inputs fetched from other nodes or shared storage for this task
+    bytes_out: int = 0
+    detail: str = ""  # what failed, in words for a person
+    stdout: bytes = b""
+    stderr: bytes = b""
+    sizes: tuple[int, ...] = ()  # of the outputs
+
+
+class FileAt(Struct):
+    """Where a VALID file is."""
+
+    name: str
+    size: int
+    holders: tuple[int, ...]
+
+
+class Published(Struct):
+    """A file that its node offers."""
+
+    name: str
+    size: int
+    fate: int = KEEP << 1
+
+
+class Blob(Struct):
+    """Answer to a fetch: content inline when small, else a ticket for the data port."""
+
+    name: str
+    size: int
+    data: bytes | None = None
+    ticket: bytes = b""  # 16 bytes, good for one fetch
+    port: int = 0
+    mode: int = 0o444
+    missing: bool = False
+
+
+# ── submitter <-> nodes ────────────────────────────────────────────────────────────────────────────
+
+
+class RunBegin(Message, tag=1):
+    """Submitter -> every node. Repeatable: the same run, the same answer."""
+
+    run: int
+    client: int
+    info: RunInfo
+
+
+class RunReady(Message, tag=2):
+    """Node -> submitter: the node knows the run; how many slots it has."""
+
+    run: int
+    node: int
+    slots: int
+
+
+class Submit(Message, tag=3):
+    """Submitter -> dispatcher: tasks to own. Repeatable: keyed by tid."""
+
+    run: int
+    tasks: tuple[TaskSpec, ...]
+
+
+class SubmitEnd(Message, tag=4):
+    """Submitter -> dispatcher: no more tasks (until the next Submit)."""
+
+    run: int
+
+
+class Results(Message, tag=5):
+    """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each."""
+
+    run: int
+    results: tuple[Result, ...]
+
+
+class Poison(Message, tag=6):
+    """Anyone -> FLS shard: these files will never be made; ``cause`` is shown to people. First cause wins."""
+
+    run: int
+    names: tuple[str, ...]
+    cause: str
+
+
+class Settle(Message, tag=7):
+    """Submitter -> FLS shard: an open list was closed. ``finals`` go to shared storage, ``drops`` may go."""
+
+    run: int
+    finals: tuple[str, ...]
+    drops: tuple[str, ...]
+
+
+class Flushed(Message, tag=8):
+    """Worker -> submitter: these finals are on shared storage (LOCAL -> SHARED), or why not."""
+
+    run: int
+    files: tuple[tuple[str, int, str], ...]  # name, size, error ("" = fine)
+
+
+class RunEnd(Message, tag=9):
+    """Submitter -> every node: forget the run; kill what runs if ``kill``. Repeatable: forgetting twice is forgetting."""
+
+    run: int
+    kill: bool = False
+
+
+class RunGone(Message, tag=10):
+    """Node -> submitter: nothing of the run is left here. Carries this node's traffic counters."""
+
+    run: int
+    node: int
+    counters: dict[str, int]
+
+
+# ── dispatcher <-> worker ──────────────────────────────────────────────────────────────────────────
+
+
+class Assign(Message, tag=20):
+    """Dispatcher -> worker, or worker -> worker when a task is forwarded or stolen. Repeatable: keyed by (tid, attempt)."""
+
+    run: int
+    tasks: tuple[TaskSpec, ...]
+
+
+class Done(Message, tag=21):
+    """Worker -> dispatcher: attempts that ended."""
+
+    run: int
+    results: tuple[Result, ...]
+
+
+class Took(Message, tag=22):
+    """Worker -> dispatcher: these tasks of yours are with me now (stolen or forwarded)."""
+
+    run: int
+    tasks: tuple[tuple[int, int], ...]  # tid, attempt
+
+
+class StealAsk(Message, tag=23):
+    """Idle worker -> worker: give me up to ``want`` tasks."""
+
+    want: int
+
+
+class StealNone(Message, tag=24):
+    """Worker -> idle worker: nothing to give."""
+
+
+class ReducePlan(Message, tag=25):
+    """Worker -> dispatcher: the inputs of a reduction are all there; where each is."""
+
+    run: int
+    tid: int
+    attempt: int
+    files: tuple[FileAt, ...]
+
+
+# ── worker <-> FLS ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Locate(Message, tag=30):
+    """Worker -> FLS: where are these? Unanswered names are answered when they become VALID or FAILED."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Located(Message, tag=31):
+    """FLS -> worker: these are VALID."""
+
+    run: int
+    files: tuple[FileAt, ...]
+
+
+class FileFailed(Message, tag=32):
+    """FLS -> worker: these will never be VALID."""
+
+    run: int
+    names: tuple[str, ...]
+    causes: tuple[str, ...]
+
+
+class Publish(Message, tag=33):
+    """Worker -> FLS: INVALID -> VALID, held by the sender. First writer's size wins; a repeat adds a holder."""
+
+    run: int
+    files: tuple[Published, ...]
+
+
+class Replica(Message, tag=34):
+    """Worker -> FLS: the sender holds these as well."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Release(Message, tag=35):
+    """Worker -> FLS: one reader of each of these has finished for good."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Drop(Message, tag=36):
+    """FLS -> worker: delete your copies."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Flush(Message, tag=37):
+    """FLS -> worker: copy these to shared storage and tell the submitter."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Lost(Message, tag=38):
+    """Worker -> FLS: the sender holds these no longer (fetch from it failed, or a task spoiled them)."""
+
+    run: int
+    names: tuple[str, ...]
+    holder: int
+
+
+# ── worker <-> worker data ─────────────────────────────────────────────────────────────────────────
+
+
+class Fetch(Message, tag=40):
+    """Worker -> holder: send me these."""
+
+    run: int
+    names: tuple[str, ...]
+
+
+class Content(Message, tag=41):
+    """Holder -> worker: here they are, or the tickets for them."""
+
+    run: int
+    blobs: tuple[Blob, ...]
+
+
+# ── membership ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Member(Struct):
+    """One node as the others need to know it."""
+
+    node: int
+    incarnation: int
+    endpoints: tuple[str, ...]  # where its ROUTER listens, best first
+    slots: int
+    host: str = ""
+
+
+class View(Message, tag=50):
+    """Manager -> everyone: who is in, from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
+
+    epoch: int
+    manager: int
+    members: tuple[Member, ...]
+    unit_size: int = 0  # nodes per unit; 0: all in one
+
+
+class Join(Message, tag=51):
+    """New node -> manager (node == -1: please number me); answered by a View that has it."""
+
+    member: Member
+
+
+class Heartbeat(Message, tag=52):
+    """Node <-> manager, and submitter <-> dispatchers: alive, and at this epoch."""
+
+    epoch: int
+
+
+class Leave(Message, tag=53):
+    """Node -> manager: orderly goodbye."""
+
+    node: int
+
+
+class Shutdown(Message, tag=54):
+    """Client -> any node: end the session (``amfs down``)."""
+
+
+# ── questions people ask ───────────────────────────────────────────────────────────────────────────
+
+
+class StatusAsk(Message, tag=60):
+    """Client -> node."""
+
+
+class Status(Message, tag=61):
+    """Node -> client: a snapshot for ``amfs status``."""
+
+    node: int
+    epoch: int
+    data: dict[str, object]
+
+
+class ExplainAsk(Message, tag=62):
+    """Client -> node: why is this task not running? ``task`` is the id as the user wrote it or a tid."""
+
+    run: int
+    tid: int
+
+
+class Explain(Message, tag=63):
+    """Node -> client: what this node knows of the task, in words; empty if nothing."""
+
+    node: int
+    lines: tuple[str, ...]
+
+
+class ClientHello(Message, tag=64):
+    """Client -> node: answered with the current View."""
+
+    client: int
+
+
+AnyMessage = (
+    RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
+    | Assign | Done | Took | StealAsk | StealNone | ReducePlan
+    | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
+    | Fetch | Content
+    | View | Join | Heartbeat | Leave | Shutdown
+    | StatusAsk | Status | ExplainAsk | Explain | ClientHello
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""The packed task record that the C launcher takes. Pure; ``csrc/launcher.h`` is the other half of this contract.
+
+A record is little-endian, without padding beyond what is listed::
+
+    header (80 bytes)
+      u32 length         whole record, header included
+      u32 flags          STAGED | KEEP_FAILED | WANT_OUTPUT
+      u64 serial         chosen by the caller, unique while the task is in the launcher
+      u32 context        environment and base directory, see Launcher.set_context
+      u32 cores          taken from the launcher's slots while it runs
+      u64 memory         bytes taken from the launcher's memory while it runs
+      u32 time_limit_ms  0: none
+      u32 depth          directories between the sandbox's top and the working directory
+      u32 argc, envc, inputs, outputs
+      u32 capture        bytes of stdout and of stderr kept (the tail)
+      u32 body_length
+      u64 reserved[2]    zero
+    input stamps         inputs x (u64 size, u64 mtime_ns); mtime 0: unknown, taken when linked
+    body (NUL-terminated strings, made once by the submitter)
+      program  cwd  stdin  stdout  stderr  argv[argc]  env[envc]
+    files (NUL-terminated strings, added by the worker)
+      inputs x (source path, name in the sandbox)   source starting with "@": symbolic link to the rest (read in place)
+      outputs x (name in the sandbox, destination path)   empty destination: only has to exist
+
+``program`` is an absolute path, or contains a slash and is relative to the working directory. ``env`` entries are ``K=V``, or ``K`` to
+unset. Empty stdin, stdout, stderr: /dev/null, captured, captured. ``cwd`` is relative to the sandbox's working directory (staged)
+or to the context's base (unstaged).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+STAGED = 1
+KEEP_FAILED = 2
+WANT_OUTPUT = 4
+
+HEADER = struct.Struct("<IIQIIQIIIIIIII16x")
+STAMP = struct.Struct("<QQ")
+_COUNTS = struct.Struct("<II")
+
+
+def pack_body(
+    program: str,
+    argv: Sequence[str],
+    *,
+    env: Sequence[str] = (),
+    cwd: str = "",
+    stdin: str = "",
+    stdout: str = "",
+    stderr: str = "",
+) -> bytes:
+    """Pack the command part: argc and envc (u32 each), then the strings. Raises ValueError if a string holds a NUL."""
+    text = "\0".join((program, cwd, stdin, stdout, stderr, *argv, *env, ""))
+    if text.count("\0") != 5 + len(argv) + len(env):
+        raise ValueError("a command, argument, environment value or file name contains a NUL character")
+    return _COUNTS.pack(len(argv), len(env)) + text.encode("utf-8", "surrogateescape")
+
+
+def pack_record(
+    serial: int,
+    body: bytes,
+    *,
+    flags: int = STAGED,
+    context: int = 0,
+    cores: int = 1,
+    memory: int = 0,
+    time_limit_ms: int = 0,
+    depth: int = 0,
+    capture: int = 65536,
+    inputs: Sequence[tuple[str, str]] = (),
+    stamps: Sequence[tuple[int, int]] = (),
+    outputs: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """One record for Launcher.submit. ``inputs`` are (source, name), ``outputs`` (name, destination)."""
+    argc, envc = _COUNTS.unpack_from(body)
+    if inputs or outputs:
+        files = ("\0".join([part for pair in (*inputs, *outputs) for part in pair]) + "\0").encode(
+            "utf-8", "surrogateescape"
+        )
+    else:
+        files = b""
+    marks = b"".join([STAMP.pack(*stamp) for stamp in stamps]) if stamps else bytes(16 * len(inputs))
+    strings = len(body) - 8
+    length = HEADER.size + len(marks) + strings + len(files)
+    header = HEADER.pack(
+        length, flags, serial, context, cores, memory, time_limit_ms, depth,
+        argc, envc, len(inputs), len(outputs), capture, strings,
+    )  # fmt: skip
+    return b"".join((header, marks, memoryview(body)[8:], files))
