@@ -164,10 +164,12 @@ class SubmitEnd(Message, tag=4):
 
 
 class Results(Message, tag=5):
-    """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each."""
+    """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
     run: int
     results: tuple[Result, ...]
+    parked: int = 0  # tasks of this dispatcher that wait for input
+    running: int = 0  # slots of its unit in use, for progress
 
 
 class Poison(Message, tag=6):
@@ -219,10 +221,12 @@ class Assign(Message, tag=20):
 
 
 class Done(Message, tag=21):
-    """Worker -> dispatcher: attempts that ended."""
+    """Worker -> dispatcher: attempts that ended; and how many of the dispatcher's tasks wait for input here."""
 
     run: int
     results: tuple[Result, ...]
+    parked: int = 0
+    running: int = 0
 
 
 class Took(Message, tag=22):
@@ -355,6 +359,7 @@ class View(Message, tag=50):
     epoch: int
     manager: int
     members: tuple[Member, ...]
+    table: tuple[int, ...]  # partition -> node (fs.partition)
     unit_size: int = 0  # nodes per unit; 0: all in one
 
 

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Files: the partition table and key paths (pure), the node's store (I/O)."""

@@ -1,0 +1,232 @@
+"""One shard of the File Location Service (AME §3.3) with the FLS half of the File Availability Protocol (§3.2). Pure.
+
+Owns, for the keys of the partitions this node has: state, size, holders, waiters, how many readers are left. Knows nothing of tasks or of
+where bytes lie on a node. It is soft state: a lost shard is rebuilt from what the surviving workers publish and ask again.
+
+Every message may be repeated: publishing adds a holder once, waiters are a set, a name is dropped once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amfs.engine import messages as m
+from amfs.engine.machine import Machine
+from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
+
+_INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
+_KEEP = m.KEEP
+SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need hold it
+
+
+class FileRecord:
+    """What the shard knows of one file."""
+
+    __slots__ = ("cause", "final", "holders", "name", "readers", "released", "shared", "size", "state", "waiters")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = LookupState.INVALID
+        self.size = 0
+        self.holders: list[int] = []  # first producer first
+        self.waiters: dict[int, None] = {}  # ordered set of nodes that asked while INVALID
+        self.readers = _KEEP  # how many releases it takes until it may be dropped; KEEP: never by counting
+        self.released = 0
+        self.final = False
+        self.shared = False
+        self.cause = ""
+
+
+class FlsShard(Machine):
+    """The records of one node's partitions, for all runs. ``runs[run][key]`` is a FileRecord."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(node)
+        self.runs: dict[int, dict[str, FileRecord]] = {}
+        self.keeping: set[int] = set()  # runs that lost a node: reader counts can no longer be trusted, nothing is dropped
+        self._located: dict[tuple[int, int], list[m.FileAt]] = {}  # (run, to)
+        self._drops: dict[tuple[int, int], list[str]] = {}
+        self.on_message = {
+            m.Publish: self.on_publish,
+            m.Replica: self.on_replica,
+            m.Locate: self.on_locate,
+            m.Release: self.on_release,
+            m.Poison: self.on_poison,
+            m.Settle: self.on_settle,
+            m.Lost: self.on_lost,
+            m.RunEnd: self.on_run_end,
+        }
+
+    def _record(self, run: int, name: str) -> FileRecord:
+        records = self.runs.get(run)
+        if records is None:
+            records = self.runs[run] = {}
+        record = records.get(name)
+        if record is None:
+            record = records[name] = FileRecord(name)
+        return record
+
+    def _move(self, record: FileRecord, event: LookupEvent) -> None:
+        state = LOOKUP_NEXT[record.state][event]
+        if state is None:
+            raise illegal("FLS file", record.name, record.state, event)
+        record.state = state
+
+    # ── workers tell ───────────────────────────────────────────────────────────────────────────────
+
+    def on_publish(self, peer: int, message: m.Publish) -> None:
+        run = message.run
+        for file in message.files:
+            record = self._record(run, file.name)
+            first = record.state != _VALID
+            self._move(record, LookupEvent.PUBLISHED)
+            if first:
+                record.size = file.size
+            if file.fate == SHARED_FATE:
+                record.shared = True
+            elif peer not in record.holders:
+                record.holders.append(peer)
+            if file.fate >= 0:
+                record.readers = file.fate >> 1
+                record.final = bool(file.fate & m.FINAL)
+            if record.waiters:
+                at = self._at(record)
+                for waiter in record.waiters:
+                    self._located.setdefault((run, waiter), []).append(at)
+                record.waiters.clear()
+            if record.released >= record.readers:
+                self._drop_if_done(run, record)
+
+    def on_replica(self, peer: int, message: m.Replica) -> None:
+        records = self.runs.get(message.run)
+        for name in message.names:
+            record = records.get(name) if records else None
+            if record is None or record.state != _VALID:
+                # Dropped while the copy was on its way: the copy must go too, or it would stay to the end of the run.
+                self._drops.setdefault((message.run, peer), []).append(name)
+            elif peer not in record.holders:
+                record.holders.append(peer)
+
+    def on_locate(self, peer: int, message: m.Locate) -> None:
+        failed: list[FileRecord] = []
+        for name in message.names:
+            record = self._record(message.run, name)
+            if record.state == _VALID:
+                self._located.setdefault((message.run, peer), []).append(self._at(record))
+            elif record.state == _FAILED:
+                failed.append(record)
+            else:
+                record.waiters[peer] = None
+        if failed:
+            self.send(
+                peer, m.FileFailed(message.run, tuple(r.name for r in failed), tuple(r.cause for r in failed))
+            )
+
+    def on_release(self, peer: int, message: m.Release) -> None:
+        records = self.runs.get(message.run)
+        if records is None:
+            return
+        for name in message.names:
+            record = records.get(name)
+            if record is not None:
+                record.released += 1
+                if record.released >= record.readers:
+                    self._drop_if_done(message.run, record)
+
+    def on_lost(self, peer: int, message: m.Lost) -> None:
+        records = self.runs.get(message.run, {})
+        for name in message.names:
+            record = records.get(name)
+            if record is not None:
+                self._lose_holder(message.run, record, message.holder)
+
+    # ── submitter and dispatchers tell ─────────────────────────────────────────────────────────────
+
+    def on_poison(self, peer: int, message: m.Poison) -> None:
+        told: dict[int, list[str]] = {}
+        for name in message.names:
+            record = self._record(message.run, name)
+            if record.state == _VALID:
+                continue  # somebody made it after all
+            self._move(record, LookupEvent.POISONED)
+            record.cause = record.cause or message.cause
+            for waiter in record.waiters:
+                told.setdefault(waiter, []).append(name)
+            record.waiters.clear()
+        for waiter, names in told.items():
+            self.send(waiter, m.FileFailed(message.run, tuple(names), (message.cause,) * len(names)))
+
+    def on_settle(self, peer: int, message: m.Settle) -> None:
+        flush: dict[int, list[str]] = {}
+        records = self.runs.get(message.run, {})
+        for name in message.finals:
+            record = records.get(name)
+            if record is not None and record.state == _VALID and not record.shared and record.holders:
+                record.final = True
+                flush.setdefault(record.holders[0], []).append(name)
+        for node, names in flush.items():
+            self.send(node, m.Flush(message.run, tuple(names)))
+        for name in message.drops:
+            record = records.get(name)
+            if record is not None:
+                record.readers = 0
+                self._drop_if_done(message.run, record)
+
+    def on_run_end(self, peer: int, message: m.RunEnd) -> None:
+        self.runs.pop(message.run, None)
+        self.keeping.discard(message.run)
+
+    def forget_node(self, node: int, heirs_rebuild: bool = True) -> None:
+        """``node`` died: it holds nothing and waits for nothing any more. From now on no file of the running runs is dropped."""
+        for run, records in self.runs.items():
+            self.keeping.add(run)
+            for record in records.values():
+                record.waiters.pop(node, None)
+                self._lose_holder(run, record, node)
+
+    # ── inside ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _at(self, record: FileRecord) -> m.FileAt:
+        return m.FileAt(record.name, record.size, tuple(record.holders) if not record.shared else ())
+
+    def _lose_holder(self, run: int, record: FileRecord, node: int) -> None:
+        if node in record.holders:
+            record.holders.remove(node)
+            if not record.holders and not record.shared and record.state == _VALID:
+                self._move(record, LookupEvent.LAST_HOLDER_LOST)
+
+    def _drop_if_done(self, run: int, record: FileRecord) -> None:
+        """All readers have finished: tell the holders to delete it, unless it must reach shared storage first."""
+        if record.state != _VALID or run in self.keeping or (record.final and not record.shared):
+            return
+        for holder in record.holders:
+            self._drops.setdefault((run, holder), []).append(record.name)
+        record.holders.clear()
+        if not record.shared:
+            self._move(record, LookupEvent.DROPPED)
+
+    def flush(self) -> None:
+        if self._located:
+            for (run, to), files in self._located.items():
+                self.send(to, m.Located(run, tuple(files)))
+            self._located = {}
+        if self._drops:
+            for (run, to), names in self._drops.items():
+                self.send(to, m.Drop(run, tuple(names)))
+            self._drops = {}
+
+    def records(self) -> Iterable[tuple[int, FileRecord]]:
+        for run, records in self.runs.items():
+            for record in records.values():
+                yield run, record
+
+    def check_invariants(self) -> None:
+        for _, record in self.records():
+            assert len(set(record.holders)) == len(record.holders), f"{record.name}: a holder twice"
+            if record.state == _VALID:
+                assert not record.waiters, f"{record.name}: VALID, and somebody still waits"
+                assert record.holders or record.shared, f"{record.name}: VALID, and nowhere"
+            else:
+                assert not record.holders, f"{record.name}: {record.state.name}, and held by {record.holders}"
+            if record.state == _FAILED:
+                assert not record.waiters, f"{record.name}: FAILED, and somebody still waits"

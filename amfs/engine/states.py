@@ -1,0 +1,238 @@
+"""The state machines of files, tasks and peers, as tables. Pure.
+
+Everything about which moves exist is here and nowhere else; what happens on a move is in the machine that owns the thing. A pair
+that is not listed is an error, raised by ``move``. ``docs/states.md`` is generated from the tables.
+
+States and events are ``IntEnum`` so that the hot paths can index ``NEXT`` lists with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TypeVar
+
+from amfs.errors import InvalidTransition
+
+S = TypeVar("S", bound=IntEnum)
+E = TypeVar("E", bound=IntEnum)
+
+
+class Outcome(IntEnum):
+    """How an attempt at a task ended. The first eight come from the launcher."""
+
+    OK = 0
+    EXIT = 1
+    SIGNAL = 2
+    TIME_LIMIT = 3
+    MISSING_OUTPUT = 4
+    INPUT_CHANGED = 5
+    SETUP = 6
+    CANCELLED = 7
+    UPSTREAM_FAILED = 8  # an input will never be made
+    OUTPUT_LOST = 9  # the output could not be copied to shared storage
+    INPUT_LOST = 10  # an input was lost with its node, and could not be had again
+
+
+# ── a file, as its worker sees it (AME Fig. 4) ─────────────────────────────────────────────────────
+
+
+class FileState(IntEnum):
+    """INVALID: nobody has made it (that we know). LOCAL: in this node's store. REMOTE: in some other node's store.
+    SHARED: on shared storage."""
+
+    INVALID = 0
+    LOCAL = 1
+    REMOTE = 2
+    SHARED = 3
+
+
+class FileEvent(IntEnum):
+    LOCATED = 0  # the FLS named a holder
+    ON_SHARED = 1  # the FLS (or the task list) says it is on shared storage
+    PRODUCED = 2  # a task of this node published it
+    COPIED = 3  # the fetch ended well
+    FLUSHED = 4  # the copy to shared storage ended well
+    HOLDER_LOST = 5  # the fetch failed or its holder died
+    DROPPED = 6  # no readers left, or a task spoiled it
+
+
+FILE_TABLE: Mapping[tuple[FileState, FileEvent], FileState] = {
+    (FileState.INVALID, FileEvent.LOCATED): FileState.REMOTE,
+    (FileState.INVALID, FileEvent.ON_SHARED): FileState.SHARED,
+    (FileState.INVALID, FileEvent.PRODUCED): FileState.LOCAL,
+    (FileState.REMOTE, FileEvent.COPIED): FileState.LOCAL,
+    (FileState.REMOTE, FileEvent.PRODUCED): FileState.LOCAL,  # a repeated attempt beat the fetch
+    (FileState.REMOTE, FileEvent.HOLDER_LOST): FileState.INVALID,
+    (FileState.REMOTE, FileEvent.ON_SHARED): FileState.SHARED,
+    (FileState.LOCAL, FileEvent.PRODUCED): FileState.LOCAL,  # a repeated attempt
+    (FileState.LOCAL, FileEvent.FLUSHED): FileState.SHARED,
+    (FileState.LOCAL, FileEvent.DROPPED): FileState.INVALID,
+    (FileState.REMOTE, FileEvent.DROPPED): FileState.INVALID,
+    (FileState.SHARED, FileEvent.PRODUCED): FileState.LOCAL,  # rerun after the shared copy was asked for again
+    (FileState.SHARED, FileEvent.FLUSHED): FileState.SHARED,
+}
+
+# ── a file, as its FLS shard sees it (AME Fig. 5; FAILED is ours) ──────────────────────────────────
+
+
+class LookupState(IntEnum):
+    """INVALID: not made yet, or lost. VALID: somebody holds it, or it is on shared storage. FAILED: nobody will ever make it."""
+
+    INVALID = 0
+    VALID = 1
+    FAILED = 2
+
+
+class LookupEvent(IntEnum):
+    PUBLISHED = 0
+    POISONED = 1
+    LAST_HOLDER_LOST = 2
+    DROPPED = 3
+
+
+LOOKUP_TABLE: Mapping[tuple[LookupState, LookupEvent], LookupState] = {
+    (LookupState.INVALID, LookupEvent.PUBLISHED): LookupState.VALID,
+    (LookupState.INVALID, LookupEvent.POISONED): LookupState.FAILED,
+    (LookupState.VALID, LookupEvent.PUBLISHED): LookupState.VALID,
+    (LookupState.VALID, LookupEvent.LAST_HOLDER_LOST): LookupState.INVALID,
+    (LookupState.VALID, LookupEvent.DROPPED): LookupState.INVALID,
+    (LookupState.FAILED, LookupEvent.POISONED): LookupState.FAILED,
+    (LookupState.FAILED, LookupEvent.PUBLISHED): LookupState.VALID,  # a node thought dead finished it after all
+}
+
+# ── a task, as its worker sees it (AME Fig. 2, with the run itself and failure) ────────────────────
+
+
+class TaskState(IntEnum):
+    """INVALID: waits for input. READY: could run. RUNNING: with the launcher. FLUSHING: done, its final outputs on their way to
+    shared storage. FINISHED, FAILED: ended, reported. MOVED: another worker has it."""
+
+    INVALID = 0
+    READY = 1
+    RUNNING = 2
+    FLUSHING = 3
+    FINISHED = 4
+    FAILED = 5
+    MOVED = 6
+
+
+class TaskEvent(IntEnum):
+    INPUTS_THERE = 0
+    INPUT_GONE = 1  # an input was lost again before the task began
+    INPUT_FAILED = 2
+    LAUNCHED = 3
+    WITHDRAWN = 4  # taken back from the launcher, not started
+    SUCCEEDED = 5
+    WROTE_FINALS = 6  # succeeded, final outputs to be copied out
+    FLUSHED = 7
+    WENT_WRONG = 8
+    GIVEN_AWAY = 9  # stolen, forwarded or recalled
+
+
+TASK_TABLE: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
+    (TaskState.INVALID, TaskEvent.INPUTS_THERE): TaskState.READY,
+    (TaskState.INVALID, TaskEvent.INPUT_FAILED): TaskState.FAILED,
+    (TaskState.INVALID, TaskEvent.GIVEN_AWAY): TaskState.MOVED,
+    (TaskState.READY, TaskEvent.INPUT_GONE): TaskState.INVALID,
+    (TaskState.READY, TaskEvent.LAUNCHED): TaskState.RUNNING,
+    (TaskState.READY, TaskEvent.GIVEN_AWAY): TaskState.MOVED,
+    (TaskState.RUNNING, TaskEvent.WITHDRAWN): TaskState.READY,
+    (TaskState.RUNNING, TaskEvent.SUCCEEDED): TaskState.FINISHED,
+    (TaskState.RUNNING, TaskEvent.WROTE_FINALS): TaskState.FLUSHING,
+    (TaskState.RUNNING, TaskEvent.WENT_WRONG): TaskState.FAILED,
+    (TaskState.FLUSHING, TaskEvent.FLUSHED): TaskState.FINISHED,
+    (TaskState.FLUSHING, TaskEvent.WENT_WRONG): TaskState.FAILED,
+}
+
+# ── a task, as its dispatcher sees it ──────────────────────────────────────────────────────────────
+
+
+class RecordState(IntEnum):
+    """QUEUED: to be assigned. ASSIGNED: a worker has it. BACKING_OFF: failed, waits for its next attempt. COMBINING: a
+    reduction whose partial tasks are out."""
+
+    QUEUED = 0
+    ASSIGNED = 1
+    BACKING_OFF = 2
+    COMBINING = 3
+    ENDED = 4
+
+
+class RecordEvent(IntEnum):
+    ASSIGN = 0
+    WORKER_LOST = 1
+    RETRY = 2
+    DUE = 3
+    PLAN = 4
+    END = 5
+
+
+RECORD_TABLE: Mapping[tuple[RecordState, RecordEvent], RecordState] = {
+    (RecordState.QUEUED, RecordEvent.ASSIGN): RecordState.ASSIGNED,
+    (RecordState.QUEUED, RecordEvent.END): RecordState.ENDED,
+    (RecordState.ASSIGNED, RecordEvent.WORKER_LOST): RecordState.QUEUED,
+    (RecordState.ASSIGNED, RecordEvent.RETRY): RecordState.BACKING_OFF,
+    (RecordState.ASSIGNED, RecordEvent.PLAN): RecordState.COMBINING,
+    (RecordState.ASSIGNED, RecordEvent.END): RecordState.ENDED,
+    (RecordState.BACKING_OFF, RecordEvent.DUE): RecordState.QUEUED,
+    (RecordState.BACKING_OFF, RecordEvent.END): RecordState.ENDED,
+    (RecordState.COMBINING, RecordEvent.END): RecordState.ENDED,
+    (RecordState.COMBINING, RecordEvent.WORKER_LOST): RecordState.QUEUED,
+}
+
+# ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────
+
+
+class PeerState(IntEnum):
+    JOINING = 0
+    ALIVE = 1
+    SUSPECT = 2
+    DEAD = 3
+    LEFT = 4
+
+
+class PeerEvent(IntEnum):
+    ADMITTED = 0
+    HEARD = 1
+    SILENT = 2
+    TIMED_OUT = 3
+    GOODBYE = 4
+
+
+PEER_TABLE: Mapping[tuple[PeerState, PeerEvent], PeerState] = {
+    (PeerState.JOINING, PeerEvent.ADMITTED): PeerState.ALIVE,
+    (PeerState.ALIVE, PeerEvent.HEARD): PeerState.ALIVE,
+    (PeerState.ALIVE, PeerEvent.SILENT): PeerState.SUSPECT,
+    (PeerState.ALIVE, PeerEvent.GOODBYE): PeerState.LEFT,
+    (PeerState.SUSPECT, PeerEvent.HEARD): PeerState.ALIVE,
+    (PeerState.SUSPECT, PeerEvent.SILENT): PeerState.SUSPECT,
+    (PeerState.SUSPECT, PeerEvent.TIMED_OUT): PeerState.DEAD,
+    (PeerState.ALIVE, PeerEvent.TIMED_OUT): PeerState.DEAD,  # its connection was refused: no need to suspect
+    (PeerState.SUSPECT, PeerEvent.GOODBYE): PeerState.LEFT,
+}
+
+TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
+    "A file on its worker": FILE_TABLE,  # type: ignore[dict-item]
+    "A file on its FLS shard": LOOKUP_TABLE,  # type: ignore[dict-item]
+    "A task on its worker": TASK_TABLE,  # type: ignore[dict-item]
+    "A task on its dispatcher": RECORD_TABLE,  # type: ignore[dict-item]
+    "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
+}
+
+
+def compile_table(table: Mapping[tuple[S, E], S], states: type[S], events: type[E]) -> list[list[S | None]]:
+    """``NEXT[state][event]``: the next state, or None where the table has no such move."""
+    return [[table.get((state, event)) for event in events] for state in states]
+
+
+FILE_NEXT = compile_table(FILE_TABLE, FileState, FileEvent)
+LOOKUP_NEXT = compile_table(LOOKUP_TABLE, LookupState, LookupEvent)
+TASK_NEXT = compile_table(TASK_TABLE, TaskState, TaskEvent)
+RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)
+PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
+
+
+def illegal(machine: str, key: object, state: IntEnum, event: IntEnum) -> InvalidTransition:
+    """The error for a move that no table lists; the machines raise it."""
+    return InvalidTransition(machine, key, state.name, event.name)

@@ -1,0 +1,86 @@
+"""Two-layer hashing (MemFS §II): key → xxh64 mod P → partition → node, by a versioned table. Pure.
+
+P is constant for a session; only the table changes when nodes come or go, and then only the partitions move that must. AME's
+``Hash(File_Name) % Server_Num`` (§3.3) is the case P = N with the identity table, which ``PartitionTable.even(nodes, len(nodes))`` is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from amfs._native import partitions as _partitions
+from amfs._native import xxh64
+
+PARTITIONS = 1024  # at least; sessions of more nodes than a quarter of this get more
+
+
+class PartitionTable:
+    """``owners[partition]`` is a node id. Immutable; ``version`` grows with every change."""
+
+    __slots__ = ("owners", "single", "version")
+
+    def __init__(self, owners: Sequence[int], version: int = 1) -> None:
+        self.owners = tuple(owners)
+        self.version = version
+        #: the only node there is, or None; saves hashing on one node
+        self.single: int | None = self.owners[0] if len(set(self.owners)) == 1 else None
+
+    @classmethod
+    def even(cls, nodes: Sequence[int], count: int = 0) -> PartitionTable:
+        """Partitions dealt round-robin to ``nodes``; ``count`` 0: enough for a good balance."""
+        if not nodes:
+            raise ValueError("a partition table needs at least one node")
+        count = count or max(PARTITIONS, 1 << (4 * len(nodes) - 1).bit_length())
+        return cls([nodes[i % len(nodes)] for i in range(count)])
+
+    def node_of(self, key: str) -> int:
+        """The node that keeps the record of ``key``."""
+        if self.single is not None:
+            return self.single
+        return self.owners[xxh64(key) % len(self.owners)]
+
+    def group(self, keys: Sequence[str]) -> dict[int, list[str]]:
+        """``keys`` by the node that keeps their record."""
+        if self.single is not None:
+            return {self.single: list(keys)}
+        owners = self.owners
+        out: dict[int, list[str]] = {}
+        for key, part in zip(keys, _partitions(keys, len(owners)), strict=True):
+            node = owners[part]
+            if node in out:
+                out[node].append(key)
+            else:
+                out[node] = [key]
+        return out
+
+    def without(self, node: int) -> PartitionTable:
+        """``node`` is gone: its partitions, and no others, go to those who have least."""
+        loads = Counter(owner for owner in self.owners if owner != node)
+        if not loads:
+            raise ValueError("the last node cannot be taken out of the table")
+        owners = list(self.owners)
+        for part, owner in enumerate(owners):
+            if owner == node:
+                heir = min(loads, key=lambda n: (loads[n], n))
+                owners[part] = heir
+                loads[heir] += 1
+        return PartitionTable(owners, self.version + 1)
+
+    def with_node(self, node: int) -> PartitionTable:
+        """``node`` is new: it takes its even share from those who have most; at most ceil(P / N) partitions move."""
+        loads = Counter(self.owners)
+        if node in loads:
+            return self
+        owners = list(self.owners)
+        by_owner: dict[int, list[int]] = {}
+        for part, owner in enumerate(owners):
+            by_owner.setdefault(owner, []).append(part)
+        for _ in range(len(owners) // (len(loads) + 1)):
+            donor = max(by_owner, key=lambda n: (len(by_owner[n]), n))
+            owners[by_owner[donor].pop()] = node
+        return PartitionTable(owners, self.version + 1)
+
+    def moved(self, other: PartitionTable) -> set[int]:
+        """Partitions that have another owner in ``other``."""
+        return {part for part, (a, b) in enumerate(zip(self.owners, other.owners, strict=True)) if a != b}
