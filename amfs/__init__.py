@@ -1,0 +1,69 @@
+"""amfs: many-task workflows with the files between the tasks in memory.
+
+The public names, loaded when first used (PEP 562), so that ``amfs --help`` and a script that only catches ``AmfsError`` stay cheap::
+
+    import amfs
+
+    result = amfs.run("tasks.txt")
+
+See docs/architecture.md for the inside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from amfs.api import RunResult, Session, TaskFailed, run
+    from amfs.engine.workflow import FileState, Task, Workflow
+    from amfs.errors import (
+        AmfsError,
+        Fault,
+        ProtocolError,
+        SessionError,
+        SystemSetupError,
+        UsageError,
+        WorkflowError,
+    )
+
+__all__ = [
+    "AmfsError",
+    "Fault",
+    "FileState",
+    "ProtocolError",
+    "RunResult",
+    "Session",
+    "SessionError",
+    "SystemSetupError",
+    "Task",
+    "TaskFailed",
+    "UsageError",
+    "Workflow",
+    "WorkflowError",
+    "run",
+]
+
+_HOME = {
+    **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.api"),
+    **dict.fromkeys(("Task", "Workflow", "FileState"), "amfs.engine.workflow"),
+    **dict.fromkeys(
+        ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'amfs' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

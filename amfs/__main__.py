@@ -1,0 +1,7 @@
+"""``python -m amfs`` is the ``amfs`` command."""
+
+import sys
+
+from amfs.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,193 @@
+"""The ``amfs`` command: which subcommands there are, and how errors end.
+
+Owns the table of commands, the top-level help and the mapping from exceptions to exit codes. Must not import anything but the
+standard library's cheapest parts at module level: ``amfs --help`` is answered from the table, and a command's module (and click
+itself) is imported only when that command runs.
+
+Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when the reader of our output went away, 70 for a fault of amfs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Entry(NamedTuple):
+    """One command: where it lives ("module:click command") and its line in the help."""
+
+    where: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("amfs.cli.run:run", "Run a workflow: a task list, JSON Lines, or plain command lines."),
+    "translate": Entry("amfs.cli.translate:translate", "Convert a workflow between formats, or only check it."),
+    "up": Entry("amfs.cli.session:up", "Start a session: node servers on this machine, or one per MPI rank."),
+    "down": Entry("amfs.cli.session:down", "Stop a session and remove what it left behind."),
+    "status": Entry("amfs.cli.session:status", "Show sessions, their nodes and what they are doing."),
+    "node": Entry("amfs.cli.session:node", "Run one node server; join a session from any host."),
+    "explain": Entry("amfs.cli.session:explain", "Say why a task is not running."),
+    "simulate": Entry("amfs.cli.simulate:simulate", "Run a workflow on a simulated cluster of any size."),
+    "bench": Entry("amfs.cli.bench:bench", "Measure this machine and amfs on it."),
+    "report": Entry("amfs.cli.report:report", "Make an HTML page from the trace of a run."),
+}
+
+_HEAD = """\
+Usage: amfs [--version] [--help] COMMAND [ARGS]...
+
+  Run workflows of ordinary programs that talk through files, with the files
+  between the tasks in memory.
+
+Commands:
+"""
+
+_TAIL = """
+  "amfs COMMAND --help" explains a command.
+
+Exit status: 0 all tasks finished; 1 some failed; 2 the command line or the
+workflow is faulty, nothing ran; 3 stopped before the end; 4 no usable session;
+5 this machine lacks something; 70 internal error; 130 interrupted.
+"""
+
+
+def help_text() -> str:
+    """The text of ``amfs --help``."""
+    width = max(map(len, COMMANDS))
+    return _HEAD + "".join(f"  {name:<{width}}  {entry.help}\n" for name, entry in COMMANDS.items()) + _TAIL
+
+
+def load(name: str) -> click.Command:
+    """Import the command ``name`` of the table."""
+    from importlib import import_module
+
+    module, _, attribute = COMMANDS[name].where.partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
+    return command
+
+
+def group() -> click.Group:
+    """The click group of all commands, each imported only when looked up."""
+    import click
+
+    class LazyGroup(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return list(COMMANDS)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            return load(cmd_name) if cmd_name in COMMANDS else None
+
+        def get_help(self, ctx: click.Context) -> str:
+            return help_text().rstrip()
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            name = args[0]
+            if name not in COMMANDS and not name.startswith("-"):
+                raise click.UsageError(_unknown(name), ctx)
+            return super().resolve_command(ctx, args)
+
+    return LazyGroup(
+        "amfs",
+        params=[click.Option(["--version"], is_flag=True, help="Show the version and exit.")],
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        invoke_without_command=False,
+    )
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean 'amfs {near[0]}'?" if near else '"amfs --help" lists them'
+    if os.path.exists(name):
+        hint = f"to run that file: amfs run {name}"
+    return f"no such command '{name}'; {hint}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``amfs ARGV`` and return its exit status; the console script's entry point. Raises nothing but SystemExit."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, so that a reader who left is noticed while we can still be quiet about it
+        return status
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _broken_pipe()
+    except Exception as error:  # the last line of defence: one line for the person, never a bare traceback
+        return _failed(error)
+
+
+def _dispatch(args: list[str]) -> int:
+    if os.environ.get("_AMFS_COMPLETE") is None:
+        if not args or args[0] in ("--help", "-h"):
+            sys.stdout.write(help_text())
+            return 0 if args else 2
+        if args[0] in ("--version", "-V"):
+            from amfs import __version__
+
+            sys.stdout.write(f"amfs {__version__}\n")
+            return 0
+    import click
+
+    try:
+        result = group().main(args, prog_name="amfs", standalone_mode=False)
+    except click.exceptions.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    from amfs.errors import AmfsError
+
+    if os.environ.get("AMFS_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, AmfsError):
+        _say(str(error))
+        return error.exit_code
+    what = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    _say(f"internal error: {what}; run again with AMFS_DEBUG=1 for the traceback")
+    return EXIT_INTERNAL
+
+
+def _broken_pipe() -> int:
+    # The interpreter flushes stdout once more at exit; give it somewhere to go, or it complains.
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(null, stream.fileno())
+    os.close(null)
+    return EXIT_BROKEN_PIPE
+
+
+def _say(text: str) -> None:
+    try:
+        print("\n".join(f"amfs: {line}" for line in text.splitlines() or [""]), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _broken_pipe()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
