@@ -1,0 +1,339 @@
+"""The registry of running sessions: one private directory each, with keys, endpoints and processes.
+
+Owns the layout of that directory, its permissions, and the judgement whether a session still lives. Must not know: ZeroMQ,
+messages, how nodes are started. Secrets are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a command line.
+
+::
+
+    $AMFS_RUN_DIR | $XDG_RUNTIME_DIR/amfs | /tmp/amfs-UID       0700
+    └── brave-otter/                                            0700
+        ├── session.json                                        0600   Session
+        ├── node-0.ipc  node-0.log  …                           0600   socket and log of each local node
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import socket
+import stat
+from pathlib import Path
+
+import msgspec
+
+from amfs.errors import SessionError, UsageError
+from amfs.net import litter
+
+FORMAT_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
+_IPC_PATH_MAX = 107  # sun_path minus the final NUL
+_STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
+_LONGEST_SOCKET = len("/node-999999.ipc")
+
+_ADJECTIVES = (
+    "able amber apt bold brave brisk calm clear crisp deft eager early fair fine fleet fond gentle glad golden grand green happy hardy "
+    "keen kind lively lucid merry mild neat nimble noble open plain proud quick quiet rapid ready sharp silver steady sunny swift tidy "
+    "vivid warm wise witty"
+)
+_NOUNS = (
+    "badger bear beaver bison crane crow deer dove eagle egret elk falcon ferret finch fox gannet gecko goose hare hawk heron ibis jay "
+    "kestrel kite lark lemur linnet lynx magpie marten mole moose newt orca otter owl panda plover puffin quail raven robin salmon seal "
+    "shrike stoat stork swan swift tapir tern toad trout vole walrus wren yak"
+)
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The CURVE key pairs of a session (Z85 text). Whoever holds them is the session's owner: there is one trust domain."""
+
+    server_public: str
+    server_secret: str
+    client_public: str
+    client_secret: str
+
+    def __repr__(self) -> str:  # so that no log or traceback shows a secret
+        return f"Keys(server_public={self.server_public!r}, …)"
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """All a node process needs to start; it gets this on a pipe, because of the keys."""
+
+    session: str
+    run_dir: str  # the session's private directory on this host
+    keys: Keys
+    node: int = -1  # -1: the manager numbers it
+    listen: tuple[str, ...] = ()  # ZeroMQ endpoints, "ipc://PATH", "tcp://ADDRESS:PORT" (port 0 or *: chosen by the system)
+    managers: tuple[str, ...] = ()  # endpoints of the manager, best first; empty: this node is the manager
+    slots: int = 0  # 0: as many as the CPUs that this process may use
+    memory: int = 0  # bytes for tasks, 0: not accounted
+    store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
+    data_address: str = "127.0.0.1"  # address of the mover's data port
+    unit_size: int = 0  # nodes per unit, 0: all in one
+    expected: int = 1  # how many nodes the session starts with
+    log_file: str = ""
+    host: str = ""  # name by which peers tell whether they share this machine
+
+
+class NodeEntry(msgspec.Struct, frozen=True):
+    """One node as the session file knows it; nodes that joined later are known to the manager only."""
+
+    node: int
+    endpoints: tuple[str, ...]  # best first
+    host: str
+    pid: int  # on ``host``
+    started: int  # start time of that process (clock ticks since boot), so that a reused pid is not mistaken for it
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """What a node process writes on its ready pipe, as one JSON line: it listens, or why it cannot."""
+
+    node: int = -1
+    endpoints: tuple[str, ...] = ()
+    pid: int = 0
+    started: int = 0
+    error: str = ""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session file."""
+
+    name: str
+    keys: Keys
+    created: float  # seconds since the epoch
+    host: str  # where this file was written
+    nodes: tuple[NodeEntry, ...] = ()
+    unit_size: int = 0
+    version: int = FORMAT_VERSION
+
+    @property
+    def directory(self) -> Path:
+        """Where this session's files are on this host."""
+        return base_dir() / self.name
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "session.json"
+
+
+# ── directories ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_private(path: Path) -> None:
+    """Raise SessionError unless ``path`` is a directory that belongs to us and is closed to everybody else."""
+    facts = os.lstat(path)
+    if not stat.S_ISDIR(facts.st_mode):
+        raise SessionError(f"{path} is not a directory; amfs keeps its sessions there. Remove it or set AMFS_RUN_DIR.")
+    if facts.st_uid != os.geteuid():
+        raise SessionError(f"{path} belongs to user {facts.st_uid}, not to you. Set AMFS_RUN_DIR to a directory of your own.")
+    if facts.st_mode & 0o077:
+        raise SessionError(f"{path} is open to others (mode {stat.S_IMODE(facts.st_mode):o}) and holds keys. Do: chmod 700 {path}")
+
+
+def _private_dir(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=False, exist_ok=True)
+    except FileNotFoundError:
+        raise SessionError(f"{path.parent} does not exist; amfs keeps its sessions in {path}") from None
+    except OSError as error:
+        raise SessionError(f"cannot make {path}: {error.strerror}") from None
+    _check_private(path)
+    return path
+
+
+def base_dir() -> Path:
+    """The directory of all sessions of this user on this host, made if need be.
+
+    Raises SessionError if it belongs to somebody else or is open to others.
+    """
+    chosen = os.environ.get("AMFS_RUN_DIR")
+    if chosen:
+        return _private_dir(Path(chosen).absolute())
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        path = Path(runtime) / "amfs"
+        if len(os.fsencode(path)) + 41 + _LONGEST_SOCKET <= _IPC_PATH_MAX:
+            return _private_dir(path)
+    return _private_dir(Path("/tmp") / f"amfs-{os.getuid()}")
+
+
+def random_name() -> str:
+    return f"{random.choice(_ADJECTIVES.split())}-{random.choice(_NOUNS.split())}"
+
+
+def check_name(name: str) -> str:
+    """``name`` if it may name a session, else UsageError."""
+    if not _NAME.match(name):
+        raise UsageError(f"'{name}' cannot name a session: use up to 40 letters, digits, '.', '_' and '-', a letter or digit first")
+    return name
+
+
+def claim(name: str | None) -> tuple[str, Path]:
+    """A new session's name and its fresh private directory. A dead session of that name is cleaned away first.
+
+    Raises SessionError if a live one has the name, UsageError if it cannot be a name.
+    """
+    base = base_dir()
+    if name is None:
+        for _ in range(100):
+            name = random_name()
+            if not (base / name).exists():
+                break
+    assert name is not None
+    path = base / check_name(name)
+    if len(os.fsencode(path)) + _LONGEST_SOCKET > _IPC_PATH_MAX:
+        raise SessionError(f"{path} is too long a path for sockets; set AMFS_RUN_DIR to a shorter directory")
+    if path.exists():
+        _refuse_if_taken(name, path)
+        remove_directory(path)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        raise SessionError(f"a session named {name} is being started by somebody else") from None
+    (path / _STARTING).write_text(f"{os.getpid()} {start_time(os.getpid())}")
+    return name, path
+
+
+def _refuse_if_taken(name: str, path: Path) -> None:
+    """Raise SessionError if a session of that name lives, or is being started by a process that lives."""
+    try:
+        pid, started = map(int, (path / _STARTING).read_text().split())
+    except (OSError, ValueError):
+        pid = started = 0
+    if is_running(pid, started):
+        raise SessionError(f"a session named {name} is being started by process {pid}; choose another --name")
+    try:
+        old = load(path / "session.json")
+    except SessionError:
+        return
+    if is_live(old):
+        raise SessionError(f"a session named {name} is running; end it with 'amfs down {name}' or choose another --name")
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm."""
+    if path.parent != base_dir() or path.is_symlink():
+        raise SessionError(f"{path} is not a session's directory; not removed")
+    shutil.rmtree(path, ignore_errors=True)
+    litter.sweep(path.name)
+
+
+# ── session files ──────────────────────────────────────────────────────────────────────────────────
+
+
+def save(session: Session) -> Path:
+    """Write the session file, mode 0600, at once or not at all. Returns its path."""
+    directory = _private_dir(session.directory)
+    temporary = directory / f".session-{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(session), indent=1))
+    os.replace(temporary, session.path)
+    (directory / _STARTING).unlink(missing_ok=True)
+    return session.path
+
+
+def load(path: Path) -> Session:
+    """Read a session file. Raises SessionError if it is missing, not ours, open to others, or not readable by this version."""
+    try:
+        facts = os.stat(path)
+        if facts.st_uid != os.geteuid():
+            raise SessionError(f"{path} belongs to user {facts.st_uid}, not to you")
+        if facts.st_mode & 0o077:
+            raise SessionError(f"{path} holds keys and is open to others (mode {stat.S_IMODE(facts.st_mode):o}). Do: chmod 600 {path}")
+        session = msgspec.json.decode(path.read_bytes(), type=Session)
+        check_name(session.name)
+    except OSError as error:
+        raise SessionError(f"cannot read the session file {path}: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
+        raise SessionError(f"{path} is not a session file of this version of amfs: {error}") from None
+    if session.version != FORMAT_VERSION:
+        raise SessionError(f"{path} was written by another version of amfs (format {session.version}, this one reads {FORMAT_VERSION})")
+    return session
+
+
+def list_all() -> list[Session]:
+    """All readable session files of this user on this host, newest first, dead or alive."""
+    found = []
+    for path in base_dir().glob("*/session.json"):
+        try:
+            found.append(load(path))
+        except SessionError:
+            continue
+    return sorted(found, key=lambda session: (-session.created, session.name))
+
+
+def find(name: str | None = None, *, probe_s: float = 1.0) -> Session:
+    """The session ``name`` (a name, or the path of a session file); without it $AMFS_SESSION, else the newest live one.
+
+    Dead sessions met on the way are cleaned. ``probe_s``: how long to wait for an answer when no local process tells. Raises SessionError.
+    """
+    name = name or os.environ.get("AMFS_SESSION")
+    if name:
+        if "/" in name or name.endswith(".json"):
+            return load(Path(name))
+        path = base_dir() / check_name(name) / "session.json"
+        if not path.exists():
+            others = ", ".join(session.name for session in list_all())
+            raise SessionError(f"no session named {name}" + (f"; there are: {others}" if others else "; start one with 'amfs up'"))
+        session = load(path)
+        if not is_live(session, probe_s=probe_s):
+            remove_directory(session.directory)
+            raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it")
+        return session
+    for session in list_all():
+        if is_live(session, probe_s=probe_s):
+            return session
+        remove_directory(session.directory)
+    raise SessionError("no session is running; start one with 'amfs up'")
+
+
+def is_live(session: Session, *, probe_s: float = 1.0) -> bool:
+    """Whether any node lives: by its local process, else by an answer over the network within ``probe_s`` seconds."""
+    host = host_mark()
+    if any(entry.host == host and is_running(entry.pid, entry.started) for entry in session.nodes):
+        return True
+    if all(entry.host == host for entry in session.nodes) and host == session.host:
+        return bool(session.nodes) and _joined_elsewhere(session, probe_s)
+    return _joined_elsewhere(session, probe_s)
+
+
+def _joined_elsewhere(session: Session, probe_s: float) -> bool:
+    remote = [entry for entry in session.nodes if entry.host != host_mark()]
+    if not remote or probe_s <= 0:
+        return False
+    from amfs.net.client import answers  # the only place where the registry needs the network, and rarely
+
+    return answers(session, probe_s)
+
+
+# ── processes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def host_mark() -> str:
+    """Names this machine, its boot and its set of processes: two processes with the same can see each other's pids and sockets."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}/{boot}-{space}"
+
+
+def start_time(pid: int) -> int:
+    """Start of a process in clock ticks since boot; 0 if there is no such process or it is a zombie."""
+    try:
+        # The command's name (field 2) is in parentheses and may itself contain some, and spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def is_running(pid: int, started: int) -> bool:
+    """Whether the process with that pid is still the one that started then."""
+    return pid > 0 and started > 0 and start_time(pid) == started
+
+
+def usable_cpus() -> int:
+    return len(os.sched_getaffinity(0))
