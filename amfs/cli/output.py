@@ -19,6 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from amfs.trace import sayable
+
 if TYPE_CHECKING:
     from rich.live import Live
 
@@ -484,7 +486,12 @@ class JsonProgress(QuietProgress):
         self._event("summary", **summary_fields(summary))
 
     def _event(self, event: str, **fields: object) -> None:
-        self.stdout.write(self._encoder.encode({"event": event, **fields}).decode() + "\n")
+        record = {"event": event, **fields}
+        try:
+            line = self._encoder.encode(record)
+        except UnicodeEncodeError:  # a name that is not UTF-8
+            line = self._encoder.encode(sayable(record))
+        self.stdout.write(line.decode() + "\n")
         self.stdout.flush()
 
 
