@@ -1,0 +1,55 @@
+# What a developer does with amfs. Every target sets up what it needs; `make help` lists them.
+#
+# PYTHON   interpreter to build the virtual environment from (default: the newest python3 >= 3.11 found)
+# VENV     where the virtual environment goes (default .venv)
+# ARGS     passed on: make test ARGS="-k journal -x"
+
+SHELL  := /bin/sh
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
+SEEDS  ?= 2000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint sim native-asan bench states clean
+
+help: ## list what can be made
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv with amfs (editable) and everything needed to develop it
+	@$(SETUP) test,dev,examples
+
+demo: ## run the Montage example to a mosaic picture, from nothing
+	@$(SETUP) examples
+	@$(BIN)/python examples/montage/demo.py $(ARGS)
+
+test: ## set everything up and run the test suite
+	@$(SETUP) --system test,dev,examples,mpi
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: ## ruff and mypy --strict
+	@$(SETUP) test,dev
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
+	@$(SETUP) test
+	@$(BIN)/amfs simulate --seeds $(SEEDS) --faults all
+	@$(BIN)/amfs simulate --seeds $(SEEDS) --quiet-mode
+
+native-asan: ## the C tests under the address and undefined-behaviour sanitisers
+	@$(SETUP) dev
+	@PATH="$$PWD/$(BIN):$$PATH" sh csrc/tests/run-sanitized.sh
+
+bench: ## what amfs bench dispatch measures on this machine
+	@$(SETUP) test
+	@$(BIN)/amfs bench dispatch $(ARGS)
+
+states: ## write docs/states.md again from the tables
+	@$(SETUP) test
+	@$(BIN)/python tools/make_state_diagrams.py
+
+clean: ## remove what the targets made, .venv included
+	rm -rf $(VENV) build dist demo-out .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
