@@ -1,7 +1,8 @@
 """The registry of running sessions: one private directory each, with keys, endpoints and processes.
 
 Owns the layout of that directory, its permissions, and the judgement whether a session still lives. Must not know: ZeroMQ,
-messages, how nodes are started. Secrets are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a command line.
+messages, how nodes are started. Secrets are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a
+command line.
 
 ::
 
