@@ -1,0 +1,104 @@
+"""Frames: round trips, and nothing but RemoteProtocolError whatever arrives."""
+
+from __future__ import annotations
+
+import contextlib
+import typing
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from amfs.engine import messages as vocabulary
+from amfs.engine.messages import PROTOCOL_VERSION, AnyMessage, Blob, Content, Heartbeat, Message, Options, Status, Submit, TaskSpec
+from amfs.errors import ProtocolError
+from amfs.net.link import Packet
+from amfs.net.wire import HEADER, MAGIC, RemoteProtocolError, decode, encode
+
+U64 = st.integers(0, 2**64 - 1)
+
+
+def simplest(kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """A message with an empty or zero value in each field."""
+    values: dict[object, object] = {int: 0, str: "", bytes: b"", bool: False}
+    arguments = []
+    hints = typing.get_type_hints(kind)
+    for field in msgspec.structs.fields(kind):
+        hint = hints[field.name]
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            arguments.append(simplest(hint))
+        elif typing.get_origin(hint) in (tuple, dict):
+            arguments.append(typing.get_origin(hint)())
+        else:
+            arguments.append(values[hint])
+    return kind(*arguments)
+
+
+@pytest.mark.parametrize("kind", typing.get_args(AnyMessage), ids=lambda kind: kind.__name__)
+def test_every_message_makes_the_round_trip(kind: type[Message]) -> None:
+    message = simplest(kind)
+    assert decode(encode(Packet(3, 4, 5, 1, 0, [message]))).messages == [message]
+
+
+def test_every_message_of_the_vocabulary_is_in_the_union() -> None:
+    kinds = {kind for kind in vars(vocabulary).values() if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message}
+    assert kinds == set(typing.get_args(AnyMessage))
+
+
+def test_a_full_message_makes_the_round_trip() -> None:
+    task = TaskSpec(7, b"\0body", ("7/a",), ("b",), ("7/c",), (2,), Options(cores=2), 1, 3)
+    batch = [Submit(1, (task, task)), Content(1, (Blob("7/a", 3, b"abc"),)), Status(0, 2, {"queued": 3, "host": "x"}), Heartbeat(9)]
+    packet = Packet(1 << 40, 2, 3, 4, 5, batch)
+    assert decode(bytes(encode(packet))) == packet
+    assert decode(memoryview(encode(packet))) == packet
+
+
+@given(U64, st.integers(1, 2**64 - 1), U64, U64, U64)
+def test_headers_make_the_round_trip(sender: int, incarnation: int, target: int, seq: int, ack: int) -> None:
+    packet = Packet(sender, incarnation, target, seq, ack, [Heartbeat(1)] if seq else ())
+    assert decode(encode(packet)) == packet
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(MAGIC)
+@example(MAGIC * 100)
+def test_arbitrary_bytes_are_refused(frame: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode(frame)
+
+
+@given(st.binary(max_size=200))
+@example(b"\x91" * 100_000)  # deep nesting
+@example(b"\xdd\xff\xff\xff\xff")  # an array of four thousand million
+@example(b"\x91\x92\x05\xa1\xff")  # text that is not UTF-8
+@example(b"\x91\x92\x05\xc0")
+def test_arbitrary_bodies_are_refused_or_understood(body: bytes) -> None:
+    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, 1, 1, 1, 1, 0) + body
+    try:
+        packet = decode(frame)
+    except RemoteProtocolError:
+        return
+    assert all(isinstance(message, Message) for message in packet.messages)
+
+
+@given(st.data())
+def test_a_damaged_frame_is_refused_or_understood(data: st.DataObject) -> None:
+    frame = bytearray(encode(Packet(1, 2, 3, 4, 5, [Submit(1, (TaskSpec(7, b"body", ("a",)),)), Heartbeat(2)])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    del frame[data.draw(st.integers(0, len(frame))) :]
+    with contextlib.suppress(RemoteProtocolError):
+        assert isinstance(decode(frame), Packet)
+
+
+def test_the_message_for_another_version_names_both() -> None:
+    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION + 1, 0, 1, 1, 1, 0, 0)
+    with pytest.raises(RemoteProtocolError, match=f"protocol version {PROTOCOL_VERSION + 1}, this is version {PROTOCOL_VERSION}"):
+        decode(frame)
+
+
+def test_what_cannot_be_encoded_names_the_message() -> None:
+    with pytest.raises(ProtocolError, match="cannot encode Status"):
+        encode(Packet(1, 1, 1, 1, 0, [Status(0, 0, {"x": object()})]))
