@@ -1,0 +1,89 @@
+"""Montage through amfs: the mosaic of a sky, its intermediate files in memory.
+
+    python run_montage.py SKY [--tools auto|montagepy|debian] [--slots N] [--session NAME] [--resume] [--uncorrected]
+
+reads SKY/raw/*.fits and SKY/region.hdr and writes SKY/mosaic.fits and SKY/mosaic_area.fits. Which images overlap is known only when
+mOverlaps has run; so this driver adds tasks in two goes, and the second depends on what it reads from the first. Images that are still
+being projected then do not hold up anything but what needs them.
+
+The journal SKY/montage.journal remembers what is done: after Ctrl-C, kill -9 or a crash the same command with --resume does the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import stages
+import toolkit
+
+import amfs
+
+
+def submit(session: amfs.Session, steps: list[stages.Step]) -> list[amfs.TaskHandle]:
+    """Hand the steps to amfs, which starts each as soon as its inputs are there."""
+    return [
+        session.submit(step.argv, id=step.id, inputs=step.inputs, outputs=step.outputs, label=step.label, reduce=step.arity)
+        for step in steps
+    ]
+
+
+def make_mosaic(
+    sky: Path,
+    *,
+    tools: str = "auto",
+    slots: int | None = None,
+    session: str | None = None,
+    resume: bool = False,
+    uncorrected: bool = False,
+    progress: bool = True,
+) -> str:
+    """Make SKY/mosaic.fits and return what it cost, as text.
+
+    Raises toolkit.NoMontage when there is no Montage, FileNotFoundError when SKY holds no sky, amfs.TaskFailed when a stage fails.
+    """
+    kit = toolkit.find(tools)
+    raw = sorted(f"raw/{path.name}" for path in (sky / "raw").glob("*.fits"))
+    if not raw or not (sky / stages.REGION).is_file():
+        raise FileNotFoundError(f"{sky} has no raw/*.fits and {stages.REGION}: make a sky with make_sky.py first")
+    journal = sky / "montage.journal"
+    with amfs.Session(slots=slots, session=session, base=sky, journal=journal, resume=resume, progress=progress) as run:
+        submit(run, stages.project(kit, raw))
+        table = stages.images_table(kit, [stages.moved(image, "proj") for image in raw], "images.tbl")
+        submit(run, [table])
+        run.wait(submit(run, [stages.overlaps(kit)]))
+        overlaps = run.read("overlaps.tbl").decode()
+        submit(run, stages.second_half(kit, raw, overlaps, uncorrected=uncorrected))
+        run.wait()
+    return str(run.summary())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="make the mosaic of a sky through amfs")
+    parser.add_argument("sky", metavar="SKY", type=Path, help="directory that make_sky.py wrote")
+    parser.add_argument("--tools", choices=toolkit.CHOICES, default="auto")
+    parser.add_argument("--slots", type=int, help="tasks at a time (default: the processors)")
+    parser.add_argument("--session", help="run on the nodes that amfs up started under this name")
+    parser.add_argument("--resume", action="store_true", help="do only what an earlier run that was cut off has not done")
+    parser.add_argument("--uncorrected", action="store_true", help="also uncorrected.fits, the mosaic without background correction")
+    options = parser.parse_args()
+    try:
+        summary = make_mosaic(
+            options.sky,
+            tools=options.tools,
+            slots=options.slots,
+            session=options.session,
+            resume=options.resume,
+            uncorrected=options.uncorrected,
+        )
+    except (toolkit.NoMontage, OSError, amfs.AmfsError) as error:
+        print(f"run_montage.py: {error}", file=sys.stderr)
+        return 1
+    print(summary)
+    print(f"The mosaic is {options.sky / 'mosaic.fits'}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
