@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amfs.engine.messages import Message
+from amfs.engine.messages import Message, RunInfo
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -79,10 +79,11 @@ class Kill(NamedTuple):
     serials: list[int]
 
 
-class Withdraw(NamedTuple):
-    """Take back up to ``count`` records from the tail of the launcher's backlog; they complete as CANCELLED."""
+class OpenRun(NamedTuple):
+    """A run begins on this node: give its base directory and environment to the launcher as context ``run``."""
 
-    count: int
+    run: int
+    info: RunInfo
 
 
 class FetchData(NamedTuple):
@@ -135,9 +136,10 @@ class Delete(NamedTuple):
     names: list[str]
 
 
-class DropScope(NamedTuple):
-    """Remove everything of a run from the store."""
+class CloseRun(NamedTuple):
+    """Remove everything of a run from the store and the launcher."""
 
+    run: int
     scope: str
 
 
@@ -154,6 +156,6 @@ class Stop(NamedTuple):
 
 Event = Received | TimerFired | TasksExited | JobDone | PeerDown
 Effect = (
-    Send | SetTimer | CancelTimer | Launch | Kill | Withdraw | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | DropScope | Log | Stop
+    Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
+    | Delete | OpenRun | CloseRun | Log | Stop
 )  # fmt: skip

@@ -89,3 +89,13 @@ def pack_record(
         argc, envc, len(inputs), len(outputs), capture, strings,
     )  # fmt: skip
     return b"".join((header, marks, memoryview(body)[8:], files))
+
+
+def unpack_body(body: bytes) -> tuple[str, list[str], dict[str, object]]:
+    """The inverse of pack_body: program, argv, and its keyword arguments."""
+    argc, envc = _COUNTS.unpack_from(body)
+    words = body[8:].decode("utf-8", "surrogateescape").split("\0")
+    program, cwd, stdin, stdout, stderr = words[:5]
+    argv = words[5 : 5 + argc]
+    env = words[5 + argc : 5 + argc + envc]
+    return program, argv, {"env": env, "cwd": cwd, "stdin": stdin, "stdout": stdout, "stderr": stderr}

@@ -149,14 +149,12 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
 
 
 class RecordState(IntEnum):
-    """QUEUED: to be assigned. ASSIGNED: a worker has it. BACKING_OFF: failed, waits for its next attempt. COMBINING: a
-    reduction whose partial tasks are out."""
+    """QUEUED: to be assigned. ASSIGNED: a worker has it. BACKING_OFF: failed, waits for its next attempt."""
 
     QUEUED = 0
     ASSIGNED = 1
     BACKING_OFF = 2
-    COMBINING = 3
-    ENDED = 4
+    ENDED = 3
 
 
 class RecordEvent(IntEnum):
@@ -164,7 +162,7 @@ class RecordEvent(IntEnum):
     WORKER_LOST = 1
     RETRY = 2
     DUE = 3
-    PLAN = 4
+    PLANNED = 4  # a reduction became a tree; this record is its root now
     END = 5
 
 
@@ -173,12 +171,10 @@ RECORD_TABLE: Mapping[tuple[RecordState, RecordEvent], RecordState] = {
     (RecordState.QUEUED, RecordEvent.END): RecordState.ENDED,
     (RecordState.ASSIGNED, RecordEvent.WORKER_LOST): RecordState.QUEUED,
     (RecordState.ASSIGNED, RecordEvent.RETRY): RecordState.BACKING_OFF,
-    (RecordState.ASSIGNED, RecordEvent.PLAN): RecordState.COMBINING,
+    (RecordState.ASSIGNED, RecordEvent.PLANNED): RecordState.QUEUED,
     (RecordState.ASSIGNED, RecordEvent.END): RecordState.ENDED,
     (RecordState.BACKING_OFF, RecordEvent.DUE): RecordState.QUEUED,
     (RecordState.BACKING_OFF, RecordEvent.END): RecordState.ENDED,
-    (RecordState.COMBINING, RecordEvent.END): RecordState.ENDED,
-    (RecordState.COMBINING, RecordEvent.WORKER_LOST): RecordState.QUEUED,
 }
 
 # ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────

@@ -1,0 +1,44 @@
+"""Limits and time-outs, in one place, the unit last in the name. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WorkerLimits(msgspec.Struct, frozen=True):
+    """What bounds a worker."""
+
+    backlog_s: float = 0.01  # work queued at the launcher beyond its slots, as time
+    backlog_max: int = 128  # the same, as tasks
+    forward_bytes_min: int = 1 << 16  # data-aware: inputs smaller than this are fetched, not followed
+    inline_bytes_max: int = 1 << 16  # files up to this travel inside messages
+    steal_first_s: float = 0.005
+    steal_last_s: float = 1.0
+    parked_step: int = 32  # tell the dispatcher when the number of parked tasks has changed by this much
+
+
+class DispatcherLimits(msgspec.Struct, frozen=True):
+    """What bounds a dispatcher."""
+
+    window_min: int = 128  # unfinished, not parked tasks a worker may have
+    window_per_slot: int = 8
+    parked_max: int = 100_000  # parked tasks a worker may have beyond its window
+    backoff_first_s: float = 0.25
+    backoff_last_s: float = 30.0
+
+
+class SubmitterLimits(msgspec.Struct, frozen=True):
+    """What bounds a submitter."""
+
+    window: int = 4096  # unfinished, not parked tasks a dispatcher may have
+    parked_max: int = 200_000
+    batch: int = 256  # tasks in one Submit
+
+
+class MemberLimits(msgspec.Struct, frozen=True):
+    """Liveness."""
+
+    heartbeat_s: float = 1.0
+    suspect_s: float = 3.0
+    dead_s: float = 6.0
+    client_dead_s: float = 15.0  # a submitter that is silent for so long is gone, its run is ended

@@ -1,0 +1,338 @@
+"""A dispatcher (AME §3.4): owns the records of its tasks, hands them to the workers of its unit, collects results, retries. Pure.
+
+It does not look at files (the FAP does) and keeps a record only while the task is unfinished. At least once, accounted once: a record
+ends with the first success, or when its retries are used up; what comes later is ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from amfs.config import DispatcherLimits
+from amfs.engine import messages as m
+from amfs.engine import reduction
+from amfs.engine.events import TimerFired
+from amfs.engine.machine import Machine
+from amfs.engine.placement import Even, Placement, make_placement
+from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
+from amfs.fs.partition import PartitionTable
+
+_NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
+
+
+class Record:
+    """One unfinished task."""
+
+    __slots__ = ("failures", "spec", "state", "worker")
+
+    def __init__(self, spec: m.TaskSpec) -> None:
+        self.spec = spec
+        self.state = RecordState.QUEUED
+        self.worker = -1
+        self.failures = 0
+
+
+class DispatchRun:
+    """One run at this dispatcher."""
+
+    __slots__ = ("client", "in_use", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked")
+
+    def __init__(self, client: int, info: m.RunInfo, placement: Placement) -> None:
+        self.client = client
+        self.info = info
+        self.records: dict[int, Record] = {}
+        self.queue: deque[Record] = deque()
+        self.out: dict[int, int] = {}  # worker -> tasks of ours it has
+        self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
+        self.in_use: dict[int, int] = {}  # worker -> tasks at its launcher
+        self.results: list[m.Result] = []
+        self.told_parked = 0
+        self.placement = placement
+        self.sub_tid = -1  # next id for the partial tasks of reductions
+
+
+class Dispatcher(Machine):
+    """The dispatcher of one unit. ``workers`` maps the live nodes of the unit to their slots; the node keeps it current."""
+
+    def __init__(self, node: int, limits: DispatcherLimits | None = None) -> None:
+        super().__init__(node)
+        self.limits = limits or DispatcherLimits()
+        self.workers: dict[int, int] = {}
+        self.everyone: dict[int, int] = {}  # live nodes of all units, for pinned tasks
+        self.table = PartitionTable.even([node])
+        self.runs: dict[int, DispatchRun] = {}
+        self.early: dict[int, list[tuple[int, m.Message]]] = {}
+        self._dirty: dict[int, None] = {}
+        self.on_message = {
+            m.RunBegin: self.on_run_begin,
+            m.RunEnd: self.on_run_end,
+            m.Submit: self.on_submit,
+            m.SubmitEnd: self.on_submit_end,
+            m.Done: self.on_done,
+            m.Took: self.on_took,
+            m.ReducePlan: self.on_reduce_plan,
+        }
+        self.on_event = {TimerFired: self.on_timer}
+
+    # ── runs ───────────────────────────────────────────────────────────────────────────────────────
+
+    def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
+        if message.run not in self.runs:
+            self.runs[message.run] = DispatchRun(message.client, message.info, make_placement(message.info.data_aware))
+            for sender, early in self.early.pop(message.run, []):
+                self.on_message[type(early)](sender, early)
+
+    def on_run_end(self, peer: int, message: m.RunEnd) -> None:
+        self.early.pop(message.run, None)
+        run = self.runs.pop(message.run, None)
+        if run is not None:
+            for tid, record in run.records.items():
+                if record.state == RecordState.BACKING_OFF:
+                    self.cancel_timer(("retry", message.run, tid))
+
+    def on_submit_end(self, peer: int, message: m.SubmitEnd) -> None:
+        """The submitter counts for itself; the message tells that dealing need no longer hold anything back."""
+
+    # ── tasks in ───────────────────────────────────────────────────────────────────────────────────
+
+    def on_submit(self, peer: int, message: m.Submit) -> None:
+        run = self.runs.get(message.run)
+        if run is None:
+            self.early.setdefault(message.run, []).append((peer, message))
+            return
+        records = run.records
+        queue = run.queue
+        for spec in message.tasks:
+            if spec.tid not in records:
+                record = records[spec.tid] = Record(spec)
+                queue.append(record)
+        self._dirty[message.run] = None
+
+    def _move(self, record: Record, event: RecordEvent) -> None:
+        state = RECORD_NEXT[record.state][event]
+        if state is None:
+            raise illegal("record of task", record.spec.tid, record.state, event)
+        record.state = state
+
+    def _deal(self, number: int, run: DispatchRun) -> None:
+        """Hand out what is queued, in order, to workers that have room."""
+        queue = run.queue
+        if not queue or not self.workers:
+            return
+        limits = self.limits
+        room: dict[int, int] = {}
+        for worker, slots in self.workers.items():
+            window = max(limits.window_min, slots * limits.window_per_slot)
+            parked = min(run.parked.get(worker, 0), limits.parked_max)
+            room[worker] = window + parked - run.out.get(worker, 0)
+        batches: dict[int, list[m.TaskSpec]] = {}
+        # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
+        hand = max(1, min(32, len(queue) // (2 * len(self.workers))))
+        if len(self.workers) == 1:
+            hand = len(queue)
+        placement = run.placement
+        while queue:
+            record = queue[0]
+            if record.state != RecordState.QUEUED:
+                queue.popleft()
+                continue
+            pin = record.spec.options.pin if record.spec.options is not None else -1
+            if pin >= 0:
+                assert record.spec.options is not None
+                if pin not in self.everyone:
+                    if record.spec.options.pin_hard:
+                        queue.popleft()
+                        self._fail(number, run, record, m.Result(
+                            record.spec.tid, record.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"must run on node {pin}, which is not there",
+                        ))  # fmt: skip
+                        continue
+                else:
+                    queue.popleft()
+                    self._assign(run, record, pin, batches)
+                    continue
+            worker = placement.choose(record.spec, room)
+            if worker < 0:
+                break
+            take = min(hand, room[worker]) if isinstance(placement, Even) else 1
+            for _ in range(take):
+                if not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0):
+                    break
+                record = queue.popleft()
+                if record.state == RecordState.QUEUED:
+                    self._assign(run, record, worker, batches)
+                    room[worker] -= 1
+        for worker, specs in batches.items():
+            self.send(worker, m.Assign(number, tuple(specs)))
+
+    def _assign(self, run: DispatchRun, record: Record, worker: int, batches: dict[int, list[m.TaskSpec]]) -> None:
+        self._move(record, RecordEvent.ASSIGN)
+        record.worker = worker
+        run.out[worker] = run.out.get(worker, 0) + 1
+        if len(self.workers) > 1:
+            run.placement.placed(record.spec, worker)
+        batch = batches.get(worker)
+        if batch is None:
+            batches[worker] = [record.spec]
+        else:
+            batch.append(record.spec)
+
+    # ── results ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_done(self, peer: int, message: m.Done) -> None:
+        number = message.run
+        run = self.runs.get(number)
+        if run is None:
+            return
+        run.parked[peer] = message.parked
+        run.in_use[peer] = message.running
+        records = run.records
+        for result in message.results:
+            record = records.get(result.tid)
+            if record is None or (result.outcome and (result.attempt != record.spec.attempt or record.state != RecordState.ASSIGNED)):
+                continue  # ended already, or an attempt that nobody waits for
+            if record.worker >= 0:
+                run.out[record.worker] -= 1
+                record.worker = -1
+            if not result.outcome:
+                self._ended(number, run, record, result)
+            elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED:
+                self._retry(number, record)
+            else:
+                self._fail(number, run, record, result)
+        self._dirty[number] = None
+
+    def _retries_left(self, record: Record) -> bool:
+        options = record.spec.options
+        return options is not None and record.failures < options.retries
+
+    def _retry(self, number: int, record: Record) -> None:
+        self._move(record, RecordEvent.RETRY)
+        wait = min(self.limits.backoff_first_s * 2**record.failures, self.limits.backoff_last_s)
+        record.failures += 1
+        self.set_timer(("retry", number, record.spec.tid), wait)
+
+    def on_timer(self, event: TimerFired) -> None:
+        assert isinstance(event.key, tuple)
+        _, number, tid = event.key
+        run = self.runs.get(number)
+        record = run.records.get(tid) if run else None
+        if run is None or record is None or record.state != RecordState.BACKING_OFF:
+            return
+        self._move(record, RecordEvent.DUE)
+        record.spec = _next_attempt(record.spec)
+        run.queue.append(record)
+        self._dirty[number] = None
+
+    def _ended(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
+        if record.state == RecordState.BACKING_OFF:
+            self.cancel_timer(("retry", number, record.spec.tid))
+        self._move(record, RecordEvent.END)
+        del run.records[record.spec.tid]
+        if record.spec.tid >= 0:
+            run.results.append(result)
+        self._dirty[number] = None
+
+    def _fail(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
+        """No more attempts: its outputs will never be, its inputs have one reader less."""
+        spec = record.spec
+        self._ended(number, run, record, result)
+        if spec.outputs:
+            cause = result.detail if result.outcome == Outcome.UPSTREAM_FAILED else f"task #{spec.tid} failed"
+            for shard, names in self.table.group(spec.outputs).items():
+                self.send(shard, m.Poison(number, tuple(names), cause))
+        if spec.inputs:
+            for shard, names in self.table.group(spec.inputs).items():
+                self.send(shard, m.Release(number, tuple(names)))
+
+    # ── tasks move ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_took(self, peer: int, message: m.Took) -> None:
+        run = self.runs.get(message.run)
+        if run is None:
+            return
+        for tid, attempt in message.tasks:
+            record = run.records.get(tid)
+            if record is not None and record.state == RecordState.ASSIGNED and record.spec.attempt == attempt and record.worker >= 0:
+                run.out[record.worker] -= 1
+                record.worker = peer
+                run.out[peer] = run.out.get(peer, 0) + 1
+        self._dirty[message.run] = None
+
+    def on_reduce_plan(self, peer: int, message: m.ReducePlan) -> None:
+        run = self.runs.get(message.run)
+        record = run.records.get(message.tid) if run else None
+        if run is None or record is None or record.state != RecordState.ASSIGNED or record.spec.attempt != message.attempt:
+            return
+        if record.worker >= 0:
+            run.out[record.worker] -= 1
+            record.worker = -1
+        partial, root = reduction.plan(record.spec, message.files, run.info.scope, run.sub_tid)
+        run.sub_tid -= len(partial)
+        record.spec = root
+        self._move(record, RecordEvent.PLANNED)
+        for spec in partial:
+            run.records[spec.tid] = Record(spec)
+            run.queue.append(run.records[spec.tid])
+        run.queue.append(record)
+        self._dirty[message.run] = None
+
+    def set_view(self, table: PartitionTable, workers: dict[int, int], everyone: dict[int, int]) -> None:
+        """Membership changed. Tasks of workers that are gone go back into the queue, first in line."""
+        self.table = table
+        self.workers = workers
+        self.everyone = everyone
+        for number, run in self.runs.items():
+            lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker not in everyone and r.worker >= 0]
+            for record in lost:
+                self._move(record, RecordEvent.WORKER_LOST)
+                record.worker = -1
+                record.spec = _next_attempt(record.spec)
+            run.queue.extendleft(reversed(lost))
+            for gone in [w for w in run.out if w not in everyone]:
+                del run.out[gone]
+                run.parked.pop(gone, None)
+                run.in_use.pop(gone, None)
+            run.placement.forget(set(everyone))
+            self._dirty[number] = None
+
+    def flush(self) -> None:
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, {}
+        for number in dirty:
+            run = self.runs.get(number)
+            if run is None:
+                continue
+            self._deal(number, run)
+            parked = sum(run.parked.values())
+            if run.results or abs(parked - run.told_parked) >= 32:
+                run.told_parked = parked
+                results, run.results = run.results, []
+                self.send(run.client, m.Results(number, tuple(results), parked, sum(run.in_use.values())))
+
+    def explain(self, run: int, tid: int) -> list[str]:
+        known = self.runs.get(run)
+        record = known.records.get(tid) if known else None
+        if record is None:
+            return []
+        where = f" (node {record.worker})" if record.worker >= 0 else ""
+        tries = f", attempt {record.failures + 1}" if record.failures else ""
+        return [f"dispatcher on node {self.node}: {record.state.name}{where}{tries}"]
+
+    def check_invariants(self) -> None:
+        for run in self.runs.values():
+            out: dict[int, int] = {}
+            for tid, record in run.records.items():
+                assert record.spec.tid == tid and record.state != RecordState.ENDED
+                if record.state == RecordState.ASSIGNED:
+                    assert record.worker >= 0
+                    out[record.worker] = out.get(record.worker, 0) + 1
+                else:
+                    assert record.worker < 0, (tid, record.state, record.worker)
+            assert out == {k: v for k, v in run.out.items() if v}, (out, run.out)
+
+
+def _next_attempt(spec: m.TaskSpec) -> m.TaskSpec:
+    return m.TaskSpec(
+        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.fates, spec.options, spec.attempt + 1, spec.origin,
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""From a Task as the user wrote it to the TaskSpec that travels. Pure."""
+
+from __future__ import annotations
+
+from amfs.engine import messages as m
+from amfs.engine.checks import Plan
+from amfs.engine.records import pack_body
+from amfs.engine.workflow import Task
+from amfs.fs.paths import shared_path
+
+
+class SpecMaker:
+    """Makes the specs of one run.
+
+    ``open_ended``: more tasks may come, so the readers of a file cannot be counted; everything is kept until the run is settled.
+    ``keep_all``: every output goes to shared storage.
+    """
+
+    def __init__(self, scope: str, plan: Plan, *, open_ended: bool = False, keep_all: bool = False, default_retries: int = 0) -> None:
+        self.scope = scope
+        self.plan = plan
+        self.open_ended = open_ended
+        self.keep_all = keep_all
+        self.default_retries = default_retries
+        self.ready: set[str] = set()  # files with a writer that need not be waited for: on shared storage from an earlier run
+
+    def make(self, tid: int, task: Task, origin: int) -> m.TaskSpec:
+        plan = self.plan
+        scope = self.scope
+        aliases = plan.aliases
+        writers = plan.writers
+        made: list[str] = []
+        shared: list[str] = []
+        depth = 0
+        for name in task.inputs:
+            if aliases and name in aliases:
+                depth = max(depth, _depth(name))
+                name = aliases[name]
+            (made if name in writers and name not in self.ready else shared).append(scope + name)
+        outputs: list[str] = []
+        fates: list[int] = []
+        for name in task.outputs:
+            final = self.keep_all or name in task.keep
+            if aliases and name in aliases:
+                depth = max(depth, _depth(name))
+                name = aliases[name]
+            outputs.append(scope + name)
+            if self.open_ended:
+                fates.append(m.fate(m.KEEP, final))
+            else:
+                readers = plan.readers.get(name, 0)
+                fates.append(m.fate(readers, final or not readers))
+        return m.TaskSpec(
+            tid,
+            self.body(task),
+            tuple(made),
+            tuple(shared),
+            tuple(outputs),
+            tuple(fates),
+            self.options(task, depth),
+            0,
+            origin,
+        )
+
+    def body(self, task: Task) -> bytes:
+        argv = task.argv
+        program = self.plan.programs.get(argv[0], argv[0])
+        cwd = task.cwd
+        stdin = task.stdin
+        if not task.staged:
+            cwd = shared_path(self.plan.base, cwd) if cwd else ""
+        return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
+
+    def options(self, task: Task, depth: int) -> m.Options | None:
+        retries = self.default_retries if task.retries < 0 else task.retries
+        if (
+            task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
+            and task.node < 0 and not task.reduce and task.staged and not depth
+        ):  # fmt: skip
+            return None
+        return m.Options(
+            task.cores,
+            task.memory,
+            max(1, round(task.time_limit * 1000)) if task.time_limit else 0,
+            retries,
+            task.priority,
+            task.node,
+            not task.node_soft,
+            task.reduce,
+            not task.staged,
+            depth,
+        )
+
+
+def _depth(name: str) -> int:
+    """How many directories a relative name climbs."""
+    if name.startswith("/"):
+        return 0
+    depth = lowest = 0
+    for part in name.split("/"):
+        depth += -1 if part == ".." else 0 if part in ("", ".") else 1
+        lowest = min(lowest, depth)
+    return -lowest

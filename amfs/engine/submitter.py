@@ -1,0 +1,400 @@
+"""The submitter of one run (AME §3.4, first tier): walks the workflow, gives tasks to the dispatchers within credits, counts. Pure.
+
+It keeps a byte per task (ended or not) and the ids that are out, which credits bound; everything else about a task is made when it is
+sent and forgotten. That is enough to give the tasks of a dead dispatcher to another, and to run again what made the files that died with
+a node.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from amfs.config import SubmitterLimits
+from amfs.engine import messages as m
+from amfs.engine.checks import Plan
+from amfs.engine.events import TimerFired
+from amfs.engine.fls import SHARED_FATE
+from amfs.engine.machine import Machine
+from amfs.engine.specs import SpecMaker
+from amfs.engine.states import Outcome
+from amfs.engine.units import units
+from amfs.engine.workflow import Task
+from amfs.fs.partition import PartitionTable
+
+PENDING, FINISHED, FAILED, SKIPPED = range(4)
+
+
+class AddTasks(NamedTuple):
+    """Event: the workflow's task list has grown to ``total``."""
+
+    total: int
+
+
+class CloseList(NamedTuple):
+    """Event: no more tasks will be added. ``finals`` and ``drops``: what becomes of files that were kept so far."""
+
+    finals: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()  # files that tasks wait for and nobody makes
+
+
+class StopRun(NamedTuple):
+    """Event: end it now; running tasks are killed. ``reason`` is shown to people."""
+
+    reason: str
+
+
+class Ended(NamedTuple):
+    """Effect: these tasks ended for good."""
+
+    results: list[m.Result]
+
+
+class FilesFlushed(NamedTuple):
+    """Effect: these files reached shared storage, or could not: (name, size, error)."""
+
+    files: list[tuple[str, int, str]]
+
+
+class RunOver(NamedTuple):
+    """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
+
+    reason: str
+    counters: dict[str, int]
+
+
+class Submitter(Machine):
+    """One run. ``tasks`` and ``plan`` are shared with the shell, which may append to ``tasks`` (and then says ``AddTasks``)."""
+
+    def __init__(
+        self,
+        client: int,
+        run: int,
+        info: m.RunInfo,
+        tasks: Sequence[Task],
+        plan: Plan,
+        *,
+        maker: SpecMaker,
+        skip: frozenset[int] = frozenset(),
+        open_ended: bool = False,
+        fail_fast: bool = False,
+        limits: SubmitterLimits | None = None,
+    ) -> None:
+        super().__init__(client)
+        self.run = run
+        self.info = info
+        self.tasks = tasks
+        self.plan = plan
+        self.maker = maker
+        self.open = open_ended
+        self.fail_fast = fail_fast
+        self.limits = limits or SubmitterLimits()
+        self.state = bytearray(len(tasks))
+        self.where = array("i")  # node on which a task finished; empty while there is one node
+        for tid in skip:
+            self.state[tid] = SKIPPED
+        self.skipped = len(skip)
+        self.finished = 0
+        self.failed = 0
+        self.order: Iterator[int] = iter(plan.walk())
+        self.again: deque[int] = deque()  # to be submitted before anything new
+        self.exhausted = False
+        self.out_tids: dict[int, set[int]] = {}  # dispatcher -> tasks it has
+        self.parked: dict[int, int] = {}
+        self.in_use: dict[int, int] = {}
+        self.members: dict[int, int] = {}  # live node -> slots
+        self.table = PartitionTable.even([0])
+        self.manager = 0
+        self.epoch = 0
+        self.turn = 0
+        self.begun: set[int] = set()  # nodes that were told of the run
+        self.ending = False
+        self.settling: set[str] = set()
+        self.settled = False
+        self.reason = ""
+        self.waiting_gone: set[int] = set()
+        self.counters: dict[str, int] = {}
+        self.over = False
+        self.redone = 0
+        self.ended_log: list[m.Result] = []
+        self.flush_log: list[tuple[str, int, str]] = []
+        self.on_message = {
+            m.View: self.on_view,
+            m.Results: self.on_results,
+            m.RunReady: self.on_run_ready,
+            m.Flushed: self.on_flushed,
+            m.RunGone: self.on_run_gone,
+        }
+        self.on_event = {
+            AddTasks: self.on_add,
+            CloseList: self.on_close,
+            StopRun: self.on_stop,
+            TimerFired: self.on_timer,
+        }
+
+    # ── the cluster ────────────────────────────────────────────────────────────────────────────────
+
+    def on_view(self, peer: int, message: m.View) -> None:
+        if (message.epoch, -message.manager) <= (self.epoch, -self.manager) and self.members:
+            return
+        self.epoch, self.manager = message.epoch, message.manager
+        now = {member.node: member.slots for member in message.members}
+        dead = [node for node in self.members if node not in now]
+        self.members = now
+        self.table = PartitionTable(message.table, message.epoch)
+        dispatchers = units(now, message.unit_size)
+        if len(now) > 1 and not self.where:
+            self.where = array("i", [next(iter(now))]) * len(self.state)
+        for node in now:
+            if node not in self.begun and not self.ending:
+                self.begun.add(node)
+                self.send(node, m.RunBegin(self.run, self.node, self.info))
+        for dispatcher in [d for d in self.out_tids if d not in dispatchers]:
+            self.again.extend(sorted(self.out_tids.pop(dispatcher)))
+            self.parked.pop(dispatcher, None)
+            self.in_use.pop(dispatcher, None)
+        for dispatcher in dispatchers:
+            self.out_tids.setdefault(dispatcher, set())
+        for node in dead:
+            self.begun.discard(node)
+            if self.ending:
+                self._gone(node)
+        if not now:
+            self._over("all nodes are lost")
+        elif dead and not self.ending:
+            self._redo_lost(set(dead))
+
+    def _redo_lost(self, dead: set[int]) -> None:
+        """Run again what made the files that died with ``dead`` and that unfinished tasks still need, transitively."""
+        state, where, writers, aliases = self.state, self.where, self.plan.writers, self.plan.aliases
+        wanted: dict[str, int] = {}  # file -> unfinished readers; a file without any was dropped already
+        need: deque[int] = deque()
+        for tid, task in enumerate(self.tasks):
+            if state[tid] == PENDING:
+                need.append(tid)
+                for name in task.inputs:
+                    name = aliases.get(name, name)
+                    wanted[name] = wanted.get(name, 0) + 1
+        on_shared: list[str] = []
+        while need:
+            tid = need.popleft()
+            for name in self.tasks[tid].inputs:
+                name = aliases.get(name, name)
+                writer = writers.get(name)
+                if writer is None or state[writer] != FINISHED:
+                    continue
+                if name in self.tasks[writer].keep or self.maker.keep_all or name.startswith("/"):
+                    on_shared.append(self.info.scope + name)
+                elif where[writer] in dead or (not self.maker.open_ended and name not in wanted):
+                    state[writer] = PENDING
+                    self.finished -= 1
+                    self.redone += 1
+                    self.again.append(writer)
+                    need.append(writer)
+                    for other in self.tasks[writer].inputs:
+                        other = aliases.get(other, other)
+                        if other not in wanted:
+                            continue
+                        wanted[other] += 1
+        if on_shared:
+            for shard, names in self.table.group(on_shared).items():
+                self.send(shard, m.Publish(self.run, tuple(m.Published(name, 0, SHARED_FATE) for name in names)))
+
+    def on_run_ready(self, peer: int, message: m.RunReady) -> None:
+        """Good to know, nothing to do: what we send follows the RunBegin on the same link."""
+
+    # ── tasks out ──────────────────────────────────────────────────────────────────────────────────
+
+    def _next(self) -> int:
+        """The next task to submit, or -1."""
+        if self.again:
+            return self.again.popleft()
+        if self.exhausted:
+            return -1
+        state = self.state
+        for tid in self.order:
+            if not state[tid]:
+                return tid
+        self.exhausted = True
+        return -1
+
+    def _submit(self) -> None:
+        limits = self.limits
+        dispatchers = list(self.out_tids)
+        full = 0
+        hand = max(1, min(limits.batch, len(self.state) // (4 * len(dispatchers) or 1)))
+        while full < len(dispatchers):
+            self.turn = (self.turn + 1) % len(dispatchers)
+            dispatcher = dispatchers[self.turn]
+            out = self.out_tids[dispatcher]
+            room = limits.window + min(self.parked.get(dispatcher, 0), limits.parked_max) - len(out)
+            # Refilling by single tasks would cost a message each; wait until a quarter of the window is free.
+            if room <= 0 or (len(out) > limits.window // 2 and room < limits.window // 4 and not self.again):
+                full += 1
+                continue
+            full = 0
+            specs: list[m.TaskSpec] = []
+            make, tasks = self.maker.make, self.tasks
+            for _ in range(min(room, hand)):
+                tid = self._next()
+                if tid < 0:
+                    break
+                if self.state[tid]:
+                    continue
+                out.add(tid)
+                specs.append(make(tid, tasks[tid], dispatcher))
+            if specs:
+                self.send(dispatcher, m.Submit(self.run, tuple(specs)))
+            if self.exhausted and not self.again:
+                return
+
+    def on_add(self, event: AddTasks) -> None:
+        old = len(self.state)
+        self.state.extend(bytes(event.total - old))
+        if self.where:
+            self.where.extend([0] * (event.total - old))
+        self.again.extend(range(old, event.total))
+
+    def skip(self, tid: int) -> None:
+        """A task added to an open list turned out to be done already (by an earlier run)."""
+        if self.state[tid] == PENDING:
+            self.state[tid] = SKIPPED
+            self.skipped += 1
+
+    # ── results in ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_results(self, peer: int, message: m.Results) -> None:
+        if message.run != self.run:
+            return
+        out = self.out_tids.get(peer)
+        if out is None:
+            return  # a dispatcher that was given up; its tasks are with another
+        self.parked[peer] = message.parked
+        self.in_use[peer] = message.running
+        state = self.state
+        where = self.where
+        for result in message.results:
+            tid = result.tid
+            out.discard(tid)
+            if state[tid]:
+                continue
+            if result.outcome == Outcome.OK:
+                state[tid] = FINISHED
+                self.finished += 1
+                if where:
+                    where[tid] = result.node
+            else:
+                state[tid] = FAILED
+                self.failed += 1
+                if self.fail_fast and not self.ending:
+                    self._end("a task failed, and --fail-fast was asked for")
+            self.ended_log.append(result)
+
+    def on_flushed(self, peer: int, message: m.Flushed) -> None:
+        self.flush_log.extend(message.files)
+        if self.settling:
+            for name, _, _ in message.files:
+                self.settling.discard(name)
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_close(self, event: CloseList) -> None:
+        self.open = False
+        scope = self.info.scope
+        if event.orphans:
+            for shard, names in self.table.group([scope + name for name in event.orphans]).items():
+                self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
+        self._finals, self._drops = event.finals, event.drops
+
+    _finals: tuple[str, ...] = ()
+    _drops: tuple[str, ...] = ()
+
+    def _settle(self) -> None:
+        """All tasks of an open list have ended: what nobody read goes to shared storage."""
+        self.settled = True
+        scope = self.info.scope
+        writers = self.plan.writers
+        finals = [name for name in self._finals if name in writers and self.state[writers[name]] == FINISHED]
+        self.settling = set(finals)
+        parts: dict[int, tuple[list[str], list[str]]] = {}
+        for shard, names in self.table.group([scope + name for name in finals]).items():
+            parts.setdefault(shard, ([], []))[0].extend(names)
+        for shard, names in self.table.group([scope + name for name in self._drops]).items():
+            parts.setdefault(shard, ([], []))[1].extend(names)
+        for shard, (flushes, drops) in parts.items():
+            self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
+
+    def on_stop(self, event: StopRun) -> None:
+        if not self.ending:
+            self._end(event.reason)
+
+    def _end(self, reason: str) -> None:
+        self.ending = True
+        self.reason = reason
+        self.waiting_gone = set(self.begun)
+        for node in sorted(self.begun):
+            self.send(node, m.RunEnd(self.run, bool(reason)))
+        self.set_timer("run gone", 15.0)
+        if not self.waiting_gone:
+            self._over(reason)
+
+    def on_run_gone(self, peer: int, message: m.RunGone) -> None:
+        if message.run != self.run:
+            return
+        for name, count in message.counters.items():
+            self.counters[name] = self.counters.get(name, 0) + count
+        self._gone(message.node)
+
+    def _gone(self, node: int) -> None:
+        self.waiting_gone.discard(node)
+        if self.ending and not self.waiting_gone:
+            self._over(self.reason)
+
+    def _over(self, reason: str) -> None:
+        if not self.over:
+            self.over = True
+            self.ending = True
+            self.reason = reason
+            self.cancel_timer("run gone")
+            self.out.append(RunOver(reason, self.counters))  # type: ignore[arg-type]
+
+    def on_timer(self, event: TimerFired) -> None:
+        if event.key == "run gone" and not self.over:
+            self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
+
+    @property
+    def total(self) -> int:
+        return len(self.state)
+
+    @property
+    def ended(self) -> int:
+        return self.finished + self.failed + self.skipped
+
+    def flush(self) -> None:
+        if self.ended_log:
+            self.out.append(Ended(self.ended_log))  # type: ignore[arg-type]
+            self.ended_log = []
+        if self.flush_log:
+            self.out.append(FilesFlushed(self.flush_log))  # type: ignore[arg-type]
+            self.flush_log = []
+        if self.ending or not self.members:
+            return
+        if not (self.exhausted and not self.again):
+            self._submit()
+        if not self.open and self.ended == self.total:
+            if self.maker.open_ended and not self.settled:
+                self._settle()
+            if not self.settling:
+                self._end("")
+
+    def check_invariants(self) -> None:
+        assert self.finished == self.state.count(FINISHED)
+        assert self.failed == self.state.count(FAILED)
+        assert self.skipped == self.state.count(SKIPPED)
+        seen: set[int] = set()
+        for tids in self.out_tids.values():
+            assert not (seen & tids), f"tasks {seen & tids} are with two dispatchers"
+            seen |= tids
