@@ -1,0 +1,402 @@
+/* The data port: tickets, the acceptor, and one thread for each transfer under way.
+ *
+ * The acceptor reads the requests of all new connections itself, so that strangers who connect and say nothing, or nonsense, cost a
+ * slot of a bounded table and no thread; the oldest of them goes when the table is full. Only a known ticket starts a thread. */
+#define _GNU_SOURCE
+#include "mover_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    BUCKETS = 4096,
+    SERVING_MAX = 64,   /* transfers at once; more wait */
+    PENDING_MAX = 256,  /* connections that have not shown a ticket yet */
+    REQUEST_MS = 10000, /* to show it */
+    SEND_CHUNK = 4 << 20,
+};
+
+struct ticket {
+    struct ticket *next_in_bucket;
+    struct ticket *older, *newer; /* by age, for expiry */
+    uint8_t secret[MOVER_TICKET_BYTES];
+    int64_t expires_ms;
+    char path[];
+};
+
+struct pending {
+    int fd; /* -1: free */
+    unsigned have;
+    uint8_t request[REQUEST_BYTES];
+    int64_t deadline_ms;
+    bool ready; /* the ticket is known; waits for a serving thread */
+};
+
+struct port {
+    struct mover *mover;
+    int listen_fd, number;
+    int wake_fd; /* eventfd: a serving thread has ended */
+    pthread_t acceptor;
+    bool started;
+    pthread_mutex_t lock; /* for the rest */
+    pthread_cond_t idle;
+    int serving;
+    struct ticket *buckets[BUCKETS];
+    struct ticket *oldest, *newest;
+};
+
+struct transfer {
+    struct port *port;
+    int fd;
+    uint8_t request[REQUEST_BYTES];
+};
+
+/* ── tickets (all with the lock held) ── */
+
+static struct ticket **bucket_of(struct port *port, const uint8_t *secret) { return &port->buckets[get_le(secret, 8) % BUCKETS]; }
+
+/* Equal in a time that tells nothing of where they differ. */
+static bool same_secret(const uint8_t *a, const uint8_t *b) {
+    uint8_t difference = 0;
+    for (int i = 0; i < MOVER_TICKET_BYTES; i++) difference |= (uint8_t)(a[i] ^ b[i]);
+    return difference == 0;
+}
+
+static void forget_ticket(struct port *port, struct ticket *ticket) {
+    struct ticket **link = bucket_of(port, ticket->secret);
+    while (*link != ticket) link = &(*link)->next_in_bucket;
+    *link = ticket->next_in_bucket;
+    *(ticket->older != NULL ? &ticket->older->newer : &port->oldest) = ticket->newer;
+    *(ticket->newer != NULL ? &ticket->newer->older : &port->newest) = ticket->older;
+    free(ticket);
+}
+
+static void expire_tickets(struct port *port) {
+    int64_t now = mover_now_ms();
+    while (port->oldest != NULL && port->oldest->expires_ms <= now) forget_ticket(port, port->oldest);
+}
+
+static struct ticket *find_ticket(struct port *port, const uint8_t *secret) {
+    expire_tickets(port);
+    struct ticket *ticket = *bucket_of(port, secret);
+    while (ticket != NULL && !same_secret(ticket->secret, secret)) ticket = ticket->next_in_bucket;
+    return ticket;
+}
+
+/* Use a ticket up. The path, to be freed; NULL: no such ticket (any more). */
+static char *claim_ticket(struct port *port, const uint8_t *secret) {
+    struct ticket *ticket = find_ticket(port, secret);
+    if (ticket == NULL) return NULL;
+    char *path = strdup(ticket->path);
+    if (path != NULL) forget_ticket(port, ticket);
+    return path;
+}
+
+int port_offer(struct port *port, const char *path, uint8_t secret[MOVER_TICKET_BYTES]) {
+    size_t length = strlen(path) + 1;
+    struct ticket *ticket = calloc(1, sizeof *ticket + length);
+    if (ticket == NULL) return ENOMEM;
+    if (getrandom(ticket->secret, MOVER_TICKET_BYTES, 0) != MOVER_TICKET_BYTES) {
+        free(ticket);
+        return errno != 0 ? errno : EIO;
+    }
+    memcpy(ticket->path, path, length);
+    memcpy(secret, ticket->secret, MOVER_TICKET_BYTES);
+    pthread_mutex_lock(&port->lock);
+    expire_tickets(port);
+    ticket->expires_ms = mover_now_ms() + MOVER_TICKET_SECONDS * 1000;
+    struct ticket **bucket = bucket_of(port, secret);
+    ticket->next_in_bucket = *bucket;
+    *bucket = ticket;
+    ticket->older = port->newest;
+    *(port->newest != NULL ? &port->newest->newer : &port->oldest) = ticket;
+    port->newest = ticket;
+    pthread_mutex_unlock(&port->lock);
+    return 0;
+}
+
+/* ── one transfer ── */
+
+static bool send_all(struct port *port, int fd, const uint8_t *from, size_t count) {
+    while (count > 0) {
+        ssize_t sent = send(fd, from, count, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN && mover_wait(port->mover, fd, POLLOUT) == 0) continue;
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return false;
+        from += sent;
+        count -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool send_reply(struct port *port, int fd, int status, int error, uint64_t size) {
+    uint8_t reply[REPLY_BYTES] = {0};
+    put_le(reply, DATA_MAGIC, 4);
+    put_le(reply + 4, DATA_VERSION, 2);
+    put_le(reply + 6, (uint64_t)status, 2);
+    put_le(reply + 8, (uint64_t)error, 4);
+    put_le(reply + 16, size, 8);
+    return send_all(port, fd, reply, sizeof reply);
+}
+
+/* The bytes. Ends early if the peer goes, stalls or we stop: the peer sees a short file. */
+static void send_file(struct port *port, int fd, int file, off_t end) {
+    off_t at = 0;
+    while (at < end && !atomic_load(&port->mover->stopping)) {
+        off_t before = at;
+        ssize_t sent = sendfile(fd, file, &at, end - at < SEND_CHUNK ? (size_t)(end - at) : SEND_CHUNK);
+        if (sent > 0) atomic_fetch_add(&port->mover->bytes_served, (uint64_t)(at - before));
+        if (sent == 0) break; /* the file became shorter */
+        if (sent < 0 && errno == EAGAIN && mover_wait(port->mover, fd, POLLOUT) == 0) continue;
+        if (sent < 0 && errno != EINTR) break;
+    }
+}
+
+static void serve_request(struct port *port, int fd, const uint8_t *request) {
+    uint64_t size = get_le(request + 24, 8);
+    struct stat found;
+    pthread_mutex_lock(&port->lock);
+    char *path = claim_ticket(port, request + 8);
+    pthread_mutex_unlock(&port->lock);
+    if (path == NULL) {
+        send_reply(port, fd, STATUS_NO_TICKET, 0, 0);
+        return;
+    }
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int error = file < 0 || fstat(file, &found) != 0 ? errno : S_ISREG(found.st_mode) ? 0 : EISDIR;
+    free(path);
+    if (error != 0) send_reply(port, fd, STATUS_NO_FILE, error, 0);
+    else if ((uint64_t)found.st_size != size) send_reply(port, fd, STATUS_WRONG_SIZE, 0, (uint64_t)found.st_size);
+    else if (send_reply(port, fd, STATUS_OK, 0, size)) send_file(port, fd, file, found.st_size);
+    if (file >= 0) close(file);
+}
+
+static void *serve(void *argument) {
+    struct transfer *transfer = argument;
+    struct port *port = transfer->port;
+    uint64_t seen = 0, one = 1;
+    serve_request(port, transfer->fd, transfer->request);
+    close(transfer->fd);
+    free(transfer);
+    mover_account_cpu(port->mover, &seen);
+    pthread_mutex_lock(&port->lock);
+    port->serving--;
+    ssize_t put = write(port->wake_fd, &one, sizeof one);
+    (void)put;
+    if (port->serving == 0) pthread_cond_signal(&port->idle); /* the last use of port: port_close waits for it */
+    pthread_mutex_unlock(&port->lock);
+    return NULL;
+}
+
+/* Hand a connection to a thread of its own. False: not now. */
+static bool start_transfer(struct port *port, struct pending *pending) {
+    struct transfer *transfer = malloc(sizeof *transfer);
+    if (transfer == NULL) return false;
+    *transfer = (struct transfer){.port = port, .fd = pending->fd};
+    memcpy(transfer->request, pending->request, REQUEST_BYTES);
+    pthread_mutex_lock(&port->lock);
+    bool room = port->serving < SERVING_MAX;
+    if (room) port->serving++;
+    pthread_mutex_unlock(&port->lock);
+    pthread_t thread;
+    if (room && mover_thread(&thread, serve, transfer) == 0) {
+        pthread_detach(thread);
+        pending->fd = -1;
+        return true;
+    }
+    free(transfer);
+    if (room) {
+        pthread_mutex_lock(&port->lock);
+        port->serving--;
+        pthread_mutex_unlock(&port->lock);
+    }
+    return false;
+}
+
+/* ── the acceptor ── */
+
+static void drop(struct pending *pending) {
+    close(pending->fd);
+    pending->fd = -1;
+}
+
+/* Read what there is of a request; judge it when it is whole. */
+static void read_request(struct port *port, struct pending *pending) {
+    ssize_t got = recv(pending->fd, pending->request + pending->have, REQUEST_BYTES - pending->have, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        drop(pending);
+        return;
+    }
+    pending->have += (unsigned)got;
+    if (pending->have >= 4 && get_le(pending->request, 4) != DATA_MAGIC) {
+        drop(pending); /* garbage deserves no answer */
+        return;
+    }
+    if (pending->have < REQUEST_BYTES) return;
+    if (get_le(pending->request + 4, 2) != DATA_VERSION) {
+        send_reply(port, pending->fd, STATUS_WRONG_VERSION, 0, 0); /* 24 bytes into an empty buffer: does not wait */
+        drop(pending);
+        return;
+    }
+    pthread_mutex_lock(&port->lock);
+    pending->ready = find_ticket(port, pending->request + 8) != NULL;
+    pthread_mutex_unlock(&port->lock);
+    if (!pending->ready) {
+        send_reply(port, pending->fd, STATUS_NO_TICKET, 0, 0);
+        drop(pending);
+    }
+}
+
+/* A free entry; when there is none, the oldest connection that has shown nothing makes room. NULL: all wait for a thread. */
+static struct pending *make_room(struct pending *table) {
+    struct pending *oldest = NULL;
+    for (int i = 0; i < PENDING_MAX; i++) {
+        if (table[i].fd < 0) return &table[i];
+        if (!table[i].ready && (oldest == NULL || table[i].deadline_ms < oldest->deadline_ms)) oldest = &table[i];
+    }
+    if (oldest != NULL) drop(oldest);
+    return oldest;
+}
+
+/* Take one new connection, if there still is one. False: out of descriptors or memory. */
+static bool accept_one(struct port *port, struct pending *entry) {
+    int one = 1, fd = accept4(port->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    *entry = (struct pending){.fd = fd, .deadline_ms = mover_now_ms() + REQUEST_MS};
+    return true;
+}
+
+static void *accept_all(void *argument) {
+    struct port *port = argument;
+    struct pending table[PENDING_MAX];
+    struct pollfd set[PENDING_MAX + 3];
+    int index[PENDING_MAX + 3];
+    uint64_t seen = 0, count;
+    bool starved = false; /* out of descriptors: leave the listening socket alone for a moment */
+    for (int i = 0; i < PENDING_MAX; i++) table[i].fd = -1;
+    while (!atomic_load(&port->mover->stopping)) {
+        int used = 3, waiting = 0;
+        int64_t now = mover_now_ms(), next = now + 60000;
+        for (int i = 0; i < PENDING_MAX; i++) {
+            if (table[i].fd < 0) continue;
+            if (table[i].ready) {
+                waiting++;
+                continue;
+            }
+            if (table[i].deadline_ms <= now) {
+                drop(&table[i]);
+                continue;
+            }
+            if (table[i].deadline_ms < next) next = table[i].deadline_ms;
+            index[used] = i;
+            set[used++] = (struct pollfd){.fd = table[i].fd, .events = POLLIN};
+        }
+        set[0] = (struct pollfd){.fd = port->mover->stop_fd, .events = POLLIN};
+        set[1] = (struct pollfd){.fd = port->wake_fd, .events = POLLIN};
+        set[2] = (struct pollfd){.fd = starved || waiting == PENDING_MAX ? -1 : port->listen_fd, .events = POLLIN};
+        if (starved || waiting > 0) next = now + 100; /* a thread or a descriptor may be had then */
+        mover_account_cpu(port->mover, &seen);
+        starved = false;
+        if (poll(set, (nfds_t)used, (int)(next - now)) < 0 && errno != EINTR) break;
+        if (set[1].revents != 0) {
+            ssize_t got = read(port->wake_fd, &count, sizeof count);
+            (void)got;
+        }
+        for (int i = 3; i < used; i++)
+            if (set[i].revents != 0) read_request(port, &table[index[i]]);
+        for (int i = 0; i < PENDING_MAX; i++)
+            if (table[i].fd >= 0 && table[i].ready && !start_transfer(port, &table[i])) break;
+        if (set[2].revents != 0) {
+            struct pending *entry = make_room(table);
+            if (entry != NULL && !accept_one(port, entry)) starved = true;
+            if (entry != NULL && entry->fd >= 0) read_request(port, entry); /* it is often there already */
+            if (entry != NULL && entry->fd >= 0 && entry->ready) start_transfer(port, entry);
+        }
+    }
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (table[i].fd >= 0) drop(&table[i]);
+    mover_account_cpu(port->mover, &seen);
+    return NULL;
+}
+
+/* ── life ── */
+
+static int listen_on(const char *address, int *number) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    bool is_v4 = inet_pton(AF_INET, address, &v4.sin_addr) == 1;
+    if (!is_v4 && inet_pton(AF_INET6, address, &v6.sin6_addr) != 1) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct sockaddr *name = is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
+    socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
+    int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    if (bind(fd, name, size) != 0 || listen(fd, 1024) != 0 || getsockname(fd, name, &size) != 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    *number = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
+    return fd;
+}
+
+struct port *port_open(struct mover *mover, const char *address, char *error, size_t error_size) {
+    struct port *port = calloc(1, sizeof *port);
+    if (port == NULL) {
+        snprintf(error, error_size, "%s", mover_reason(ENOMEM));
+        return NULL;
+    }
+    port->mover = mover;
+    pthread_mutex_init(&port->lock, NULL);
+    pthread_cond_init(&port->idle, NULL);
+    port->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    port->listen_fd = listen_on(address, &port->number);
+    int failed = port->listen_fd < 0 || port->wake_fd < 0 ? errno : mover_thread(&port->acceptor, accept_all, port);
+    port->started = failed == 0;
+    if (failed != 0) {
+        snprintf(error, error_size, "cannot listen on %s: %s", address,
+                 failed == EINVAL ? "not a numeric address" : mover_reason(failed));
+        port_free(port);
+        return NULL;
+    }
+    return port;
+}
+
+int port_number(const struct port *port) { return port->number; }
+
+void port_close(struct port *port) {
+    if (port->started) pthread_join(port->acceptor, NULL);
+    port->started = false;
+    pthread_mutex_lock(&port->lock);
+    while (port->serving > 0) pthread_cond_wait(&port->idle, &port->lock);
+    while (port->oldest != NULL) forget_ticket(port, port->oldest);
+    pthread_mutex_unlock(&port->lock);
+    if (port->listen_fd >= 0) close(port->listen_fd);
+    port->listen_fd = -1;
+}
+
+void port_free(struct port *port) {
+    port_close(port);
+    if (port->wake_fd >= 0) close(port->wake_fd);
+    pthread_cond_destroy(&port->idle);
+    pthread_mutex_destroy(&port->lock);
+    free(port);
+}
