@@ -37,6 +37,7 @@ def make_mosaic(
     session: str | None = None,
     resume: bool = False,
     uncorrected: bool = False,
+    arity: int = stages.ARITY,
     progress: bool = True,
 ) -> str:
     """Make SKY/mosaic.fits and return what it cost, as text.
@@ -49,12 +50,10 @@ def make_mosaic(
         raise FileNotFoundError(f"{sky} has no raw/*.fits and {stages.REGION}: make a sky with make_sky.py first")
     journal = sky / "montage.journal"
     with amfs.Session(slots=slots, session=session, base=sky, journal=journal, resume=resume, progress=progress) as run:
-        submit(run, stages.project(kit, raw))
-        table = stages.images_table(kit, [stages.moved(image, "proj") for image in raw], "images.tbl")
-        submit(run, [table])
-        run.wait(submit(run, [stages.overlaps(kit)]))
+        *_, found = submit(run, stages.first_half(kit, raw, arity=arity))
+        run.wait([found])
         overlaps = run.read("overlaps.tbl").decode()
-        submit(run, stages.second_half(kit, raw, overlaps, uncorrected=uncorrected))
+        submit(run, stages.second_half(kit, raw, overlaps, uncorrected=uncorrected, arity=arity))
         run.wait()
     return str(run.summary())
 
@@ -67,6 +66,7 @@ def main() -> int:
     parser.add_argument("--session", help="run on the nodes that amfs up started under this name")
     parser.add_argument("--resume", action="store_true", help="do only what an earlier run that was cut off has not done")
     parser.add_argument("--uncorrected", action="store_true", help="also uncorrected.fits, the mosaic without background correction")
+    parser.add_argument("--arity", type=int, default=stages.ARITY, help=f"files a reduction combines at a time (default {stages.ARITY})")
     options = parser.parse_args()
     try:
         summary = make_mosaic(
@@ -76,6 +76,7 @@ def main() -> int:
             session=options.session,
             resume=options.resume,
             uncorrected=options.uncorrected,
+            arity=options.arity,
         )
     except (toolkit.NoMontage, OSError, amfs.AmfsError) as error:
         print(f"run_montage.py: {error}", file=sys.stderr)

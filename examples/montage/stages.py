@@ -60,9 +60,9 @@ def project(tools: Tools, raw: Sequence[str]) -> list[Step]:
     ]  # fmt: skip
 
 
-def images_table(tools: Tools, images: Sequence[str], table: str) -> Step:
+def images_table(tools: Tools, images: Sequence[str], table: str, arity: int = ARITY) -> Step:
     # The areas are no inputs here: an image's header says all.
-    return Step(f"imgtbl-{table}", "mImgtbl", tools.imgtbl("{out}", "{in}"), list(images), [table], ARITY)
+    return Step(f"imgtbl-{table}", "mImgtbl", tools.imgtbl("{out}", "{in}"), list(images), [table], arity)
 
 
 def overlaps(tools: Tools) -> Step:
@@ -87,10 +87,10 @@ def fits(tools: Tools, projected: Sequence[str], overlapping: Iterable[tuple[int
     return steps
 
 
-def model(tools: Tools, statuses: Sequence[str]) -> list[Step]:
+def model(tools: Tools, statuses: Sequence[str], arity: int = ARITY) -> list[Step]:
     """mConcatFit and mBgModel."""
     return [
-        Step("concatfit", "mConcatFit", tools.concat_fit("{out}", "{in}"), list(statuses), ["fits.tbl"], ARITY),
+        Step("concatfit", "mConcatFit", tools.concat_fit("{out}", "{in}"), list(statuses), ["fits.tbl"], arity),
         Step(
             "bgmodel", "mBgModel", tools.command("mBgModel", "-i", "10000", "images.tbl", "fits.tbl", "corrections.tbl"),
             ["images.tbl", "fits.tbl"], ["corrections.tbl"],
@@ -113,17 +113,19 @@ def add(tools: Tools, images: Sequence[str], table: str, mosaic: str) -> Step:
     return Step(f"add-{mosaic}", "mAdd", command, [*with_areas(images), table, REGION], with_areas([mosaic]))
 
 
-def second_half(tools: Tools, raw: Sequence[str], overlaps_text: str, *, uncorrected: bool = False) -> list[Step]:
-    """Everything that is known once mOverlaps has run."""
+def first_half(tools: Tools, raw: Sequence[str], *, arity: int = ARITY) -> list[Step]:
+    """Everything up to the list of overlaps."""
+    return [*project(tools, raw), images_table(tools, [moved(image, "proj") for image in raw], "images.tbl", arity), overlaps(tools)]
+
+
+def second_half(
+    tools: Tools, raw: Sequence[str], overlaps_text: str, *, uncorrected: bool = False, arity: int = ARITY
+) -> list[Step]:
+    """Everything that is known once mOverlaps has run. ``uncorrected`` adds the mosaic without background correction."""
     projected, corrected = ([moved(image, directory) for image in raw] for directory in ("proj", "corr"))
     compare = fits(tools, projected, pairs(overlaps_text))
-    steps = [*compare, *model(tools, [step.outputs[0] for step in compare]), *background(tools, raw)]
-    steps += [images_table(tools, corrected, "corrected.tbl"), add(tools, corrected, "corrected.tbl", "mosaic.fits")]
+    steps = [*compare, *model(tools, [step.outputs[0] for step in compare], arity), *background(tools, raw)]
+    steps += [images_table(tools, corrected, "corrected.tbl", arity), add(tools, corrected, "corrected.tbl", "mosaic.fits")]
     if uncorrected:
         steps.append(add(tools, projected, "images.tbl", "uncorrected.fits"))
     return steps
-
-
-def first_half(tools: Tools, raw: Sequence[str]) -> list[Step]:
-    """Everything up to the list of overlaps."""
-    return [*project(tools, raw), images_table(tools, [moved(image, "proj") for image in raw], "images.tbl"), overlaps(tools)]

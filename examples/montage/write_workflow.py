@@ -45,8 +45,8 @@ def task_line(step: stages.Step) -> str:
     return shlex.join(words)
 
 
-def task_list(tools: toolkit.Tools, raw: list[str], overlaps: str) -> list[str]:
-    steps = [*stages.first_half(tools, raw), *stages.second_half(tools, raw, overlaps)]
+def task_list(tools: toolkit.Tools, raw: list[str], overlaps: str, arity: int = stages.ARITY) -> list[str]:
+    steps = [*stages.first_half(tools, raw, arity=arity), *stages.second_half(tools, raw, overlaps, arity=arity)]
     return [task_line(step) for step in steps]
 
 
@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("sky", metavar="SKY", type=Path)
     parser.add_argument("--tools", choices=toolkit.CHOICES, default="auto")
     parser.add_argument("--overlaps", type=Path, help="the table of overlaps from an earlier run")
+    parser.add_argument("--arity", type=int, default=stages.ARITY, help=f"files a reduction combines at a time (default {stages.ARITY})")
     options = parser.parse_args()
     try:
         tools = toolkit.find(options.tools)
@@ -62,7 +63,7 @@ def main() -> int:
         if not raw:
             raise FileNotFoundError(f"{options.sky} has no raw/*.fits: make a sky with make_sky.py first")
         overlaps = planned_overlaps(tools, options.sky) if options.overlaps is None else options.overlaps.read_text()
-        print("\n".join(task_list(tools, raw, overlaps)))
+        print("\n".join(task_list(tools, raw, overlaps, options.arity)))
     except subprocess.CalledProcessError as error:
         print(f"write_workflow.py: {shlex.join(error.cmd)}: {(error.stderr or error.stdout or b'').decode()}", file=sys.stderr)
         return 1
