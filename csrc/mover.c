@@ -1,5 +1,4 @@
 /* The mover's queue, threads, completions and local copies. Contract in mover.h. */
-#define _GNU_SOURCE
 #include "mover_internal.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
  * Measured for 100 MB over loopback, tmpfs to tmpfs, 2 cores, against raw TCP's 17-21 ms: on huge pages 10-15 ms by one stream through a
  * pipe, 17-28 by two, 18-24 by recv and write, 23 by recv into a mapping. On 4 KiB pages every way takes 40-55, of which 33 are the
  * allocation of the pages, which the inode's lock serialises. So there is one stream, and huge pages are the store's to choose. */
-#define _GNU_SOURCE
 #include "mover_internal.h"
 
 #include <errno.h>

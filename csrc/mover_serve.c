@@ -2,7 +2,6 @@
  *
  * The acceptor reads the requests of all new connections itself, so that strangers who connect and say nothing, or nonsense, cost a
  * slot of a bounded table and no thread; the oldest of them goes when the table is full. Only a known ticket starts a thread. */
-#define _GNU_SOURCE
 #include "mover_internal.h"
 
 #include <arpa/inet.h>
