@@ -195,18 +195,11 @@ class Trace:
         self.task: list[str] = []
         self.failures: list[dict[str, Any]] = []  # the args of what failed by itself, with "label", "node" and "ts" added
         self.never_ran: dict[str, dict[str, int]] = {}  # label -> outcome -> count
+        self.begin_us = 0  # when the run began, or its first task where clocks disagree
+        self.end_us = 0
 
     def __len__(self) -> int:
         return len(self.start)
-
-    @property
-    def begin_us(self) -> int:
-        """When the run began, or its first task where clocks disagree."""
-        return min(0, min(self.start, default=0))
-
-    @property
-    def end_us(self) -> int:
-        return max(self.end, default=0)
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -235,6 +228,8 @@ def read_trace(path: str | Path) -> Trace:
     if trace.facts.get("format") != FORMAT:
         raise UsageError(f"{path} is not a trace of amfs that this version reads: make one with 'amfs run --trace FILE'")
     trace.label_names = list(labels)
+    trace.begin_us = min(0, min(trace.start, default=0))
+    trace.end_us = max(trace.end, default=0)
     return trace
 
 
