@@ -95,12 +95,13 @@ class Result(Struct):
     end_us: int = 0
     cpu_us: int = 0
     maxrss_kib: int = 0
-    bytes_in: int = 0  # bytes of inputs fetched from other nodes or shared storage for this task
+    bytes_in: int = 0  # of the inputs that tasks made
     bytes_out: int = 0
     detail: str = ""  # what failed, in words for a person
     stdout: bytes = b""
     stderr: bytes = b""
     sizes: tuple[int, ...] = ()  # of the outputs
+    bytes_fetched: int = 0  # of its inputs that came from other nodes on its account
 
 
 class FileAt(Struct):
@@ -414,6 +415,12 @@ class Explain(Message, tag=63):
     lines: tuple[str, ...]
 
 
+class Numbered(Message, tag=65):
+    """Manager -> a process that asked to join with node -1: the id that is reserved for it."""
+
+    node: int
+
+
 class ClientHello(Message, tag=64):
     """Client -> node: answered with the current View."""
 
@@ -426,5 +433,5 @@ AnyMessage = (
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content
     | View | Join | Heartbeat | Leave | Shutdown
-    | StatusAsk | Status | ExplainAsk | Explain | ClientHello
+    | StatusAsk | Status | ExplainAsk | Explain | ClientHello | Numbered
 )  # fmt: skip

@@ -28,7 +28,8 @@ class SpecMaker:
         plan = self.plan
         scope = self.scope
         aliases = plan.aliases
-        writers = plan.writers
+        on_shared = plan.shared
+        ready = self.ready
         made: list[str] = []
         shared: list[str] = []
         depth = 0
@@ -36,7 +37,7 @@ class SpecMaker:
             if aliases and name in aliases:
                 depth = max(depth, _depth(name))
                 name = aliases[name]
-            (made if name in writers and name not in self.ready else shared).append(scope + name)
+            (shared if name in on_shared or name in ready else made).append(scope + name)
         outputs: list[str] = []
         fates: list[int] = []
         for name in task.outputs:

@@ -13,6 +13,8 @@ import heapq
 import logging
 from collections import deque
 
+import msgspec
+
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import (
@@ -57,7 +59,7 @@ class File:
 class TaskEntry:
     """One task that this node has."""
 
-    __slots__ = ("bytes_in", "flushing", "missing", "result", "run", "serial", "spec", "state", "unlocated")
+    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "missing", "result", "run", "serial", "spec", "state", "unlocated")
 
     def __init__(self, run: Run, spec: m.TaskSpec) -> None:
         self.run = run
@@ -67,6 +69,7 @@ class TaskEntry:
         self.unlocated = 0  # inputs of which not even a holder is known
         self.serial = 0  # of the launcher, while RUNNING
         self.bytes_in = 0
+        self.bytes_fetched = 0
         self.flushing = 0  # finals still on their way to shared storage
         self.result: m.Result | None = None
 
@@ -449,6 +452,8 @@ class Worker(Machine):
         file.fetching = False
         self._move_file(file, FileEvent.COPIED)
         run.counters["fetched_bytes"] += size
+        if file.waiting:
+            file.waiting[0].bytes_fetched += size
         run.counters["fetched_files"] += 1
         self._replica.setdefault(run.id, []).append(file.name)
         self._touched[run.id] = None
@@ -565,11 +570,8 @@ class Worker(Machine):
             return
         entry.flushing -= 1
         if event.error and entry.result is not None and entry.result.outcome == Outcome.OK:
-            old = entry.result
-            entry.result = m.Result(
-                old.tid, old.attempt, Outcome.OUTPUT_LOST, 0, old.node, old.slot, old.start_us, old.end_us, old.cpu_us,
-                old.maxrss_kib, old.bytes_in, old.bytes_out, f"cannot write its output: {event.error}", old.stdout, old.stderr,
-            )  # fmt: skip
+            detail = f"cannot write its output: {event.error}"
+            entry.result = msgspec.structs.replace(entry.result, outcome=Outcome.OUTPUT_LOST, detail=detail)
         if not entry.flushing:
             assert entry.result is not None
             good = entry.result.outcome == Outcome.OK
@@ -676,6 +678,7 @@ class Worker(Machine):
             result = m.Result(
                 spec.tid, spec.attempt, outcome, code, node, slot, start_us, end_us, cpu_us, maxrss, entry.bytes_in,
                 sum([size for size, _ in made]) if made else 0, detail, stdout, stderr, tuple([size for size, _ in made]) if made else (),
+                entry.bytes_fetched,
             )  # fmt: skip
             if outcome:
                 if outcome == Outcome.INPUT_CHANGED:
@@ -753,7 +756,7 @@ class Worker(Machine):
         del run.tasks[spec.tid]
         run.ended += 1
         if result.attempt != spec.attempt:
-            result = m.Result(result.tid, spec.attempt, *[getattr(result, f) for f in result.__struct_fields__[2:]])
+            result = msgspec.structs.replace(result, attempt=spec.attempt)
         key = (run.id, spec.origin)
         results = self._results.get(key)
         if results is None:

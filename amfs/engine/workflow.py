@@ -7,6 +7,8 @@ slotted structs without GC tracking, and equal strings are shared (``sys.intern`
 from __future__ import annotations
 
 import enum
+import math
+import posixpath
 
 import msgspec
 
@@ -55,3 +57,94 @@ class Workflow(msgspec.Struct):
     name: str = "workflow"
     source: str = ""  # where it was read from, for messages
     files: dict[str, FileState] = {}
+
+
+def canonical(name: str, base: str) -> str:
+    """The one spelling of a file's name, by which tasks that mean the same file find each other.
+
+    Relative names are normalised ("./a", "b/../a" and "a" are "a"). A name that leaves ``base`` (absolute directory) through ".." becomes
+    its absolute path. An absolute name stays absolute even inside ``base``: a program that was told an absolute path will not look into
+    its sandbox. Purely textual: symbolic links are not followed. The empty name stays empty.
+    """
+    if not name:
+        return name
+    path = posixpath.normpath(name)
+    if path[0] == "/":
+        return path if path[:2] != "//" else path[1:]  # POSIX lets "//" be special; nobody means that
+    if path != ".." and not path.startswith("../"):
+        return path
+    full = posixpath.normpath(posixpath.join(base, path))
+    inside = base if base.endswith("/") else base + "/"
+    return full[len(inside) :] if full.startswith(inside) and len(full) > len(inside) else full
+
+
+def complete(task: Task) -> Task:
+    """The task with all its files in ``inputs`` and ``outputs``: stdin is an input, stdout and stderr are outputs, nothing twice.
+
+    Devices (names in /dev) are no files of the workflow. Returns the same object when there is nothing to add.
+    """
+    inputs, outputs = task.inputs, task.outputs
+    if task.stdin and task.stdin not in inputs and not task.stdin.startswith("/dev/"):
+        inputs = (*inputs, task.stdin)
+    for name in (task.stdout, task.stderr):
+        if name and name not in outputs and not name.startswith("/dev/"):
+            outputs = (*outputs, name)
+    if len(inputs) > 1 and len(set(inputs)) != len(inputs):
+        inputs = tuple(dict.fromkeys(inputs))
+    if len(outputs) > 1 and len(set(outputs)) != len(outputs):
+        outputs = tuple(dict.fromkeys(outputs))
+    if inputs is task.inputs and outputs is task.outputs:
+        return task
+    return msgspec.structs.replace(task, inputs=inputs, outputs=outputs)
+
+
+_LIMIT_32 = 1 << 31
+_LIMIT_64 = 1 << 63
+
+
+def value_faults(task: Task) -> list[str]:
+    """What is wrong with the values of one (complete) task by itself, in words; empty if nothing."""
+    faults = []
+    if not task.id:
+        faults.append("the task id is empty")
+    if not task.argv or not task.argv[0]:
+        faults.append("no program to run")
+    if not 1 <= task.cores < _LIMIT_32:
+        faults.append(f"cores must be at least 1, not {task.cores}")
+    if not 0 <= task.memory < _LIMIT_64:
+        faults.append(f"memory must not be negative or above 8 EiB: {task.memory}")
+    if not 0 <= task.time_limit < _LIMIT_32 / 1000 or math.isnan(task.time_limit):
+        faults.append(f"the time limit must lie between 0 and {_LIMIT_32 // 1000} seconds, not {task.time_limit}")
+    if not -1 <= task.retries < _LIMIT_32:
+        faults.append(f"retries must not be negative: {task.retries}")
+    if not -_LIMIT_32 <= task.priority < _LIMIT_32:
+        faults.append(f"the priority must fit in 32 bits: {task.priority}")
+    if not -1 <= task.node < _LIMIT_32:
+        faults.append(f"the node must not be negative: {task.node}")
+    if task.node_soft and task.node < 0:
+        faults.append("node_soft without a node")
+    if task.reduce:
+        faults.extend(_reduction_faults(task))
+    for name in task.keep:
+        if name not in task.outputs:
+            faults.append(f"keeps {name!r}, which is not among its outputs")
+    for entry in task.env:
+        if entry.find("=") < 1:
+            faults.append(f"environment entry {entry!r} is not of the form NAME=VALUE")
+    if task.staged and task.cwd and f"{posixpath.normpath(task.cwd)}/".startswith(("/", "../")):
+        faults.append(f"working directory {task.cwd!r} lies outside the sandbox; name a directory below it, or run the task unstaged")
+    return faults
+
+
+def _reduction_faults(task: Task) -> list[str]:
+    faults = []
+    if not 2 <= task.reduce < _LIMIT_32:
+        faults.append(f"a reduction combines at least 2 files at a time, not {task.reduce}")
+    for place in ("{in}", "{out}"):
+        if not any(place in word for word in task.argv[1:]):
+            faults.append(f"a reduction needs {place} among its arguments")
+    if not task.inputs:
+        faults.append("a reduction needs inputs")
+    if len(task.outputs) != 1:
+        faults.append(f"a reduction has exactly one output, not {len(task.outputs)}")
+    return faults

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""The real shell: one poll loop per process drives the pure machines of a node."""

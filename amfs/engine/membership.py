@@ -1,0 +1,293 @@
+"""Who is in the session: joining, heartbeats, the manager (MemFS: Central Manager) and its succession. Pure.
+
+One node is the manager: it numbers those who join, notices those who fall silent, and announces every change as a ``View`` with a higher
+epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher their id
+is, so that normally only one speaks up. Should two speak up (a cut network), the higher epoch wins, then the lower manager id, and a node
+that finds itself outside the winning view leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
+silent one are ended.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from amfs.config import MemberLimits
+from amfs.engine import messages as m
+from amfs.engine.events import PeerDown, Stop, TimerFired
+from amfs.engine.machine import Machine
+from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
+from amfs.fs.partition import PartitionTable
+
+
+class Peer:
+    """A node as the manager sees it."""
+
+    __slots__ = ("heard", "state")
+
+    def __init__(self, now: float) -> None:
+        self.state = PeerState.JOINING
+        self.heard = now
+
+
+class Membership(Machine):
+    """``view`` is the current one (None until admitted). ``manager_hint``: whom to ask to join; own id for the first manager."""
+
+    def __init__(
+        self, me: m.Member, manager_hint: int, *, unit_size: int = 0, limits: MemberLimits | None = None, view: m.View | None = None
+    ) -> None:
+        super().__init__(me.node)
+        self.me = me
+        self.limits = limits or MemberLimits()
+        self.unit_size = unit_size
+        self.view: m.View | None = view
+        self.hint = manager_hint
+        self.peers: dict[int, Peer] = {}
+        self.clients: dict[int, float] = {}  # client -> when it was heard
+        self.client_runs: dict[int, set[int]] = {}
+        self.manager_heard = 0.0
+        self.next_id = 0  # the highest id given out so far
+        self.changed = False  # set when the view changed while handling; the node core reads and clears it
+        self.on_message = {
+            m.View: self.on_view,
+            m.Join: self.on_join,
+            m.Heartbeat: self.on_heartbeat,
+            m.Leave: self.on_leave,
+            m.Shutdown: self.on_shutdown,
+            m.ClientHello: self.on_client_hello,
+            m.RunBegin: self.on_run_begin,
+            m.RunEnd: self.on_run_end,
+        }
+        self.on_event = {TimerFired: self.on_timer, PeerDown: self.on_peer_down}
+
+    @property
+    def is_manager(self) -> bool:
+        return self.view is not None and self.view.manager == self.node
+
+    def nodes(self) -> list[int]:
+        """Ids of the live nodes, ascending."""
+        return sorted(member.node for member in self.view.members) if self.view else []
+
+    # ── getting in ─────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, now: float) -> None:
+        """Found the session, or ask to join it. The shell calls it once and then drains ``out``."""
+        self.now = now
+        self.manager_heard = now
+        if self.view is not None:
+            for member in self.view.members:
+                if member.node != self.node:
+                    self._admit(member.node)
+        elif self.hint == self.node:
+            self._announce((self.me,), PartitionTable.even([self.node]))
+        else:
+            self.send(self.hint, m.Join(self.me))
+        self.set_timer("beat", self.limits.heartbeat_s)
+
+    def _admit(self, node: int) -> None:
+        peer = self.peers[node] = Peer(self.now)
+        self._move(node, peer, PeerEvent.ADMITTED)
+
+    def on_join(self, peer: int, message: m.Join) -> None:
+        view = self.view
+        if view is None or not self.is_manager:
+            if view is not None and view.manager != self.node:
+                self.send(view.manager, message)
+            return
+        new = message.member
+        if new.node < 0:
+            self.next_id = max(self.next_id, *self.nodes()) + 1
+            self.send(peer, m.Numbered(self.next_id))
+            return
+        known = {member.node: member for member in view.members}
+        if new.node in known and known[new.node].incarnation == new.incarnation:
+            self.send(new.node, view)  # repeated
+            return
+        members = tuple(member for member in view.members if member.node != new.node)
+        table = PartitionTable(view.table, view.epoch)
+        if new.node in known:  # came back before anybody missed it: its files and tasks are gone all the same
+            self._announce(members, table.without(new.node) if len(members) else table)
+            assert self.view is not None
+            members, table = self.view.members, PartitionTable(self.view.table, self.view.epoch)
+        self._admit(new.node)
+        self._announce((*members, new), table.with_node(new.node))
+
+    def _announce(self, members: tuple[m.Member, ...], table: PartitionTable) -> None:
+        """As manager: a new view for everybody."""
+        old = self.view
+        epoch = old.epoch + 1 if old else 1
+        view = m.View(epoch, self.node, tuple(sorted(members, key=lambda member: member.node)), table.owners, self.unit_size)
+        self._adopt(view)
+        for member in view.members:
+            if member.node != self.node:
+                self.send(member.node, view)
+        for client in self.clients:
+            self.send(client, view)
+
+    def on_view(self, peer: int, message: m.View) -> None:
+        old = self.view
+        if old is not None and (message.epoch, -message.manager) <= (old.epoch, -old.manager):
+            return
+        if old is not None and all(member.node != self.node for member in message.members):
+            self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
+            self.out.append(Stop("the others took this node for dead"))
+            return
+        self.unit_size = message.unit_size
+        self._adopt(message)
+
+    def _adopt(self, view: m.View) -> None:
+        self.view = view
+        self.changed = True
+        self.manager_heard = self.now
+        live = {member.node for member in view.members}
+        for node in [node for node in self.peers if node not in live]:
+            del self.peers[node]
+        for node in live:
+            if node not in self.peers and node != self.node:
+                self._admit(node)
+
+    # ── staying in ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_timer(self, event: TimerFired) -> None:
+        if event.key != "beat":
+            return
+        self.set_timer("beat", self.limits.heartbeat_s)
+        view = self.view
+        if view is None:
+            self.send(self.hint, m.Join(self.me))
+            if self.now - self.manager_heard > 10 * self.limits.dead_s:
+                self.out.append(Stop("nobody answered the request to join"))
+            return
+        beat = m.Heartbeat(view.epoch)
+        if self.is_manager:
+            for node in self.peers:
+                self.send(node, beat)
+            for client in self.clients:
+                self.send(client, beat)
+            self._look_for_the_silent()
+        else:
+            self.send(view.manager, beat)
+            self._look_after_the_manager()
+
+    def on_heartbeat(self, peer: int, message: m.Heartbeat) -> None:
+        if peer in self.clients or peer >= m.CLIENT_ID_MIN:
+            self.clients[peer] = self.now
+            return
+        known = self.peers.get(peer)
+        if known is not None:
+            known.heard = self.now
+            self._move(peer, known, PeerEvent.HEARD)
+        view = self.view
+        if view is None:
+            return
+        if peer == view.manager:
+            self.manager_heard = self.now
+        if message.epoch < view.epoch:
+            self.send(peer, view)  # it missed something, or belongs to the losing side of a split
+
+    def _move(self, node: int, peer: Peer, event: PeerEvent) -> None:
+        state = PEER_NEXT[peer.state][event]
+        if state is None:
+            raise illegal("node", node, peer.state, event)
+        peer.state = state
+
+    def _look_for_the_silent(self) -> None:
+        dead: list[int] = []
+        for node, peer in self.peers.items():
+            silent = self.now - peer.heard
+            if silent > self.limits.dead_s and peer.state == PeerState.SUSPECT:
+                self._move(node, peer, PeerEvent.TIMED_OUT)
+                dead.append(node)
+            elif silent > self.limits.suspect_s:
+                self._move(node, peer, PeerEvent.SILENT)
+        self._bury(dead)
+        for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
+            self._client_gone(client)
+
+    def _bury(self, dead: list[int]) -> None:
+        view = self.view
+        if not dead or view is None:
+            return
+        self.log(f"node{'s' if len(dead) > 1 else ''} {', '.join(map(str, dead))} lost", logging.WARNING)
+        table = PartitionTable(view.table, view.epoch)
+        for node in dead:
+            table = table.without(node)
+            self.peers.pop(node, None)
+        self._announce(tuple(member for member in view.members if member.node not in dead), table)
+
+    def _look_after_the_manager(self) -> None:
+        """Take over if the manager is silent and nobody of lower id has spoken up in time."""
+        view = self.view
+        assert view is not None
+        heirs = [node for node in self.nodes() if node != view.manager]
+        patience = self.limits.dead_s * (1 + heirs.index(self.node) / 2)
+        if self.now - self.manager_heard > patience:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        view = self.view
+        assert view is not None
+        lost = view.manager
+        self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
+        for peer in self.peers.values():
+            peer.heard = self.now  # they have not been sending to us so far
+        self.peers.pop(lost, None)
+        table = PartitionTable(view.table, view.epoch).without(lost)
+        self._announce(tuple(member for member in view.members if member.node != lost), table)
+
+    def on_peer_down(self, event: PeerDown) -> None:
+        """The transport gave up on it: no need to wait for the time-out."""
+        if event.peer >= m.CLIENT_ID_MIN:
+            if event.peer in self.clients:
+                self._client_gone(event.peer)
+        elif self.is_manager and event.peer in self.peers:
+            self._move(event.peer, self.peers[event.peer], PeerEvent.TIMED_OUT)
+            self._bury([event.peer])
+        elif self.view is not None and event.peer == self.view.manager:
+            heirs = [node for node in self.nodes() if node != event.peer]
+            if heirs and heirs[0] == self.node:
+                self._take_over()
+
+    def on_leave(self, peer: int, message: m.Leave) -> None:
+        if self.is_manager and message.node in self.peers:
+            self._move(message.node, self.peers[message.node], PeerEvent.GOODBYE)
+            self._bury([message.node])
+
+    def on_shutdown(self, peer: int, message: m.Shutdown) -> None:
+        if peer >= m.CLIENT_ID_MIN or (self.view is not None and peer == self.view.manager):
+            if self.is_manager or self.view is None or peer >= m.CLIENT_ID_MIN:
+                for node in self.peers:
+                    self.send(node, m.Shutdown())
+            self.out.append(Stop("shut down"))
+
+    # ── clients ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_client_hello(self, peer: int, message: m.ClientHello) -> None:
+        self.clients[peer] = self.now
+        if self.view is not None:
+            self.send(peer, self.view)
+
+    def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
+        # Every node knows the clients, so that whoever becomes manager can tell them.
+        self.clients[message.client] = self.now
+        self.client_runs.setdefault(message.client, set()).add(message.run)
+
+    def on_run_end(self, peer: int, message: m.RunEnd) -> None:
+        for runs in self.client_runs.values():
+            runs.discard(message.run)
+
+    def _client_gone(self, client: int) -> None:
+        """End the runs of a submitter that is no more."""
+        del self.clients[client]
+        for run in sorted(self.client_runs.pop(client, ())):
+            self.log(f"the submitter of run {run} is gone; ending the run", logging.WARNING)
+            for node in self.nodes():
+                self.send(node, m.RunEnd(run, True))
+
+    def check_invariants(self) -> None:
+        if self.view is None:
+            return
+        nodes = self.nodes()
+        assert self.node in nodes
+        assert self.view.manager in nodes
+        assert set(self.view.table) <= set(nodes), "a partition belongs to nobody"
+        assert set(self.peers) == set(nodes) - {self.node}

@@ -1,0 +1,145 @@
+"""The journal of a run: what has finished, so that a second run does only the rest.
+
+Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the payload is
+MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs). A torn or damaged record ends the
+reading: what is before it counts. A task's key is the XXH64 of what it is, not of its place in a list, so an edited list resumes right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from amfs._native import xxh64
+from amfs.engine.workflow import Task
+from amfs.errors import AmfsError, UsageError
+
+_HEAD = struct.Struct("<II")
+FORMAT = 1
+
+
+class Header(msgspec.Struct, array_like=True):
+    """Whose journal it is. ``store``: where the files of an embedded run are, for adoption; ``complete`` needs no record: it is counted."""
+
+    source: str
+    base: str
+    store: str = ""
+    format: int = FORMAT
+
+
+class Past(msgspec.Struct):
+    """What an earlier run left: key of each finished task → sizes of its outputs."""
+
+    header: Header
+    done: dict[int, tuple[int, ...]]
+
+
+def task_key(task: Task) -> int:
+    """XXH64 of everything that makes the task what it is."""
+    parts = (
+        task.id, "\1", *task.argv, "\1", *task.inputs, "\1", *task.outputs, "\1", task.stdin, task.stdout, task.stderr, "\1", *task.env, task.cwd,
+    )  # fmt: skip
+    return xxh64("\0".join(parts).encode("utf-8", "surrogateescape"))
+
+
+def default_path(source: str, base: str) -> Path:
+    """Where the journal of a workflow is kept unless the user says otherwise: found again by source and directory."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    mark = xxh64(f"{os.path.realpath(source)}\0{base}")
+    return Path(state) / "amfs" / f"{os.path.basename(source)[:60]}-{mark:016x}.journal"
+
+
+def read(path: Path) -> Past | None:
+    """What the journal says; None if there is none. Raises UsageError if it is no journal at all."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot read the journal {path}: {error.strerror}") from None
+    records = _records(data)
+    if not records:
+        if not data:
+            return None
+        raise UsageError(f"{path} is not a journal of amfs (or its first record is damaged)")
+    try:
+        header = msgspec.msgpack.decode(records[0], type=Header)
+        done: dict[int, tuple[int, ...]] = {}
+        decoder = msgspec.msgpack.Decoder(list[tuple[int, tuple[int, ...]]])
+        for record in records[1:]:
+            done.update(decoder.decode(record))
+    except msgspec.DecodeError as error:
+        raise UsageError(f"the journal {path} cannot be understood: {error}") from None
+    if header.format != FORMAT:
+        raise UsageError(f"the journal {path} has format {header.format}, this amfs reads {FORMAT}; start without --resume")
+    return Past(header, done)
+
+
+def _records(data: bytes) -> list[bytes]:
+    out: list[bytes] = []
+    at = 0
+    while at + _HEAD.size <= len(data):
+        length, check = _HEAD.unpack_from(data, at)
+        payload = data[at + _HEAD.size : at + _HEAD.size + length]
+        if len(payload) < length or xxh64(payload) & 0xFFFFFFFF != check:
+            break
+        out.append(payload)
+        at += _HEAD.size + length
+    return out
+
+
+class Journal:
+    """An open journal. Written at every batch of results; brought to disk by a thread of its own every few seconds and at the end."""
+
+    def __init__(self, path: Path, header: Header, past: Past | None = None) -> None:
+        """Start anew; ``past`` (of the same file) is carried over. Raises UsageError if it cannot be written."""
+        self.path = path
+        self._encoder = msgspec.msgpack.Encoder()
+        self._stop = threading.Event()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(path.name + ".new")
+            self._fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_APPEND, 0o600)
+            self._record(header)
+            if past is not None and past.done:
+                self._record(list(past.done.items()))
+            os.rename(temporary, path)
+        except OSError as error:
+            raise UsageError(f"cannot write the journal {path}: {error.strerror}; name another place with --journal") from None
+        self._thread = threading.Thread(target=self._sync, name="journal", daemon=True)
+        self._thread.start()
+
+    def _record(self, value: object) -> None:
+        payload = self._encoder.encode(value)
+        record = _HEAD.pack(len(payload), xxh64(payload) & 0xFFFFFFFF) + payload
+        written = os.write(self._fd, record)
+        if written < len(record):
+            raise OSError(28, "No space left on device")
+
+    def add(self, done: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+        """Tasks that finished: (key, sizes of outputs). Raises AmfsError if the disk is full."""
+        if done:
+            try:
+                self._record(done)
+            except OSError as error:
+                raise AmfsError(f"cannot write the journal {self.path}: {error.strerror}") from None
+
+    def _sync(self) -> None:
+        while not self._stop.wait(3.0):
+            with contextlib.suppress(OSError):
+                os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Bring it to disk. Repeatable."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join()
+            with contextlib.suppress(OSError):
+                os.fdatasync(self._fd)
+            os.close(self._fd)

@@ -1,0 +1,174 @@
+"""All machines of one node, composed. Pure: the real node and the simulator drive the same class.
+
+Routes messages to the machines by type, delivers what a node says to itself at once, names the timers by machine, and carries
+changes of membership to those whom they concern.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
+from amfs.engine import messages as m
+from amfs.engine.dispatcher import Dispatcher
+from amfs.engine.events import CancelTimer, Effect, Event, JobDone, PeerDown, Received, Send, SetTimer, TasksExited, TimerFired
+from amfs.engine.fls import FlsShard
+from amfs.engine.machine import Machine
+from amfs.engine.membership import Membership
+from amfs.engine.units import ring, units
+from amfs.engine.worker import Worker
+from amfs.fs.partition import PartitionTable
+
+
+class NodeCore:
+    """``handle(event, now) -> effects`` for a whole node. ``Send`` effects are always for somebody else."""
+
+    def __init__(
+        self,
+        me: m.Member,
+        store: str,
+        *,
+        manager_hint: int = 0,
+        unit_size: int = 0,
+        view: m.View | None = None,
+        worker_limits: WorkerLimits | None = None,
+        dispatcher_limits: DispatcherLimits | None = None,
+        member_limits: MemberLimits | None = None,
+    ) -> None:
+        self.me = me
+        self.node = me.node
+        self.fls = FlsShard(me.node)
+        self.worker = Worker(me.node, me.slots, store, worker_limits)
+        self.dispatcher = Dispatcher(me.node, dispatcher_limits)
+        self.membership = Membership(me, manager_hint, unit_size=unit_size, limits=member_limits, view=view)
+        self.machines: dict[str, Machine] = {
+            "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
+        }  # fmt: skip
+        routes: dict[type, list[tuple[str, Machine]]] = {}
+        for name, machine in self.machines.items():
+            for kind in machine.on_message:
+                routes.setdefault(kind, []).append((name, machine))
+        self.routes = routes
+        self.live: set[int] = set()
+        self.view_changed = False  # for the shell: connections must follow; it clears it
+
+    def start(self, now: float) -> list[Effect]:
+        """Found or join the session."""
+        self.membership.start(now)
+        if self.membership.view is not None:
+            self.membership.changed = True
+        out: list[Effect] = []
+        local: deque[m.Message] = deque()
+        self._collect("member", self._drain(self.membership), out, local)
+        self._run(local, now, out)
+        return out
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event. Raises ProtocolError when a peer says what no node understands."""
+        out: list[Effect] = []
+        local: deque[m.Message] = deque()
+        kind = type(event)
+        if kind is Received:
+            self._deliver(event.peer, event.message, now, out, local)  # type: ignore[union-attr]
+        elif kind is TasksExited or kind is JobDone:
+            self._collect("worker", self.worker.handle(event, now), out, local)
+        elif kind is TimerFired:
+            name, key = event.key  # type: ignore[union-attr,misc]
+            if name == "worker":
+                self.worker.now = now
+                self.worker.on_steal_timer()
+                self._collect(name, self._drain(self.worker), out, local)
+            else:
+                self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
+        elif kind is PeerDown:
+            self._collect("member", self.membership.handle(event, now), out, local)
+        if local or self.membership.changed:
+            self._run(local, now, out)
+        return out
+
+    def _run(self, local: deque[m.Message], now: float, out: list[Effect]) -> None:
+        """Deliver what the node said to itself, until it has nothing more to say."""
+        while True:
+            if self.membership.changed:
+                self.membership.changed = False
+                self._new_view(now, out, local)
+            if not local:
+                return
+            self._deliver(self.node, local.popleft(), now, out, local)
+
+    def _deliver(self, peer: int, message: m.Message, now: float, out: list[Effect], local: deque[m.Message]) -> None:
+        kind = type(message)
+        if kind is m.StatusAsk:
+            out.append(Send(peer, m.Status(self.node, self._epoch(), self.status())))
+        elif kind is m.ExplainAsk:
+            lines = self.dispatcher.explain(message.run, message.tid) + self.worker.explain(message.run, message.tid)  # type: ignore[attr-defined]
+            out.append(Send(peer, m.Explain(self.node, tuple(lines))))
+        else:
+            event = Received(peer, message)
+            for name, machine in self.routes.get(kind, ()):
+                self._collect(name, machine.handle(event, now), out, local)
+
+    def _collect(self, name: str, effects: Sequence[Effect], out: list[Effect], local: deque[m.Message]) -> None:
+        node = self.node
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                if effect.to == node:  # type: ignore[union-attr]
+                    local.append(effect.message)  # type: ignore[union-attr]
+                    continue
+            elif kind is SetTimer:
+                effect = SetTimer((name, effect.key), effect.at)  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                effect = CancelTimer((name, effect.key))  # type: ignore[union-attr]
+            out.append(effect)
+
+    def _drain(self, machine: Machine) -> list[Effect]:
+        machine.flush()
+        effects, machine.out = machine.out, []
+        return effects
+
+    def _new_view(self, now: float, out: list[Effect], local: deque[m.Message]) -> None:
+        view = self.membership.view
+        assert view is not None
+        self.view_changed = True
+        slots = {member.node: member.slots for member in view.members}
+        dead = self.live - set(slots)
+        self.live = set(slots)
+        table = PartitionTable(view.table, view.epoch)
+        by_dispatcher = units(slots, view.unit_size)
+        mine = next((workers for workers in by_dispatcher.values() if self.node in workers), [self.node])
+        for machine in (self.fls, self.worker, self.dispatcher):
+            machine.now = now
+        for node in dead:
+            self.fls.forget_node(node)
+        self.worker.set_view(table, ring(self.node, mine), dead)
+        own_unit = {node: slots[node] for node in by_dispatcher.get(self.node, ())}
+        self.dispatcher.set_view(table, own_unit, slots)
+        for name in ("fls", "worker", "dispatcher"):
+            self._collect(name, self._drain(self.machines[name]), out, local)
+
+    def _epoch(self) -> int:
+        return self.membership.view.epoch if self.membership.view else 0
+
+    def status(self) -> dict[str, object]:
+        """What ``amfs status`` shows of this node."""
+        worker = self.worker
+        return {
+            "node": self.node,
+            "host": self.me.host,
+            "slots": self.me.slots,
+            "manager": self.membership.view.manager if self.membership.view else -1,
+            "nodes": len(self.live),
+            "running": min(len(worker.inflight), worker.slots),
+            "ready": len(worker.ready),
+            "parked": sum(sum(run.parked.values()) for run in worker.runs.values()),
+            "runs": sorted(worker.runs),
+            "files": sum(len(run.files) for run in worker.runs.values()),
+            "records": sum(len(records) for records in self.fls.runs.values()),
+            "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
+        }
+
+    def check_invariants(self) -> None:
+        for machine in self.machines.values():
+            machine.check_invariants()

@@ -1,0 +1,150 @@
+"""What a node does in the world: acts on the effects of its machines with the launcher, the mover and the store. I/O.
+
+Decides nothing. What ends comes back as events from ``collect``; the poll loop watches ``fds``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+from amfs._native import Launcher, Mover
+from amfs.engine import messages as m
+from amfs.engine.events import (
+    CloseRun,
+    CopyOut,
+    Delete,
+    Event,
+    FetchData,
+    JobDone,
+    Kill,
+    Launch,
+    OpenRun,
+    ReadStore,
+    Send,
+    StageIn,
+    StoreInline,
+    TasksExited,
+)
+from amfs.node.store import Store
+
+INLINE_BYTES_MAX = 1 << 16
+
+
+class Hands:
+    """Launcher, mover and store of one node. ``host_of`` tells the address of a node's data port."""
+
+    def __init__(
+        self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1"
+    ) -> None:
+        self.store = store
+        self.host_of = host_of
+        self.listen = listen
+        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
+        self._mover: Mover | None = Mover(2, listen=listen) if listen else None
+        self.umask = 0o022
+        self.immediate: list[Event] = []  # what ended at once
+        self.acts: dict[type, Callable[[Any], Send | None]] = {
+            Launch: self.launch,
+            Kill: self.kill,
+            OpenRun: self.open_run,
+            CloseRun: self.close_run,
+            Delete: self.delete,
+            StoreInline: self.store_inline,
+            ReadStore: self.read_store,
+            FetchData: self.fetch_data,
+            StageIn: self.stage_in,
+            CopyOut: self.copy_out,
+        }
+
+    @property
+    def mover(self) -> Mover:
+        """Started when first needed: a run without large transfers or final outputs needs no such threads."""
+        if self._mover is None:
+            self._mover = Mover(2, listen=self.listen)
+        return self._mover
+
+    def fds(self) -> list[int]:
+        """What to watch; may grow when the mover starts."""
+        return [self.launcher.fd] if self._mover is None else [self.launcher.fd, self._mover.fd]
+
+    def collect(self) -> list[Event]:
+        """What ended since the last call. Never blocks."""
+        events, self.immediate = self.immediate, []
+        done = self.launcher.completions()
+        if done:
+            events.append(TasksExited(done))
+        if self._mover is not None:
+            events.extend(JobDone(serial, error, size) for serial, error, size in self._mover.completions())
+        return events
+
+    # ── acts ───────────────────────────────────────────────────────────────────────────────────────
+
+    def launch(self, effect: Launch) -> None:
+        self.launcher.submit(effect.records)
+
+    def kill(self, effect: Kill) -> None:
+        self.launcher.kill(effect.serials)
+
+    def open_run(self, effect: OpenRun) -> None:
+        self.launcher.set_context(effect.run, effect.info.base, effect.info.env)
+        self.umask = effect.info.umask
+
+    def close_run(self, effect: CloseRun) -> None:
+        self.launcher.drop_context(effect.run)
+        self.store.drop_scope(effect.scope)
+
+    def delete(self, effect: Delete) -> None:
+        self.store.delete(effect.names)
+
+    def store_inline(self, effect: StoreInline) -> None:
+        self.store.write(effect)
+
+    def stage_in(self, effect: StageIn) -> None:
+        try:
+            mode = stat.S_IMODE(os.stat(effect.path).st_mode) & 0o555 | 0o400
+        except OSError as error:
+            self.immediate.append(JobDone(effect.serial, f"{effect.path}: {error.strerror}", 0))
+            return
+        self.mover.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
+
+    def copy_out(self, effect: CopyOut) -> None:
+        source = self.store.path_of(effect.name)
+        try:
+            executable = os.stat(source).st_mode & 0o111
+        except OSError as error:
+            self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
+            return
+        self.mover.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
+
+    def fetch_data(self, effect: FetchData) -> None:
+        self.mover.fetch(
+            effect.serial, self.host_of(effect.peer), effect.port, effect.ticket, effect.size, self.store.path_of(effect.name), effect.mode
+        )
+
+    def read_store(self, effect: ReadStore) -> Send:
+        """Answer a fetch: small files inside the message, tickets for the others."""
+        return Send(effect.to, m.Content(effect.run, tuple([self._blob(name) for name in effect.names])))
+
+    def _blob(self, name: str) -> m.Blob:
+        path = self.store.path_of(name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return m.Blob(name, 0, missing=True)
+        try:
+            facts = os.fstat(fd)
+            mode = stat.S_IMODE(facts.st_mode)
+            if facts.st_size <= INLINE_BYTES_MAX:
+                return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
+        finally:
+            os.close(fd)
+        return m.Blob(name, facts.st_size, None, self.mover.offer(path), self.mover.port, mode)
+
+    def close(self) -> None:
+        """Kill what runs, end the threads. The store is its owner's."""
+        self.launcher.stop()
+        if self._mover is not None:
+            self._mover.stop()

@@ -1,0 +1,253 @@
+"""The poll loop of one process. The only place where machines, sockets, tmpfs and launcher meet.
+
+Threads: the loop's thread owns every machine, socket and timer. Launcher and mover have native threads of their own, which give back
+completions through eventfds that are polled here. Another Python thread may only append to ``inbox`` and write the wake-up eventfd
+(``post``). Nothing here blocks, and nothing here decides.
+
+The same loop serves an embedded run (core and submitters, no transport), a node server (core and transport) and a client (submitters
+and transport).
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from amfs.engine import messages as m
+from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer, Stop, TimerFired
+from amfs.node.core import NodeCore
+from amfs.node.hands import Hands
+
+if TYPE_CHECKING:
+    from amfs.net.transport import Transport
+
+log = logging.getLogger("amfs.node")
+
+now = time.monotonic
+
+
+class Guest(Protocol):
+    """Something else that lives in the loop and talks as a client: a submitter, a status question."""
+
+    client: int
+
+    def handle(self, event: Event, now: float) -> list[Effect]: ...
+
+    def act(self, effect: Effect) -> None:
+        """An effect that the loop does not know."""
+
+
+class Timers:
+    """Keyed timers: setting a key again replaces it."""
+
+    def __init__(self) -> None:
+        self._at: dict[object, float] = {}
+        self._heap: list[tuple[float, int, object]] = []
+        self._seq = 0
+
+    def set(self, key: object, at: float) -> None:
+        self._at[key] = at
+        self._seq += 1
+        heapq.heappush(self._heap, (at, self._seq, key))
+
+    def cancel(self, key: object) -> None:
+        self._at.pop(key, None)
+
+    def next(self) -> float | None:
+        """When the next one is due."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, time_now: float) -> list[object]:
+        keys = []
+        while (at := self.next()) is not None and at <= time_now:
+            key = heapq.heappop(self._heap)[2]
+            del self._at[key]
+            keys.append(key)
+        return keys
+
+
+class Loop:
+    """Drive ``core`` (with its ``hands``), guests and ``transport``, whichever there are."""
+
+    def __init__(self, core: NodeCore | None = None, hands: Hands | None = None, transport: Transport | None = None) -> None:
+        self.core = core
+        self.hands = hands
+        self.transport = transport
+        self.guests: dict[int, Guest] = {}
+        self.timers = Timers()
+        self.stopping = ""
+        self.inbox: deque[Callable[[], None]] = deque()
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.on_view: Callable[[m.View], None] = lambda view: None
+        self._local: deque[tuple[int, int, m.Message]] = deque()  # from, to, message: between core and guests in this process
+        self._poll = select.epoll() if transport is None else None
+        self._watched: set[int] = set()
+        self._watch(self.wake_fd)
+        self.turns = 0
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have ``call`` run in the loop's thread. The one thing that other threads may do."""
+        self.inbox.append(call)
+        os.eventfd_write(self.wake_fd, 1)
+
+    def _watch(self, fd: int) -> None:
+        if fd not in self._watched:
+            self._watched.add(fd)
+            if self._poll is not None:
+                self._poll.register(fd, select.EPOLLIN)
+            elif self.transport is not None:
+                self.transport.watch(fd)
+
+    def start(self) -> None:
+        """Let the core found or join its session."""
+        if self.hands is not None:
+            for fd in self.hands.fds():
+                self._watch(fd)
+        if self.core is not None:
+            self.act(self.core.node, self.core.start(now()))
+            self._settle()
+
+    def add_guest(self, guest: Guest) -> None:
+        self.guests[guest.client] = guest
+
+    def tell(self, client: int, event: Event) -> None:
+        """Give a guest an event."""
+        guest = self.guests.get(client)
+        if guest is not None:
+            self.act(client, guest.handle(event, now()))
+            self._settle()
+
+    # ── one turn ───────────────────────────────────────────────────────────────────────────────────
+
+    def turn(self, longest_s: float = 60.0) -> None:
+        """Wait for something to happen, at most ``longest_s``, and deal with all of it."""
+        self.turns += 1
+        time_now = now()
+        wait = longest_s
+        due = self.timers.next()
+        if due is not None:
+            wait = min(wait, due - time_now)
+        transport = self.transport
+        if transport is not None:
+            due = transport.next_timer()
+            if due is not None:
+                wait = min(wait, due - time_now)
+        wait = max(wait, 0.0) if not self.inbox else 0.0
+        ready = [fd for fd, _ in self._poll.poll(wait)] if self._poll is not None else transport.poll(wait)  # type: ignore[union-attr]
+        time_now = now()
+        if ready or self.inbox:
+            if self.wake_fd in ready:
+                os.eventfd_read(self.wake_fd)
+            while self.inbox:
+                self.inbox.popleft()()
+            core, hands = self.core, self.hands
+            if hands is not None and core is not None:
+                for event in hands.collect():
+                    self.act(core.node, core.handle(event, time_now))
+                self._settle()
+        if transport is not None:
+            messages = transport.receive(time_now)
+            for peer in transport.take_restarted():
+                self._peer_down(peer, time_now)
+            for peer, message in messages:
+                self._deliver(peer, transport.own_id, message, time_now)
+            for peer in transport.on_timer(time_now):
+                self._peer_down(peer, time_now)
+        for key in self.timers.due(time_now):
+            owner, inner = key  # type: ignore[misc]
+            if self.core is not None and owner == self.core.node:
+                self.act(owner, self.core.handle(TimerFired(inner), time_now))
+            elif owner in self.guests:
+                self.act(owner, self.guests[owner].handle(TimerFired(inner), time_now))
+        self._settle()
+        if transport is not None:
+            transport.flush(now())
+
+    def _settle(self) -> None:
+        """Deliver what core and guests of this process said to each other, until they are silent."""
+        local = self._local
+        while local:
+            sender, to, message = local.popleft()
+            self._deliver(sender, to, message, now())
+        hands = self.hands
+        while hands is not None and hands.immediate:
+            assert self.core is not None
+            for event in hands.collect():
+                self.act(self.core.node, self.core.handle(event, now()))
+            self._settle()
+
+    def _deliver(self, peer: int, to: int, message: m.Message, time_now: float) -> None:
+        core = self.core
+        if core is not None and to == core.node:
+            self.act(to, core.handle(Received(peer, message), time_now))
+        elif to in self.guests:
+            if type(message) is m.View:
+                self._view(message)
+            self.act(to, self.guests[to].handle(Received(peer, message), time_now))
+
+    def _peer_down(self, peer: int, time_now: float) -> None:
+        log.warning("%s %d does not answer", "client" if peer >= m.CLIENT_ID_MIN else "node", peer)
+        if self.core is not None:
+            self.act(self.core.node, self.core.handle(PeerDown(peer), time_now))
+        for client, guest in list(self.guests.items()):
+            self.act(client, guest.handle(PeerDown(peer), time_now))
+
+    def _view(self, view: m.View) -> None:
+        if self.transport is not None:
+            self.transport.set_members(view.members, now())
+        self.on_view(view)
+
+    # ── effects ────────────────────────────────────────────────────────────────────────────────────
+
+    def act(self, owner: int, effects: list[Effect]) -> None:
+        """Do what a machine said. ``owner``: the node's or the guest's id."""
+        core, hands = self.core, self.hands
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(owner, effect.to, effect.message)  # type: ignore[union-attr]
+            elif hands is not None and kind in hands.acts:
+                answer = hands.acts[kind](effect)
+                if answer is not None:
+                    self._send(owner, answer.to, answer.message)
+                elif len(self._watched) < 3:
+                    for fd in hands.fds():
+                        self._watch(fd)
+            elif kind is SetTimer:
+                self.timers.set((owner, effect.key), effect.at)  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                self.timers.cancel((owner, effect.key))  # type: ignore[union-attr]
+            elif kind is Log:
+                log.log(effect.level, "%s", effect.text)  # type: ignore[union-attr]
+            elif kind is Stop:
+                self.stopping = effect.reason  # type: ignore[union-attr]
+            elif owner in self.guests:
+                self.guests[owner].act(effect)
+        if core is not None and owner == core.node and core.view_changed:
+            core.view_changed = False
+            if core.membership.view is not None:
+                self._view(core.membership.view)
+
+    def _send(self, owner: int, to: int, message: m.Message) -> None:
+        if (self.core is not None and to == self.core.node) or to in self.guests:
+            self._local.append((owner, to, message))
+        elif self.transport is not None:
+            self.transport.queue(to, message)
+
+    def close(self) -> None:
+        """Close what the loop itself opened."""
+        if self._poll is not None:
+            self._poll.close()
+        os.close(self.wake_fd)
+
+    def __getstate__(self) -> Any:
+        raise TypeError("a poll loop cannot be pickled")

@@ -1,0 +1,120 @@
+"""The node's store: real files in tmpfs, published by rename. I/O.
+
+Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``sandboxes/``, ``logs/``. It is marked and locked, so that
+what a killed process leaves behind can be told from what is in use.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from amfs.engine.events import StoreInline
+from amfs.errors import SystemSetupError
+from amfs.fs.paths import ABSOLUTE, store_path
+from amfs.net import litter
+
+_FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
+
+
+def _room(path: Path) -> bool:
+    try:
+        facts = os.statvfs(path)
+    except OSError:
+        return False
+    return os.access(path, os.W_OK | os.X_OK) and facts.f_bavail * facts.f_frsize >= _FREE_MIN
+
+
+def default_parent() -> Path:
+    """/dev/shm where it is there and has room, else the temporary directory (a disk, usually)."""
+    return litter.SHM if _room(litter.SHM) else Path(tempfile.gettempdir())
+
+
+class Store:
+    """One node's store. ``root`` is what the worker calls its store."""
+
+    def __init__(self, session: str, node: int, parent: str = "", adopt: str = "") -> None:
+        """Make it below ``parent`` ("": the default); ``adopt``: take over the directory of a dead owner. Raises SystemSetupError."""
+        self.marked: litter.Marked | None = None
+        if adopt:
+            try:
+                path = Path(adopt)
+                if litter._is_orphan(path, None):
+                    self.marked = litter.Marked(path, litter.mark(path, session))
+            except OSError:
+                self.marked = None
+        self.adopted = self.marked is not None
+        if self.marked is None:
+            place = Path(parent) if parent else default_parent()
+            try:
+                self.marked = litter.make(session, f"n{node}", place)
+            except OSError as error:
+                raise SystemSetupError(
+                    f"cannot make the store in {place}: {error.strerror}; name another place with --store"
+                ) from None
+        self.path = self.marked.path
+        self.root = str(self.path / "files")
+        self.sandboxes = str(self.path / "sandboxes")
+        self.logs = str(self.path / "logs")
+        for directory in (self.sandboxes, self.logs):
+            shutil.rmtree(directory, ignore_errors=True)
+            os.makedirs(directory, 0o700)
+        os.makedirs(self.root, 0o700, exist_ok=True)
+
+    def path_of(self, key: str) -> str:
+        """Where ``key`` is kept."""
+        return store_path(self.root, key[: key.index("/") + 1], key)
+
+    def write(self, effect: StoreInline) -> None:
+        """Put small content under its key, whole or not at all."""
+        path = self.path_of(effect.name)
+        temporary = f"{path}.amfs-part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            fd = os.open(temporary, flags, 0o600)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            fd = os.open(temporary, flags, 0o600)
+        try:
+            os.write(fd, effect.data)
+            os.fchmod(fd, effect.mode)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+
+    def delete(self, keys: list[str]) -> None:
+        for key in keys:
+            try:
+                os.unlink(self.path_of(key))
+            except OSError:
+                continue  # never written, or gone already
+
+    def drop_scope(self, scope: str) -> None:
+        shutil.rmtree(f"{self.root}/{scope}", ignore_errors=True)
+
+    def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
+        """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
+        top = f"{self.root}/{scope}"
+        for directory, _, names in os.walk(top):
+            for name in names:
+                if name.endswith(".amfs-part") or name.startswith(".amfs-part"):
+                    continue
+                path = f"{directory}/{name}"
+                facts = os.lstat(path)
+                inner = path[len(top):].lstrip("/")
+                if inner.startswith(ABSOLUTE + "/"):
+                    inner = inner[len(ABSOLUTE):]
+                yield scope + inner, facts.st_size, facts.st_mtime_ns
+
+    def keep(self) -> None:
+        """Leave the directory where it is (a later run adopts it); give up the lock by ending."""
+        self.marked = None
+
+    def close(self) -> None:
+        """Remove everything."""
+        if self.marked is not None:
+            self.marked.remove()
+            self.marked = None
