@@ -1,0 +1,219 @@
+"""Imports go down only (docs/architecture.md, Layers), the world is touched in one place each, and the documents are true."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = ROOT / "amfs"
+
+#: Lower number, lower layer; the first prefix that fits counts. Same number: one layer, its modules may import each other.
+LAYERS: list[tuple[str, int]] = [
+    ("amfs.__main__", 9),
+    ("amfs.cli", 9),
+    ("amfs.api", 8),
+    ("amfs.node", 7),
+    ("amfs.sim", 7),
+    ("amfs.trace", 6),
+    ("amfs.journal", 6),
+    ("amfs.net", 6),
+    ("amfs.translate", 6),
+    ("amfs.engine", 4),
+    ("amfs.fs", 3),
+    ("amfs.errors", 1),
+    ("amfs.config", 1),
+    ("amfs._native", 0),
+    ("amfs.libexec", 2),
+    ("amfs", 0),  # the package itself: __version__
+]
+
+#: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
+PURE_DIRECTORIES = ("engine",)
+PURE_FILES = ("node/core.py",)
+IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
+
+#: Foreign library -> the only modules that may import it.
+ONLY_IN = {
+    "zmq": {"amfs.net.transport"},
+    "mpi4py": {"amfs.net.bootstrap_mpi"},
+    "fuse": {"amfs.fs.fuse"},
+    "click": {"amfs.cli"},
+    "rich": {"amfs.cli"},
+}
+
+
+LINES_MAX = 700  # aim at 600
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def layer(module: str) -> int:
+    return next(number for prefix, number in LAYERS if module == prefix or (prefix != "amfs" and module.startswith(prefix + ".")))
+
+
+def imports(module: str, path: Path) -> set[str]:
+    """Absolute names of what a module imports when it runs, in functions too; what stands under ``if TYPE_CHECKING`` does not run."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for child in node.orelse:
+                visit(child)
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                found.add(name if name in MODULES or name == "amfs._native" else base)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def within(module: str, where: str) -> bool:
+    return module == where or module.startswith(where + ".")
+
+
+def test_every_module_has_a_layer() -> None:
+    for module in MODULES:
+        assert module == "amfs" or any(within(module, prefix) for prefix, _ in LAYERS if prefix != "amfs"), f"{module} is in no layer"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_go_down(module: str) -> None:
+    for other in imports(module, MODULES[module]):
+        if within(other, "amfs") and other != module:
+            assert layer(other) <= layer(module), f"{module} (layer {layer(module)}) imports {other} (layer {layer(other)})"
+            siblings = {name.split(".")[1] for name in (module, other) if "." in name}
+            if layer(other) == layer(module):
+                assert len(siblings) == 1 or siblings <= {"cli", "__main__"}, f"{module} imports {other} beside it"
+
+
+def test_the_simulator_uses_the_pure_core_only() -> None:
+    """sim and node are two shells over one core: the one thing of node that sim may import is that core."""
+    for module, path in MODULES.items():
+        if within(module, "amfs.sim"):
+            assert not {name for name in imports(module, path) if within(name, "amfs.node")} - {"amfs.node.core", "amfs.node"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_the_world_is_imported_in_one_place(module: str) -> None:
+    for name in imports(module, MODULES[module]):
+        for library, homes in ONLY_IN.items():
+            if within(name, library):
+                assert any(within(module, home) for home in homes), f"{module} imports {name}; only {sorted(homes)} may"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES.values() if p.relative_to(PACKAGE).parts[0] in PURE_DIRECTORIES or str(p.relative_to(PACKAGE)) in PURE_FILES],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_pure_modules_know_no_world(path: Path) -> None:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    tainted = {name for name in imports(module, path) if name.split(".")[0] in IMPURE}
+    assert not tainted, f"{module} imports {sorted(tainted)}"
+    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)}
+    assert not calls & {"open", "print", "input"}, f"{module} does I/O"
+
+
+def test_state_diagrams_are_fresh() -> None:
+    check = [sys.executable, ROOT / "tools" / "make_state_diagrams.py", "--check"]
+    result = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "csrc").glob("*.[ch]")]:
+        lines = path.read_text(encoding="utf-8").count("\n")
+        assert lines <= LINES_MAX, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+# ── documents ──────────────────────────────────────────────────────────────────────────────────────
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^<!-- run(?: (\w+))? -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """(wanted, language, text) of the blocks of a page that are marked ``<!-- run -->``; ``<!-- run fails -->`` wants a failure."""
+    return [(m[1] or "", m[2], m[3]) for m in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+def commands(text: str) -> str:
+    """The shell script in a console block: what follows a ``$ ``, and its continuation lines (after a backslash or in a here-document)."""
+    lines: list[str] = []
+    end_of_here = ""
+    for line in text.splitlines():
+        if end_of_here:
+            lines.append(line)
+            if line == end_of_here:
+                end_of_here = ""
+        elif line.startswith("$ "):
+            lines.append(line[2:])
+            if here := re.search(r"<<-?\s*'?(\w+)'?", line):
+                end_of_here = here[1]
+        elif lines and lines[-1].endswith("\\"):
+            lines.append(line.removeprefix("> "))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda path: str(path.relative_to(ROOT)))
+def test_examples_in_the_documents_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The blocks of a page run one after the other in one directory, as a reader would type them."""
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    sessions = tempfile.mkdtemp(prefix="amfs-docs-", dir="/tmp")  # short: sockets lie in it
+    request.addfinalizer(lambda: shutil.rmtree(sessions, ignore_errors=True))
+    env["AMFS_RUN_DIR"] = sessions
+    work = tmp_path / "work"
+    work.mkdir()
+    for wanted, language, text in blocks(page):
+        if language == "python":
+            command = [sys.executable, "-c", text]
+        else:
+            command = ["bash", "-e" if wanted != "fails" else "+e", "-c", commands(text)]
+        result = subprocess.run(
+            command, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
+        )
+        story = f"{page.name}: {shlex.join(command)}\n{result.stdout}{result.stderr}"
+        assert (result.returncode == 0) == (wanted != "fails"), story
+        assert result.returncode != 70, story
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target):
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which does not exist"
+
+
+def test_documents_name_no_place_of_ours() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"(?<![\w.])/(?:work|root)/", text), f"{page.relative_to(ROOT)} names a directory of one machine"
