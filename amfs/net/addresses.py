@@ -52,10 +52,10 @@ def advertised(endpoint: str) -> str:
 
 
 def pick(endpoints: Sequence[str], host: str, own_host: str) -> str | None:
-    """The first endpoint usable from here: ipc only on the same host (if the host is unknown: if the socket is there)."""
+    """The first endpoint usable from here: ipc only on the same host (if the host is unknown: if its directory is here)."""
     for endpoint in endpoints:
         if not endpoint.startswith("ipc://"):
             return endpoint
-        if host == own_host or (not host and os.path.exists(endpoint.removeprefix("ipc://"))):
+        if host == own_host or (not host and os.path.isdir(os.path.dirname(endpoint.removeprefix("ipc://")))):
             return endpoint
     return None

@@ -34,6 +34,7 @@ class Packet(NamedTuple):
     """What crosses the channel: a batch of messages, or none (``seq`` 0), with an acknowledgement."""
 
     sender: int
+    receiver: int
     incarnation: int  # of the sender
     target: int  # incarnation of the receiver for which this is meant; 0: not known yet (a hello)
     seq: int  # 1, 2, …; 0: carries no messages
@@ -264,13 +265,13 @@ class Link:
     def _packet(self, seq: int, messages: Sequence[Message]) -> Packet:
         self._ack_at = None
         self._ack_owed = 0
-        return Packet(self.own_id, self.incarnation, self.peer_incarnation, seq, self._received, messages)
+        return Packet(self.own_id, self.peer, self.incarnation, self.peer_incarnation, seq, self._received, messages)
 
     def _ack(self) -> Packet:
         return self._packet(0, ())
 
     def _hello(self) -> Packet:
-        return Packet(self.own_id, self.incarnation, 0, 0, 0)
+        return Packet(self.own_id, self.peer, self.incarnation, 0, 0, 0)
 
     def _batch(self, messages: Sequence[Message], now: float) -> Packet:
         seq = self._next_seq

@@ -63,9 +63,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     run_dir: str  # the session's private directory on this host
     keys: Keys
-    node: int = -1  # -1: the manager numbers it
+    node: int = 0
     listen: tuple[str, ...] = ()  # ZeroMQ endpoints, "ipc://PATH", "tcp://ADDRESS:PORT" (port 0 or *: chosen by the system)
-    managers: tuple[str, ...] = ()  # endpoints of the manager, best first; empty: this node is the manager
+    manager: int = 0  # the manager's id; equal to ``node``: this node founds the session
+    managers: tuple[str, ...] = ()  # endpoints of the manager, best first
     slots: int = 0  # 0: as many as the CPUs that this process may use
     memory: int = 0  # bytes for tasks, 0: not accounted
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory

@@ -9,8 +9,8 @@ be treated as lost.
 
 The loop, in each turn::
 
-    fds = transport.poll(timeout)            # until a socket, a watched descriptor or the time-out
-    for peer, message in transport.receive(now): …
+    wait for transport.fds(), no longer than transport.next_timer() says, and not at all if transport.pending()
+    for peer, to, message in transport.receive(now): …
     … transport.queue(peer, message) …
     transport.flush(now)                     # what was queued for one peer leaves as one batch
     down = transport.on_timer(now)
@@ -123,7 +123,7 @@ class Transport:
         self._ready: dict[int, None] = {}  # zmq descriptors to read in the next receive()
         self._sent_on: dict[int, None] = {}  # zmq descriptors whose edge a send may have swallowed
         self._bound_files: list[str] = []
-        self._inbox: list[tuple[int, Message]] = []
+        self._inbox: list[tuple[int, int, Message]] = []
         self._now = 0.0
         self._closed = False
         try:
@@ -242,8 +242,9 @@ class Transport:
             self._hang_up(record)
             record.endpoints, record.host = tuple(endpoints), host
 
-    def set_members(self, members: Iterable[Member], now: float) -> None:
+    def set_members(self, members: Iterable[Member]) -> None:
         """Where the nodes are and which incarnation each is. Nodes that are missing stay as they were: see ``close_peer``."""
+        now = time.monotonic()
         for member in members:
             if member.node == self.own_id or member.node < 0:
                 continue
@@ -259,12 +260,6 @@ class Transport:
             return
         record.link.close()
         self._give_up(record)
-
-    def renumber(self, own_id: int) -> None:
-        """Be known by another id (the one that the manager gave to a node that joined). All links begin anew."""
-        for record in list(self._peers.values()):
-            self._forget(record)
-        self.own_id = own_id
 
     def backlog(self, peer: int) -> int:
         """Messages queued or unacknowledged batches for ``peer``: something to slow down by."""
@@ -336,19 +331,12 @@ class Transport:
 
     # ── the loop's side ────────────────────────────────────────────────────────────────────────────
 
-    def watch(self, descriptor: int) -> None:
-        """Let ``poll`` also return when this descriptor is readable."""
-        self._epoll.register(descriptor, select.EPOLLIN)
-
-    def unwatch(self, descriptor: int) -> None:
-        self._epoll.unregister(descriptor)
-
-    def fileno(self) -> int:
-        """A descriptor for an outer loop; only meaningful while ``pending()`` is false."""
-        return self._epoll.fileno()
+    def fds(self) -> list[int]:
+        """What an outer loop watches for readability, level-triggered. Silent while ``pending()`` is true: ask that before blocking."""
+        return [self._epoll.fileno()]
 
     def pending(self) -> bool:
-        """Whether messages wait that the descriptor does not show. Must be asked before blocking on ``fileno()``."""
+        """Whether messages wait that ``fds()`` do not show."""
         # Sending handles a socket's internal signals, so that the descriptor may stay silent although messages came.
         for descriptor in self._sent_on:
             if self._sockets[descriptor].get(zmq.EVENTS) in _READABLE:
@@ -356,17 +344,10 @@ class Transport:
         self._sent_on.clear()
         return bool(self._ready)
 
-    def poll(self, timeout_s: float | None) -> list[int]:
-        """Wait for messages or watched descriptors, at most ``timeout_s`` seconds (None: for ever). Returns the readable watched ones."""
-        if self.pending():
-            timeout_s = 0.0
-        watched = []
-        for descriptor, _ in self._epoll.poll(timeout_s):
-            if descriptor in self._readers:
-                self._ready[descriptor] = None
-            else:
-                watched.append(descriptor)
-        return watched
+    def poll(self, timeout_s: float) -> None:
+        """Wait for messages, at most ``timeout_s``: for those who have no loop of their own."""
+        if not self.pending():
+            self._epoll.poll(max(0.0, timeout_s))
 
     def queue(self, peer: int, message: Message) -> None:
         """Send with the next flush. Messages for a peer that is down are dropped."""
@@ -393,12 +374,14 @@ class Transport:
                 ack, record.acks = record.acks, None
                 self._transmit(record, ack)
 
-    def receive(self, now: float) -> list[tuple[int, Message]]:
-        """The messages that arrived, each peer's in order. Ask ``take_restarted`` before handling them."""
-        if not self._ready:
+    def receive(self, now: float) -> list[tuple[int, int, Message]]:
+        """What arrived, as (sender, receiver, message), each sender's in order; the receiver is our own id."""
+        ready, self._ready = self._ready, {}
+        for descriptor, _ in self._epoll.poll(0):
+            ready[descriptor] = None
+        if not ready:
             return []
         self._now = now
-        ready, self._ready = self._ready, {}
         for descriptor in ready:
             reader = self._readers.get(descriptor)
             if reader is None:
@@ -412,7 +395,7 @@ class Transport:
         return inbox
 
     def take_restarted(self) -> list[int]:
-        """Peers found to be new processes under an old id since the last call: their earlier life is down."""
+        """Peers found to be new processes under an old id since the last call: what was on the way to their earlier life is lost."""
         restarted, self._restarted = self._restarted, []
         return restarted
 
@@ -443,9 +426,9 @@ class Transport:
                 self._due = due
         return down
 
-    def drain(self, timeout_s: float) -> list[tuple[int, Message]]:
+    def drain(self, timeout_s: float) -> list[tuple[int, int, Message]]:
         """Before the end: block until all that was sent is acknowledged, at most ``timeout_s``. Returns what arrived meanwhile."""
-        received: list[tuple[int, Message]] = []
+        received: list[tuple[int, int, Message]] = []
         end = time.monotonic() + timeout_s
         while (now := time.monotonic()) < end:
             self.flush(now)
@@ -562,6 +545,8 @@ class Transport:
             if self.refusals.add(f"frame {str(error)[:20]}", f"refused a peer's frame: {error}") and router is not None:
                 self._introduce(router, identity)
             return None
+        if packet.receiver != self.own_id:
+            return None  # for an id that this process had, or for who had our port before
         if packet.sender == self.own_id:
             self.refusals.add("own id", f"refused a peer that claims our own id {self.own_id}")
             return None
@@ -586,7 +571,7 @@ class Transport:
             packets = []
         self._after(record, packets, self._now)
         for message in delivered:
-            self._inbox.append((packet.sender, message))
+            self._inbox.append((packet.sender, self.own_id, message))
         return record
 
     def _make_room(self) -> None:
@@ -597,7 +582,7 @@ class Transport:
 
     def _introduce(self, router: _Channel, identity: bytes) -> None:
         """Let a peer of another version see ours, so that it can tell its user."""
-        hello = wire.encode(Packet(self.own_id, self.incarnation, 0, 0, 0))
+        hello = wire.encode(Packet(self.own_id, 0, self.incarnation, 0, 0, 0))
         try:
             router.socket.send_multipart((identity, hello), zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -9,11 +9,12 @@ Owns the frame's layout and the refusal of everything that is not one. Must not 
          4     2  PROTOCOL_VERSION
          6     2  zero
          8     8  sender's id
-        16     8  sender's incarnation
-        24     8  receiver's incarnation, 0: not known
-        32     8  sequence number, 0: no messages follow
-        40     8  acknowledgement
-        48        MessagePack: [[tag, field, …], …]
+        16     8  receiver's id
+        24     8  sender's incarnation
+        32     8  receiver's incarnation, 0: not known
+        40     8  sequence number, 0: no messages follow
+        48     8  acknowledgement
+        56        MessagePack: [[tag, field, …], …]
 
 Little-endian. Versions are equal or the peer is refused: all nodes of a session run one version of amfs.
 """
@@ -30,7 +31,7 @@ from amfs.errors import ProtocolError
 from amfs.net.link import Packet
 
 MAGIC = b"amfs"
-HEADER = struct.Struct("<4sHHQQQQQ")
+HEADER = struct.Struct("<4sHHQQQQQQ")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyMessage])
@@ -42,8 +43,8 @@ class RemoteProtocolError(ProtocolError):
 
 def encode(packet: Packet) -> bytes | bytearray:
     """The frame of a packet. Raises ProtocolError if a message holds what MessagePack cannot carry."""
-    sender, incarnation, target, seq, ack, messages = packet
-    header = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, sender, incarnation, target, seq, ack)
+    sender, receiver, incarnation, target, seq, ack, messages = packet
+    header = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, sender, receiver, incarnation, target, seq, ack)
     if not seq:
         return header
     frame = bytearray(header)
@@ -58,7 +59,7 @@ def decode(frame: bytes | bytearray | memoryview) -> Packet:
     """The packet of a frame. Raises RemoteProtocolError, and nothing else, whatever the bytes are."""
     if len(frame) < HEADER.size:
         raise RemoteProtocolError(f"not a frame of amfs: {len(frame)} bytes")
-    magic, version, zero, sender, incarnation, target, seq, ack = HEADER.unpack_from(frame)
+    magic, version, zero, sender, receiver, incarnation, target, seq, ack = HEADER.unpack_from(frame)
     if magic != MAGIC:
         raise RemoteProtocolError("not a frame of amfs")
     if version != PROTOCOL_VERSION:
@@ -68,12 +69,12 @@ def decode(frame: bytes | bytearray | memoryview) -> Packet:
     if not seq:
         if len(frame) != HEADER.size:
             raise RemoteProtocolError(f"{len(frame) - HEADER.size} unexpected bytes after the header")
-        return Packet(sender, incarnation, target, 0, ack, ())
+        return Packet(sender, receiver, incarnation, target, 0, ack, ())
     try:
         messages: Sequence[Message] = _decoder.decode(memoryview(frame)[HEADER.size :])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"undecodable messages: {error}") from error
-    return Packet(sender, incarnation, target, seq, ack, messages)
+    return Packet(sender, receiver, incarnation, target, seq, ack, messages)
 
 
 def _kinds(messages: Sequence[Message]) -> str:

@@ -60,7 +60,7 @@ def test_many_batches_are_acknowledged_before_the_delay() -> None:
 def test_first_contact_takes_a_hello_and_keeps_the_order() -> None:
     one, two = Link(2, 100, 1, LIMITS), Link(1, 200, 2, LIMITS)
     (hello,) = one.send(batch(1), 0.0)
-    assert hello == Packet(1, 100, 0, 0, 0, ())
+    assert hello == Packet(1, 2, 100, 0, 0, 0, ())
     assert one.send(batch(2), 0.0) == []
     _, (answer,) = two.receive(hello, 0.0)
     _, packets = one.receive(answer, 0.0)
@@ -123,7 +123,7 @@ def test_a_new_incarnation_gets_nothing_that_was_meant_for_the_old_one() -> None
 def test_an_acknowledgement_of_what_was_never_sent_is_ignored() -> None:
     one, _ = pair()
     one.send(batch(1), 0.0)
-    assert one.receive(Packet(2, 200, 100, 1, 7, batch(5)), 0.0) == ([], [])
+    assert one.receive(Packet(2, 1, 200, 100, 1, 7, batch(5)), 0.0) == ([], [])
     assert one.outstanding == 1
     one.check_invariants()
 
@@ -166,7 +166,7 @@ class LossyChannel(RuleBasedStateMachine):
         self.disturbed = False
 
     def emit(self, end: int, packets: list[Packet]) -> None:
-        assert all(packet.sender == end and packet.incarnation == self.lives[end] for packet in packets)
+        assert all(packet.sender == end and packet.receiver == 1 - end and packet.incarnation == self.lives[end] for packet in packets)
         self.channel[1 - end].extend(packets)
 
     def collect(self, end: int) -> None:

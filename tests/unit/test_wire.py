@@ -38,7 +38,7 @@ def simplest(kind: type[msgspec.Struct]) -> msgspec.Struct:
 @pytest.mark.parametrize("kind", typing.get_args(AnyMessage), ids=lambda kind: kind.__name__)
 def test_every_message_makes_the_round_trip(kind: type[Message]) -> None:
     message = simplest(kind)
-    assert decode(encode(Packet(3, 4, 5, 1, 0, [message]))).messages == [message]
+    assert decode(encode(Packet(3, 9, 4, 5, 1, 0, [message]))).messages == [message]
 
 
 def test_every_message_of_the_vocabulary_is_in_the_union() -> None:
@@ -49,14 +49,14 @@ def test_every_message_of_the_vocabulary_is_in_the_union() -> None:
 def test_a_full_message_makes_the_round_trip() -> None:
     task = TaskSpec(7, b"\0body", ("7/a",), ("b",), ("7/c",), (2,), Options(cores=2), 1, 3)
     batch = [Submit(1, (task, task)), Content(1, (Blob("7/a", 3, b"abc"),)), Status(0, 2, {"queued": 3, "host": "x"}), Heartbeat(9)]
-    packet = Packet(1 << 40, 2, 3, 4, 5, batch)
+    packet = Packet(1 << 40, 7, 2, 3, 4, 5, batch)
     assert decode(bytes(encode(packet))) == packet
     assert decode(memoryview(encode(packet))) == packet
 
 
-@given(U64, st.integers(1, 2**64 - 1), U64, U64, U64)
-def test_headers_make_the_round_trip(sender: int, incarnation: int, target: int, seq: int, ack: int) -> None:
-    packet = Packet(sender, incarnation, target, seq, ack, [Heartbeat(1)] if seq else ())
+@given(U64, U64, st.integers(1, 2**64 - 1), U64, U64, U64)
+def test_headers_make_the_round_trip(sender: int, receiver: int, incarnation: int, target: int, seq: int, ack: int) -> None:
+    packet = Packet(sender, receiver, incarnation, target, seq, ack, [Heartbeat(1)] if seq else ())
     assert decode(encode(packet)) == packet
 
 
@@ -75,7 +75,7 @@ def test_arbitrary_bytes_are_refused(frame: bytes) -> None:
 @example(b"\x91\x92\x05\xa1\xff")  # text that is not UTF-8
 @example(b"\x91\x92\x05\xc0")
 def test_arbitrary_bodies_are_refused_or_understood(body: bytes) -> None:
-    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, 1, 1, 1, 1, 0) + body
+    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, 1, 2, 1, 1, 1, 0) + body
     try:
         packet = decode(frame)
     except RemoteProtocolError:
@@ -85,7 +85,7 @@ def test_arbitrary_bodies_are_refused_or_understood(body: bytes) -> None:
 
 @given(st.data())
 def test_a_damaged_frame_is_refused_or_understood(data: st.DataObject) -> None:
-    frame = bytearray(encode(Packet(1, 2, 3, 4, 5, [Submit(1, (TaskSpec(7, b"body", ("a",)),)), Heartbeat(2)])))
+    frame = bytearray(encode(Packet(1, 7, 2, 3, 4, 5, [Submit(1, (TaskSpec(7, b"body", ("a",)),)), Heartbeat(2)])))
     for _ in range(data.draw(st.integers(1, 4))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     del frame[data.draw(st.integers(0, len(frame))) :]
@@ -94,11 +94,11 @@ def test_a_damaged_frame_is_refused_or_understood(data: st.DataObject) -> None:
 
 
 def test_the_message_for_another_version_names_both() -> None:
-    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION + 1, 0, 1, 1, 1, 0, 0)
+    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION + 1, 0, 1, 2, 1, 1, 0, 0)
     with pytest.raises(RemoteProtocolError, match=f"protocol version {PROTOCOL_VERSION + 1}, this is version {PROTOCOL_VERSION}"):
         decode(frame)
 
 
 def test_what_cannot_be_encoded_names_the_message() -> None:
     with pytest.raises(ProtocolError, match="cannot encode Status"):
-        encode(Packet(1, 1, 1, 1, 0, [Status(0, 0, {"x": object()})]))
+        encode(Packet(1, 1, 1, 1, 1, 0, [Status(0, 0, {"x": object()})]))
