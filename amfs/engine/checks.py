@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 
 from amfs.engine.order import cycles, topological
-from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, value_faults
+from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, printable, value_faults
 from amfs.errors import Fault, WorkflowError
 
 
@@ -134,7 +134,7 @@ class _Checker:
         return Plan(self.base, writers, readers, order, shared, programs, self.aliases)
 
     def fault(self, line: int, message: str) -> None:
-        self.faults.append(Fault(self.source, line, message))
+        self.faults.append(Fault(self.source, line, printable(message)))
 
     def canonical_name(self) -> Callable[[str], str]:
         get = self.aliases.get
@@ -152,7 +152,8 @@ class _Checker:
                 task.cores != 1 or task.memory or task.time_limit or task.retries != -1 or task.priority or task.node != -1
                 or task.node_soft or task.reduce or task.keep or task.env or task.cwd or not task.id or not task.argv or not task.argv[0]
             ):  # fmt: skip
-                self.faults.extend(Fault(self.source, task.line, words) for words in _task_faults(task, self.place))
+                for words in _task_faults(task, self.place):
+                    self.fault(task.line, words)
 
     def check_ids(self) -> None:
         if len({task.id for task in self.tasks}) == len(self.tasks):
@@ -178,9 +179,8 @@ class _Checker:
             self.nested = self.nested or "/" in inputs or "/" in outputs
             if _may_be_odd(inputs, _inputs_of, part) or _may_be_odd(outputs, _outputs_of, part):
                 for task in part:
-                    self.faults.extend(
-                        Fault(self.source, task.line, words) for words in _name_faults(task, self.base, self.aliases, self.absolute)
-                    )
+                    for words in _name_faults(task, self.base, self.aliases, self.absolute):
+                        self.fault(task.line, words)
         if self.aliases:
             for index, task in enumerate(self.tasks):
                 self.tasks[index] = _each_file_once(task, self.aliases)
@@ -402,7 +402,7 @@ class StreamChecker:
                 words.append(f"task {task.id}: output {name!r} cannot be written: {self._directories[directory]}")
         words += self._find_program(task, inputs)
         if words:
-            return [Fault(self.source, task.line, text) for text in words]
+            return [Fault(self.source, task.line, printable(text)) for text in words]
 
         self._ids[task.id] = index
         self._names.append(task.id)
@@ -427,11 +427,12 @@ class StreamChecker:
         vain: dict[str, str] = {}
         for name, index in self.unmade.items():
             reader = self._at(index)
-            vain[name] = f"{name!r} does not exist{_where(name, self.base)}, and no task makes it (task {reader.id}{_on_line(reader)} reads it)"
+            who = f"task {reader.id}{_on_line(reader)} reads it"
+            vain[name] = printable(f"{name!r} does not exist{_where(name, self.base)}, and no task makes it ({who})")
         knots = cycles(len(self._names), self._producers)
         if knots:
             for path in knots:
-                why = cycle_in_words([self._names[index] for index in path])
+                why = printable(cycle_in_words([self._names[index] for index in path]))
                 for reader_index, maker in zip(path[1:] + path[:1], path, strict=True):
                     for name in self._inputs[reader_index]:
                         if self.writers.get(name) == maker:
@@ -465,7 +466,7 @@ class StreamChecker:
 
 def cycle_in_words(ids: Sequence[str]) -> str:
     """A cycle as a path of tasks that ends where it began; the middle of a very long one is left out."""
-    names = list(ids) + [ids[0]]
+    names = [*ids, ids[0]]
     if len(names) > 20:
         names[12:-6] = [f"... ({len(names) - 18} more)"]
     return f"cycle of tasks, each waiting for the one before it: {' -> '.join(names)}"
@@ -537,9 +538,7 @@ def _each_file_once(task: Task, aliases: Mapping[str, str]) -> Task:
     inputs, outputs = ({aliases.get(name, name): name for name in reversed(names)} for names in (task.inputs, task.outputs))
     if len(inputs) == len(task.inputs) and len(outputs) == len(task.outputs):
         return task
-    return msgspec.structs.replace(
-        task, inputs=tuple(reversed(inputs.values())), outputs=tuple(reversed(outputs.values()))
-    )
+    return msgspec.structs.replace(task, inputs=tuple(reversed(inputs.values())), outputs=tuple(reversed(outputs.values())))
 
 
 def _directory(name: str) -> str:

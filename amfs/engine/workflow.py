@@ -98,6 +98,13 @@ def complete(task: Task) -> Task:
     return msgspec.structs.replace(task, inputs=inputs, outputs=outputs)
 
 
+def printable(text: str) -> str:
+    """``text`` on one line and without control characters, for messages: names may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 _LIMIT_32 = 1 << 31
 _LIMIT_64 = 1 << 63
 

@@ -1,0 +1,91 @@
+"""``amfs translate``: convert a workflow between formats, or only check it.
+
+Owns the command line and the writing of the result; formats are ``amfs.translate``'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+
+import click
+
+from amfs.engine.workflow import Workflow
+from amfs.errors import UsageError
+from amfs.translate import filelist, jsonl, tasklist
+from amfs.translate.detect import FORMATS, load, load_checked
+from amfs.translate.place import HostPlace
+
+__all__ = ["translate"]
+
+
+@click.command()
+@click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
+@click.option("--to", type=click.Choice(["tasklist", "jsonl", "filelist"]), help="Format to write. Without it, FILE is only checked.")
+@click.option(
+    "-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here, not to stdout."
+)
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
+@click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
+@click.option("--check", "checked", is_flag=True, help="Check also what 'amfs run' checks: files, programs, cycles.")
+def translate(source: str, to: str | None, output: str, format_: str, files: str | None, checked: bool) -> None:
+    """Convert the workflow in FILE ("-": standard input) between formats, or only check it.
+
+    A task list, JSON Lines and plain command lines are read; the form of FILE is found by its content. Task list and JSON Lines say
+    all that can be said of a workflow: nothing is lost either way.
+    """
+    if to is None and output != "-":
+        raise UsageError("-o needs --to: say which format to write")
+    if format_ == "filelist":
+        raise UsageError("a file list alone is no workflow; give it with --files")
+    if checked or to is None:
+        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files)
+    else:
+        workflow = load(source, format=format_, files=files)
+    if to is None:
+        tasks = len(workflow.tasks)
+        click.echo(f"{workflow.source}: {tasks} task{'s' if tasks != 1 else ''}, no faults found", err=True)
+        return
+    try:
+        _write(output, _lines(workflow, to))
+    except ValueError as error:
+        raise UsageError(f"cannot be written as {to}: {error}") from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _lines(workflow: Workflow, to: str) -> Iterable[str]:
+    if to == "tasklist":
+        return tasklist.write(workflow)
+    if to == "jsonl":
+        return jsonl.write(workflow)
+    return filelist.write(filelist.states(workflow))
+
+
+def _write(output: str, lines: Iterable[str]) -> None:
+    """To stdout as it comes; to a file at once or not at all."""
+    if output == "-":
+        _copy(lines, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    descriptor, temporary = tempfile.mkstemp(prefix=".amfs-", dir=os.path.dirname(output) or ".")
+    try:
+        with open(descriptor, "wb") as file:
+            _copy(lines, file)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.fchmod(file.fileno(), 0o666 & ~umask)
+        os.replace(temporary, output)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _copy(lines: Iterable[str], file: object) -> None:
+    write = file.write  # type: ignore[attr-defined]
+    for line in lines:
+        write(line.encode("utf-8", "surrogateescape") + b"\n")

@@ -1,0 +1,117 @@
+"""Plain lists of command lines, one a line with nothing declared, and AMFS Shell's form that declares its files at the end. Pure.
+
+A plain command runs in the directory where the user stands. It is started directly if its line means the same to us as to a shell, else
+by ``/bin/sh -c``. ``prog in out -if in … -of out …`` names its inputs and outputs: such a task is staged, and the program does not
+see the two lists.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from amfs.engine.workflow import Task
+from amfs.translate.reader import Reader
+from amfs.translate.words import Malformed, QuotingError, Word, split
+
+SHELL = "/bin/sh"
+
+#: Lines in which nothing but quoting needs a shell: no operators, expansions, globs or braces outside of quotes.
+_DIRECT = re.compile(
+    r"""(?: [^'"\\|&;<>()$`*?\[\]\#~{}!\0-\x08\n-\x1f]++ | '[^']*+' | "(?:[^"\\$`]|\\.)*+" | \\. )*+""", re.VERBOSE | re.DOTALL
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+#: What only a shell can do: its keywords, and built-in commands that change the shell itself or have no program of their own.
+_SHELL_WORDS = frozenset(
+    """
+    . : alias bg break builtin case cd command continue coproc declare do done elif else enable esac eval exec
+    exit export fc fg fi for function getopts hash if in jobs let local logout popd pushd read readonly return
+    select set shift shopt source suspend then time times trap type typeset ulimit umask unalias unset until wait
+    while
+    """.split()
+)
+
+_LIST = re.compile(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
+
+
+class CommandReader(Reader):
+    """Reads command lines; tasks are numbered from 1. ``usage``: True: every ``-if`` and ``-of`` declares files; False: none does;
+    None: where it can hardly mean anything else (``-if`` is there, or what follows ``-of`` also stands in the command).
+    """
+
+    def __init__(self, source: str, usage: bool | None = None) -> None:
+        super().__init__(source)
+        self._usage = usage
+        self._count = 0
+
+    def text(self, text: str, first: int) -> None:
+        for number, line in enumerate(text.split("\n"), first):
+            bare = line.strip(" \t")
+            if not bare or bare[0] == "#":
+                continue
+            self._count += 1
+            try:
+                self.tasks.append(self._task(bare, str(self._count), number))
+            except Malformed as error:
+                self.fault(number, str(error), line)
+        self.bound()
+
+    def _task(self, line: str, task_id: str, number: int) -> Task:
+        declared = _declared(line, self._usage)
+        if declared is None:
+            argv, label = _command(line)
+            return Task(task_id, self._shared(argv), label=self.share(label), staged=False, line=number)
+        command, inputs, outputs = declared
+        if not command:
+            raise Malformed("there is no command before -if and -of")
+        argv, label = _command(command)
+        return Task(task_id, self._shared(argv), self._shared(inputs), self._shared(outputs), label=self.share(label), line=number)
+
+    def _shared(self, words: list[str]) -> tuple[str, ...]:
+        return tuple([self.share(word) for word in words])
+
+
+def _command(line: str) -> tuple[list[str], str]:
+    """argv, and a label where the program's name would say nothing."""
+    if _DIRECT.fullmatch(line):
+        words = split(line, ansi=False)
+        first = words[0]
+        if not _ASSIGNMENT.match(first) and (isinstance(first, Word) or first not in _SHELL_WORDS):
+            return words, ""
+    else:
+        _check_quotes(line)
+    name = re.match(r"[\w./+-]+(?=[ \t]|\Z)", line)
+    return [SHELL, "-c", line], posixpath.basename(name[0]) if name else ""
+
+
+def _check_quotes(line: str) -> None:
+    """A quote that is never closed is a fault of the list. Where a shell may see quotes otherwise than we do, it is left to the shell."""
+    if "$(" not in line and "`" not in line and "${" not in line and "#" not in line:
+        split(line, ansi=False)
+
+
+def _declared(line: str, usage: bool | None) -> tuple[str, list[str], list[str]] | None:
+    """The command, inputs and outputs of a line that declares them; None if it does not."""
+    if usage is False or (" -if" not in line and " -of" not in line and "\t-" not in line and line[:1] != "-"):
+        return None
+    for match in _LIST.finditer(line):
+        try:
+            words = split(line[: match.start()], ansi=False)
+        except QuotingError:
+            continue  # inside of quotes
+        inputs: list[str] = []
+        outputs: list[str] = []
+        seen_inputs = False
+        into = inputs
+        for word in split(line[match.start() :]):
+            if word == "-if" and not isinstance(word, Word):
+                into, seen_inputs = inputs, True
+            elif word == "-of" and not isinstance(word, Word):
+                into = outputs
+            else:
+                into.append(word)
+        if usage is None and not seen_inputs and not (outputs and set(outputs) <= set(words)):
+            return None
+        return line[: match.start()].rstrip(" \t"), inputs, outputs
+    return None

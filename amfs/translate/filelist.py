@@ -1,0 +1,73 @@
+"""AME's file list: ``ID NAME STATE``, one file a line, Shared or Invalid. Reads and writes; knows no file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amfs.engine.workflow import FileState, Workflow, complete
+from amfs.translate.reader import Reader
+from amfs.translate.tasklist import parse_state
+from amfs.translate.words import Malformed, quote, split
+
+HEADER = ["fileid", "filename", "state"]
+
+
+class FileListReader(Reader):
+    """Reads file lists into ``files``."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self._ids: dict[str, int] = {}
+        self._lines: dict[str, int] = {}
+
+    def text(self, text: str, first: int) -> None:
+        for number, line in enumerate(text.split("\n"), first):
+            bare = line.strip(" \t")
+            if not bare or bare[0] == "#":
+                continue
+            try:
+                words = split(bare)
+            except Malformed as error:
+                self.fault(number, str(error), line)
+                continue
+            if [word.lower() for word in words] != HEADER:
+                self._file(words, number, line)
+
+    def _file(self, words: list[str], number: int, line: str) -> None:
+        if len(words) != 3:
+            self.fault(number, f"a file is written ID NAME STATE: 3 words, not {len(words)}", line)
+            return
+        file_id, name, state_word = words
+        state = parse_state(state_word)
+        if state is None:
+            self.fault(number, f"the state of file {name!r} must be Shared or Invalid, not {state_word!r}", line)
+        elif not name:
+            self.fault(number, "the file name is empty")
+        elif file_id in self._ids:
+            self.fault(number, f"file id {file_id!r} is already taken (line {self._ids[file_id]})", line)
+        elif name in self.files:
+            self.fault(number, f"file {name!r} is already listed (line {self._lines[name]})", line)
+        else:
+            name = self.share(name)
+            self.files[name] = state
+            self._ids[file_id] = self._lines[name] = number
+
+
+def states(workflow: Workflow) -> dict[str, FileState]:
+    """The state of every file of the workflow: as its file list says; else Invalid if a task makes it and Shared if not.
+
+    Files first named as inputs of the workflow come first, as in the paper.
+    """
+    tasks = [complete(task) for task in workflow.tasks]
+    made = {name for task in tasks for name in task.outputs}
+    found = {name: FileState.SHARED for task in tasks for name in task.inputs if name not in made}
+    found |= {name: FileState.INVALID for task in tasks for name in task.outputs}
+    return workflow.files | {name: state for name, state in found.items() if name not in workflow.files}
+
+
+def write(files: dict[str, FileState], *, header: bool = True) -> Iterator[str]:
+    """The lines of a file list, without newlines. Raises ValueError if a name contains a NUL character."""
+    if header:
+        yield "FileID Filename State"
+    for number, (name, state) in enumerate(files.items()):
+        yield f"{number} {quote(name)} {state.value}"

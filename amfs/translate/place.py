@@ -1,0 +1,112 @@
+"""The real place in which a workflow runs: which files, directories and programs there are on this machine.
+
+The one module of ``translate`` that looks at the file system by itself, for the checks of ``amfs.engine.checks``. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterable
+
+#: Fewer names than this in one directory are looked at one by one; for more the directory is listed once. On a shared file system a
+#: listing costs about as much as some dozens of single looks, and a directory may hold far more than the names in question.
+_LIST_FROM = 32
+
+
+class HostPlace:
+    """``amfs.engine.checks.Place`` on this machine. ``base`` defaults to the current directory, ``path`` to $PATH."""
+
+    def __init__(self, base: str | os.PathLike[str] | None = None, path: str | None = None) -> None:
+        self._base = os.path.abspath(os.fspath(base)) if base is not None else os.getcwd()
+        self._path = os.environ.get("PATH", os.defpath) if path is None else path
+
+    @property
+    def base(self) -> str:
+        return self._base
+
+    def missing(self, names: Iterable[str]) -> set[str]:
+        by_directory: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            head, slash, _ = name.rpartition("/")
+            by_directory[head or slash].append(name)
+        gone: set[str] = set()
+        for directory, members in by_directory.items():
+            if len(members) < _LIST_FROM:
+                gone.update(name for name in members if not os.path.exists(self._absolute(name)))
+            else:
+                gone.update(self._missing_in(directory, members))
+        return gone
+
+    def _missing_in(self, directory: str, names: list[str]) -> list[str]:
+        links = set()
+        try:
+            with os.scandir(self._absolute(directory)) as entries:
+                present = set()
+                for entry in entries:
+                    present.add(entry.name)
+                    if entry.is_symlink():
+                        links.add(entry.name)
+        except OSError:  # cannot be listed; its files may be there all the same
+            return [name for name in names if not os.path.exists(self._absolute(name))]
+        gone = []
+        for name in names:
+            last = name.rpartition("/")[2]
+            if last not in present or (last in links and not os.path.exists(self._absolute(name))):
+                gone.append(name)
+        return gone
+
+    def unwritable(self, directory: str) -> str:
+        path = self._absolute(directory)
+        while True:
+            try:
+                mode = os.stat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                parent = os.path.dirname(path)
+                if parent == path:
+                    return f"{path} does not exist"
+                path = parent
+                continue
+            except OSError as error:
+                return f"{path}: {error.strerror}"
+            if not stat.S_ISDIR(mode):
+                return f"{path} is not a directory"
+            if not os.access(path, os.W_OK | os.X_OK):
+                return f"directory {path} is not writable"
+            return ""
+
+    def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
+        local = os.path.normpath(self._absolute(name))
+        if "/" in name:
+            why = _not_runnable(local)
+            return ("", why) if why else (local, "")
+        if here and not _not_runnable(local):
+            return local, ""
+        for directory in self._path.split(os.pathsep):
+            candidate = os.path.join(self._base, directory or ".", name)
+            if not _not_runnable(candidate):
+                return os.path.normpath(candidate), ""
+        if here:
+            why = "is a directory here" if os.path.isdir(local) else "is here, but is not executable" if os.path.exists(local) else ""
+            return "", f"{why}, and is not on PATH" if why else f"was not found in {self._base} nor on PATH"
+        hint = f"; it is here: write ./{name}" if not _not_runnable(local) else ""
+        return "", f"was not found on PATH{hint}"
+
+    def _absolute(self, name: str) -> str:
+        return os.path.join(self._base, name)
+
+
+def _not_runnable(path: str) -> str:
+    """Why ``path`` cannot be run, or ''."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used: {error.strerror}"
+    except ValueError:
+        return "has a NUL character in its name"
+    if not stat.S_ISREG(mode):
+        return "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+    if not os.access(path, os.X_OK):
+        return "is not executable"
+    return ""

@@ -1,0 +1,48 @@
+"""What the readers of the line formats have in common. Pure: a reader is given text and keeps what it found.
+
+A reader never raises for faulty input: it notes a ``Fault`` and goes on with the next line, so that all faults are known in the end.
+"""
+
+from __future__ import annotations
+
+from amfs.engine.workflow import FileState, Task, printable
+from amfs.errors import Fault
+
+#: Strings remembered for sharing; beyond this the oldest half is forgotten, so that an endless list needs bounded memory.
+_SHARED_LIMIT = 4_000_000
+
+
+class Reader:
+    """Base of the readers. ``text`` may be called any number of times, always with whole lines."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.tasks: list[Task] = []
+        self.files: dict[str, FileState] = {}
+        self.name = ""  # of the workflow, if the source says
+        self.faults: list[Fault] = []
+        self.suspects: set[str] = set()  # words on faulty lines: files that those lines may have been about
+        self._strings: dict[str, str] = {}
+        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
+
+    def text(self, text: str, first: int) -> None:
+        """Read lines separated (not ended) by newlines, the first of which is number ``first``."""
+        raise NotImplementedError
+
+    def fault(self, number: int, message: str, line: str = "") -> None:
+        self.faults.append(Fault(self.source, number, printable(message)))
+        if line:
+            self.suspects.update(line.replace("'", " ").replace('"', " ").replace(",", " ").split())
+
+    def share(self, word: str) -> str:
+        """The first string equal to ``word``, as a plain ``str``: names appear in several tasks but are kept once."""
+        known = self._strings.get(word)
+        if known is None:
+            known = self._strings[str(word)] = str(word)
+        return known
+
+    def bound(self) -> None:
+        """Forget shared strings when there are too many; later equal ones are then kept once more."""
+        if len(self._strings) > _SHARED_LIMIT:
+            for word in list(self._strings)[: _SHARED_LIMIT // 2]:
+                del self._strings[word]
