@@ -222,7 +222,10 @@ def read_trace(path: str | Path) -> Trace:
                     event = decode(line)
                 except msgspec.DecodeError:
                     break  # cut off here
-                _take(trace, labels, event)
+                try:
+                    _take(trace, labels, event)
+                except (KeyError, TypeError):
+                    break  # some other program's trace
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if trace.facts.get("format") != FORMAT:

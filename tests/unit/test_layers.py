@@ -19,9 +19,11 @@ PACKAGE = ROOT / "amfs"
 
 #: Lower number, lower layer; the first prefix that fits counts. Same number: one layer, its modules may import each other.
 LAYERS: list[tuple[str, int]] = [
-    ("amfs.__main__", 9),
-    ("amfs.cli", 9),
-    ("amfs.api", 8),
+    ("amfs.__main__", 12),
+    ("amfs.cli", 12),
+    ("amfs.bench", 11),
+    ("amfs.api", 10),
+    ("amfs.runner", 9),
     ("amfs.node", 7),
     ("amfs.sim", 7),
     ("amfs.trace", 6),
@@ -52,7 +54,7 @@ ONLY_IN = {
 }
 
 
-LINES_MAX = 700  # aim at 600
+LINES_MAX = 1000  # aim at 600
 
 
 def modules() -> dict[str, Path]:
