@@ -1,6 +1,6 @@
 #include "xxh64.h"
 
-#include <string.h>
+#include "bytes.h"
 
 /* Written from the algorithm's description (XXH64, version 0.1.1): four lanes of 64 bits over stripes of 32 bytes, then the rest. */
 
@@ -13,26 +13,6 @@ static const uint64_t P5 = 0x27D4EB2F165667C5u;
 static inline uint64_t rotate(uint64_t value, int bits)
 {
     return (value << bits) | (value >> (64 - bits));
-}
-
-static inline uint64_t load64(const unsigned char *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap64(value);
-#endif
-    return value;
-}
-
-static inline uint32_t load32(const unsigned char *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap32(value);
-#endif
-    return value;
 }
 
 static inline uint64_t round_lane(uint64_t lane, uint64_t input)
@@ -55,10 +35,10 @@ uint64_t amfs_xxh64(const void *data, size_t length, uint64_t seed)
     if (left >= 32) {
         uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
         do {
-            a = round_lane(a, load64(at));
-            b = round_lane(b, load64(at + 8));
-            c = round_lane(c, load64(at + 16));
-            d = round_lane(d, load64(at + 24));
+            a = round_lane(a, amfs_load64(at));
+            b = round_lane(b, amfs_load64(at + 8));
+            c = round_lane(c, amfs_load64(at + 16));
+            d = round_lane(d, amfs_load64(at + 24));
             at += 32;
             left -= 32;
         } while (left >= 32);
@@ -70,9 +50,9 @@ uint64_t amfs_xxh64(const void *data, size_t length, uint64_t seed)
     hash += (uint64_t)length;
 
     for (; left >= 8; at += 8, left -= 8)
-        hash = rotate(hash ^ round_lane(0, load64(at)), 27) * P1 + P4;
+        hash = rotate(hash ^ round_lane(0, amfs_load64(at)), 27) * P1 + P4;
     if (left >= 4) {
-        hash = rotate(hash ^ (uint64_t)load32(at) * P1, 23) * P2 + P3;
+        hash = rotate(hash ^ (uint64_t)amfs_load32(at) * P1, 23) * P2 + P3;
         at += 4;
         left -= 4;
     }

@@ -1,0 +1,62 @@
+/* The launcher: starts processes from packed records (record.h) on a thread of its own. Contract for C readers; amfs/_native.pyi says the
+ * same to Python.
+ *
+ * First come, first run, while the running tasks' cores fit in `slots` and their memory in `memory`; a task larger than the whole runs
+ * alone. Every task is a process group of its own. When its first process ends, what is left of the group is killed; when this process
+ * dies, the kernel kills the first process of every task.
+ *
+ * Threads: any thread may call any function, but amfs_launcher_stop and _free only once nobody else calls. A child made by fork() must
+ * not use a launcher of its parent (amfs_launcher_is_ours tells); freeing it there only gives up its memory.
+ *
+ * Captured stdout and stderr live in memory (a memfd per slot and stream). The tail is kept; of stdout with AMFS_WANT_OUTPUT the beginning,
+ * and if there is more than `capture` bytes, the whole of it is written to <log_dir>/<serial hex>.stdout and `detail` says so.
+ *
+ * The completion descriptor is signalled at once when the queue has fewer than `slots` records, when 32 completions wait, and otherwise at
+ * most once in a millisecond, so that a busy consumer is woken for batches and an idle one without delay.
+ */
+#ifndef AMFS_LAUNCHER_H
+#define AMFS_LAUNCHER_H
+
+#include "record.h"
+
+typedef struct amfs_launcher amfs_launcher;
+
+typedef struct {
+    uint32_t slots;          /* at least 1 */
+    uint64_t memory;         /* 0: not accounted */
+    const char *sandbox_dir; /* must exist, on the file system of the store */
+    const char *log_dir;     /* made when first needed */
+} amfs_launcher_options;
+
+/* Start a launcher. Returns 0, or an errno with a sentence in `fault`. */
+int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **launcher, char *fault, size_t fault_size);
+
+bool amfs_launcher_is_ours(const amfs_launcher *launcher);
+int amfs_launcher_fd(const amfs_launcher *launcher);
+
+/* Base directory (absolute) and whole environment for the records queued from now on that name this context. 0 or ENOMEM. */
+int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *base, const char *const *env, size_t env_count);
+void amfs_launcher_drop_context(amfs_launcher *launcher, uint32_t id);
+
+/* Queue tasks, which then belong to the launcher. Returns 0; ENOKEY when one names an unknown context (its serial in *odd) or ESHUTDOWN
+ * after stop: then none is queued and all remain the caller's. */
+int amfs_launcher_submit(amfs_launcher *launcher, amfs_task *const *tasks, size_t count, uint64_t *odd);
+
+/* What ended since the last call, oldest first, now the caller's. */
+amfs_completion *amfs_launcher_take(amfs_launcher *launcher);
+
+/* Withdraw those not started (they complete as cancelled), SIGTERM and after 1 s SIGKILL the process groups of the others. 0 or ENOMEM. */
+int amfs_launcher_kill(amfs_launcher *launcher, const uint64_t *serials, size_t count);
+
+/* Take up to `count` records back from the tail of the queue. Writes their serials, oldest first; returns how many. */
+size_t amfs_launcher_withdraw(amfs_launcher *launcher, size_t count, uint64_t *serials);
+
+size_t amfs_launcher_queued(amfs_launcher *launcher);
+size_t amfs_launcher_running(amfs_launcher *launcher);
+int64_t amfs_launcher_cpu_us(amfs_launcher *launcher);
+
+/* SIGKILL everything, drop the queue, remove sandboxes, join the thread. What was running completes as cancelled. Repeatable. */
+void amfs_launcher_stop(amfs_launcher *launcher);
+void amfs_launcher_free(amfs_launcher *launcher);
+
+#endif

@@ -1,0 +1,56 @@
+/* Private to the launcher's thread: loop.c (queue, waiting, timers) and run.c (one task from start to completion). */
+#ifndef AMFS_LOOP_H
+#define AMFS_LOOP_H
+
+#include "launcher_private.h"
+#include "sandbox.h"
+#include "spawn.h"
+
+/* Why a running task is being killed. */
+enum { AMFS_NOT_KILLED, AMFS_KILLED_BY_LIMIT, AMFS_KILLED_ON_REQUEST };
+
+/* A memfd that catches one stream of whatever runs in the slot; made when first needed, then used again. */
+typedef struct {
+    int fd;
+    bool used; /* by the task that runs now */
+} amfs_catcher;
+
+typedef struct {
+    amfs_task *task; /* NULL: free */
+    pid_t pid;
+    int pidfd;
+    int killed;          /* AMFS_KILLED_... */
+    bool killed_hard;    /* SIGKILL is sent */
+    int64_t deadline_us; /* monotonic; INT64_MAX: none */
+    amfs_catcher out, err;
+} amfs_slot;
+
+typedef struct {
+    amfs_launcher *launcher;
+    int epoll_fd, null_fd;
+    amfs_files files;
+    amfs_spawner spawner;
+    amfs_slot *slots;
+    uint32_t *free_slots, free_count;
+    uint32_t running, cores_used;
+    uint64_t memory_used;
+    int64_t next_deadline_us, last_signal_us, next_trim_us;
+    int64_t own_rss_kib; /* the most this process had, as far as looked */
+} amfs_loop;
+
+int64_t amfs_now_us(void); /* monotonic */
+
+/* Start `task` in a slot. True: it runs and the slot holds it. False: its completion is filled in (outcome SETUP). */
+bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task);
+
+/* The first process of the slot's task has ended: kill what is left, collect, check and publish, clean up, fill in the completion. The
+ * slot is free afterwards and the task the caller's. */
+amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot);
+
+/* Signal the slot's process group. */
+void amfs_run_signal(const amfs_slot *slot, int number);
+
+/* Give back the memory of captured output beyond what will be kept. */
+void amfs_run_trim(amfs_slot *slot);
+
+#endif

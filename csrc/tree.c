@@ -1,0 +1,116 @@
+#include "tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Remove one entry that may be a non-empty directory: 0, or an errno (ENOTEMPTY, EEXIST: go into it first). */
+static int remove_entry(int directory, const char *name, unsigned char type)
+{
+    if (type != DT_DIR) {
+        if (unlinkat(directory, name, 0) == 0 || errno == ENOENT)
+            return 0;
+        if (errno != EISDIR && errno != EPERM)
+            return errno;
+    }
+    if (unlinkat(directory, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    return errno == EEXIST ? ENOTEMPTY : errno;
+}
+
+static int open_directory(int directory, const char *name)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(directory, name, flags);
+    if (fd < 0 && errno == EACCES && fchmodat(directory, name, 0700, 0) == 0)
+        fd = openat(directory, name, flags);
+    return fd;
+}
+
+/* Empty `top` without recursion: a directory found inside is moved up to the top first, so no path grows and no descriptor stays open. */
+int amfs_remove_tree(int directory, const char *name)
+{
+    int failed = remove_entry(directory, name, DT_UNKNOWN);
+    if (failed != ENOTEMPTY && failed != EACCES)
+        return failed;
+    int top = open_directory(directory, name);
+    if (top < 0)
+        return errno;
+    fchmod(top, 0700);
+
+    unsigned long moved = 0;
+    bool progress = true;
+    failed = 0;
+    while (progress) {
+        progress = false;
+        failed = 0;
+        DIR *listing = fdopendir(openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (listing == NULL) {
+            failed = errno;
+            break;
+        }
+        for (struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+                continue;
+            int problem = remove_entry(top, entry->d_name, entry->d_type);
+            if (problem == 0) {
+                progress = true;
+                continue;
+            }
+            if (problem != ENOTEMPTY && problem != EACCES) {
+                failed = problem;
+                continue;
+            }
+            int inner = open_directory(top, entry->d_name);
+            if (inner < 0) {
+                failed = errno;
+                continue;
+            }
+            fchmod(inner, 0700);
+            DIR *children = fdopendir(inner);
+            if (children == NULL) {
+                failed = errno;
+                close(inner);
+                continue;
+            }
+            for (struct dirent *child; (child = readdir(children)) != NULL;) {
+                if (strcmp(child->d_name, ".") == 0 || strcmp(child->d_name, "..") == 0)
+                    continue;
+                problem = remove_entry(inner, child->d_name, child->d_type);
+                if (problem == ENOTEMPTY || problem == EACCES) {
+                    char unique[48];
+                    /* Renaming a directory writes its "..", so it has to be writable itself. */
+                    fchmodat(inner, child->d_name, 0700, 0);
+                    do
+                        snprintf(unique, sizeof unique, ".amfs-removed-%lu", moved++);
+                    while (faccessat(top, unique, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+                    problem = renameat(inner, child->d_name, top, unique) < 0 ? errno : 0;
+                }
+                if (problem == 0)
+                    progress = true;
+                else
+                    failed = problem;
+            }
+            closedir(children);
+            problem = remove_entry(top, entry->d_name, DT_DIR);
+            if (problem == 0)
+                progress = true;
+            else
+                failed = problem;
+        }
+        closedir(listing);
+        if (unlinkat(directory, name, AT_REMOVEDIR) == 0) {
+            close(top);
+            return 0;
+        }
+    }
+    close(top);
+    if (unlinkat(directory, name, AT_REMOVEDIR) < 0)
+        return failed ? failed : errno;
+    return 0;
+}

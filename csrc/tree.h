@@ -1,0 +1,9 @@
+/* Removing a directory with everything in it. */
+#ifndef AMFS_TREE_H
+#define AMFS_TREE_H
+
+/* Remove `name` (file or directory tree) below `directory`; symbolic links are removed, not followed. Directories that forbid it are made
+ * writable first. Any depth, with three descriptors open at most. Returns 0 or the first errno; removes what it can. */
+int amfs_remove_tree(int directory, const char *name);
+
+#endif
