@@ -21,7 +21,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     running: int = 0
     waiting: int = 0
     bytes_moved: int = 0
-    rate: float = 0.0  # tasks per second, lately
+    rate: float = 0.0  # tasks per second, lately; 0 and no eta: whoever shows it measures
     eta_seconds: float | None = None
 
 

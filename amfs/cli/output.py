@@ -222,6 +222,14 @@ def _pass_on(stream: IO[str], data: bytes) -> None:
     stream.flush()
 
 
+def timed(shot: Snapshot, meter: Meter) -> Snapshot:
+    """The snapshot with rate and remaining time, unless the driver knew better."""
+    if shot.rate or shot.eta_seconds is not None:
+        return shot
+    rate, eta = meter.measure(shot.finished + shot.failed, shot.total)
+    return msgspec.structs.replace(shot, rate=rate, eta_seconds=eta)
+
+
 class QuietProgress:
     """``--quiet``: what tasks print, failures, and nothing else."""
 
@@ -269,6 +277,7 @@ class PlainProgress(QuietProgress):
     ) -> None:
         super().__init__(stdout, stderr)
         self._clock = clock
+        self._meter = Meter(clock)
         self._step = 2.0
         self._next = clock() + self._step
 
@@ -278,10 +287,11 @@ class PlainProgress(QuietProgress):
 
     def update(self, snapshot: Snapshot) -> None:
         now = self._clock()
+        shot = timed(snapshot, self._meter)
         if now >= self._next:
             self._step = min(60.0, self._step * 1.5)
             self._next = now + self._step
-            self._line(f"amfs: {progress_line(snapshot)}")
+            self._line(f"amfs: {progress_line(shot)}")
 
     def message(self, text: str) -> None:
         self._line(f"amfs: {text}")
@@ -315,6 +325,7 @@ class TerminalProgress(PlainProgress):
 
     def update(self, snapshot: Snapshot) -> None:
         now = self._clock()
+        shot = timed(snapshot, self._meter)
         if now < self._next:
             return
         self._next = now + self.interval
@@ -325,7 +336,7 @@ class TerminalProgress(PlainProgress):
             console = Console(file=self.stderr, force_terminal=True)
             self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
             self._live.start()
-        self._live.update(self._render(snapshot), refresh=True)
+        self._live.update(self._render(shot), refresh=True)
 
     def _render(self, shot: Snapshot) -> Any:
         from rich.progress_bar import ProgressBar
@@ -380,12 +391,13 @@ class JsonProgress(QuietProgress):
     def __init__(self, stdout: IO[str] | None = None, stderr: IO[str] | None = None) -> None:
         super().__init__(stdout, stderr)
         self._encoder = msgspec.json.Encoder()
+        self._meter = Meter()
 
     def start(self, total: int | None, nodes: int, slots: int) -> None:
         self._event("start", total=total, nodes=nodes, slots=slots)
 
     def update(self, snapshot: Snapshot) -> None:
-        self._event("progress", **msgspec.structs.asdict(snapshot))
+        self._event("progress", **msgspec.structs.asdict(timed(snapshot, self._meter)))
 
     def message(self, text: str) -> None:
         self._event("message", text=text)
