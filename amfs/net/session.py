@@ -143,20 +143,24 @@ def _private_dir(path: Path) -> Path:
     return path
 
 
+def _base_path() -> Path:
+    chosen = os.environ.get("AMFS_RUN_DIR")
+    if chosen:
+        return Path(chosen).absolute()
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        path = Path(runtime) / "amfs"
+        if len(os.fsencode(path)) + 41 + _LONGEST_SOCKET <= _IPC_PATH_MAX:
+            return path
+    return Path("/tmp") / f"amfs-{os.getuid()}"
+
+
 def base_dir() -> Path:
     """The directory of all sessions of this user on this host, made if need be.
 
     Raises SessionError if it belongs to somebody else or is open to others.
     """
-    chosen = os.environ.get("AMFS_RUN_DIR")
-    if chosen:
-        return _private_dir(Path(chosen).absolute())
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
-        path = Path(runtime) / "amfs"
-        if len(os.fsencode(path)) + 41 + _LONGEST_SOCKET <= _IPC_PATH_MAX:
-            return _private_dir(path)
-    return _private_dir(Path("/tmp") / f"amfs-{os.getuid()}")
+    return _private_dir(_base_path())
 
 
 def random_name() -> str:
@@ -256,8 +260,12 @@ def load(path: Path) -> Session:
 
 def list_all() -> list[Session]:
     """All readable session files of this user on this host, newest first, dead or alive."""
+    base = _base_path()
+    if not base.exists():
+        return []
+    _check_private(base)
     found = []
-    for path in base_dir().glob("*/session.json"):
+    for path in base.glob("*/session.json"):
         try:
             found.append(load(path))
         except SessionError:
@@ -288,6 +296,13 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> Session:
             return session
         remove_directory(session.directory)
     raise SessionError("no session is running; start one with 'amfs up'")
+
+
+def newest_live(*, probe_s: float = 1.0) -> Session | None:
+    """What ``find`` would give without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
+    if os.environ.get("AMFS_SESSION"):
+        return find(probe_s=probe_s)
+    return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)
 
 
 def is_live(session: Session, *, probe_s: float = 1.0) -> bool:

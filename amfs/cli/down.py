@@ -1,0 +1,32 @@
+"""``amfs down``: end sessions and remove what they left behind."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="End all sessions of this user on this host.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, metavar="SECONDS", help="Before nodes are killed (default 10).")
+def down(name: str | None, everything: bool, timeout: float) -> int:
+    """Stop a session and remove what it left behind.
+
+    NAME is the name of a session or the path of a session file; without it, $AMFS_SESSION or the newest session.
+    """
+    from amfs.errors import UsageError
+    from amfs.net import bootstrap, litter
+    from amfs.net import session as registry
+
+    if everything and name:
+        raise UsageError("give the name of one session, or --all")
+    sessions = registry.list_all() if everything else [registry.find(name)]
+    for session in sessions:
+        for remark in bootstrap.end(session, timeout):
+            click.echo(f"amfs: {session.name}: {remark}", err=True)
+        click.echo(f"{session.name} is down")
+    for path in litter.sweep():
+        click.echo(f"removed {path}, left by a node that died", err=True)
+    if everything and not sessions:
+        click.echo("no session is running", err=True)
+    return 0

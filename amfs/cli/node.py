@@ -1,0 +1,35 @@
+"""``amfs node``: one more node for a running session."""
+
+from __future__ import annotations
+
+import click
+
+from amfs.cli.session_options import node_options, wishes_of
+
+
+@click.command()
+@click.option("--join", "session_name", metavar="SESSION", required=True, help="Name of a session, or the path of a (copied) session file.")
+@click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
+@node_options
+def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, store: str) -> int:
+    """Run one node server that joins a running session, from this or any other host.
+
+    Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
+    ADDRESS"); copy its session file there (it holds keys: mode 600) and give the path.
+    """
+    import sys
+
+    from amfs.net import bootstrap, daemon
+    from amfs.net import session as registry
+
+    session = registry.find(session_name)
+    config = bootstrap.prepare_join(session, wishes_of(slots, memory, tcp, store))
+    if detach:
+        ready = bootstrap.join_detached(session, config)
+        click.echo(f"node {ready.node} joined {session.name}; log in {config.log_file}", err=True)
+        return 0
+    click.echo(f"node {config.node} joins {session.name}", err=True)
+    from importlib import import_module
+
+    sys.stderr.flush()
+    return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)

@@ -1,0 +1,47 @@
+"""Options that the commands about sessions share, and their parsing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from amfs.errors import UsageError
+from amfs.net.bootstrap import Wishes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "4G", "500 MiB", "1048576"; binary multiples. Raises UsageError."""
+    match = _SIZE.match(text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a size: write for example 500M or 4G")
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))
+
+
+def node_options(command: F) -> F:
+    """Add the options that say what a node is like."""
+    slots = "Tasks at a time per node (default: usable CPUs)."
+    memory = "Memory for tasks per node, such as 4G (default: not accounted)."
+    tcp = "Also listen on ADDRESS[:PORT], encrypted, so that other hosts can join."
+    store = "Where files are kept (default: /dev/shm)."
+    for option in (
+        click.option("--store", metavar="DIR", default="", type=click.Path(file_okay=False), help=store),
+        click.option("--tcp", metavar="ADDRESS", default="", help=tcp),
+        click.option("--memory", metavar="SIZE", default="", help=memory),
+        click.option("--slots", "-s", type=click.IntRange(min=0), default=0, metavar="S", help=slots),
+    ):
+        command = option(command)
+    return command
+
+
+def wishes_of(slots: int, memory: str, tcp: str, store: str, unit_size: int = 0) -> Wishes:
+    """The options' values as the bootstrap takes them. Raises UsageError."""
+    place = os.path.abspath(store) if store else ""
+    return Wishes(slots=slots, memory=parse_size(memory) if memory else 0, unit_size=unit_size, tcp=tcp, store_dir=place)

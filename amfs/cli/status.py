@@ -1,0 +1,100 @@
+"""``amfs status``: sessions, their nodes and what these do."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+_COLUMNS = ("slots", "running", "ready", "parked", "dispatching", "files", "records")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--output", "form", type=click.Choice(["table", "json"]), default="table", help="What to print (default: table).")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
+def status(name: str | None, form: str, timeout: float) -> int:
+    """Show sessions, their nodes and what they are doing.
+
+    NAME is the name of a session or the path of a session file; without it, all sessions of this user on this host.
+    """
+    from amfs.errors import SessionError
+    from amfs.net import session as registry
+
+    if name:
+        chosen = [registry.find(name)]
+    else:
+        chosen = [session for session in registry.list_all() if registry.is_live(session)]
+        if not chosen:
+            registry.find()  # cleans up after the dead and says that there is none
+    facts = [_look(session, timeout) for session in chosen]
+    if form == "json":
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode({"sessions": facts})))
+    else:
+        for number, fact in enumerate(facts):
+            if number:
+                click.echo()
+            _print(fact)
+    if all(fact["error"] for fact in facts):
+        raise SessionError("no session answers")
+    return 0
+
+
+def _look(session: Any, timeout_s: float) -> dict[str, Any]:
+    """What a session says of itself, as plain data."""
+    from amfs.engine.messages import Status, StatusAsk
+    from amfs.errors import SessionError
+    from amfs.net.client import Client
+
+    fact: dict[str, Any] = {
+        "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),
+        "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [],
+    }  # fmt: skip
+    known = {entry.node: entry for entry in session.nodes}
+    members = {}
+    answers: dict[int, Status] = {}
+    try:
+        with Client(session) as client:
+            view = client.view(timeout_s)
+            members = {member.node: member for member in view.members}
+            fact.update(epoch=view.epoch, manager=view.manager, unit_size=view.unit_size)
+            answers = client.ask({member: StatusAsk() for member in members}, Status, timeout_s)
+    except SessionError as error:
+        fact["error"] = str(error)
+    for number in sorted(members.keys() | known.keys()):
+        member, entry = members.get(number), known.get(number)
+        state = "up" if number in answers else "silent" if member is not None else "gone" if not fact["error"] else "unknown"
+        host = member.host if member is not None else entry.host if entry is not None else ""
+        node: dict[str, Any] = {
+            "node": number, "state": state, "host": host.partition("/")[0], "pid": entry.pid if entry is not None else 0,
+            "slots": member.slots if member is not None else 0, "endpoints": list(member.endpoints) if member is not None else [],
+        }  # fmt: skip
+        if number in answers:
+            node.update({key: value for key, value in answers[number].data.items() if key not in node})
+        fact["nodes"].append(node)
+    return fact
+
+
+def _print(fact: dict[str, Any]) -> None:
+    nodes = fact["nodes"]
+    up = [node for node in nodes if node["state"] == "up"]
+    minutes = int(max(0.0, time.time() - fact["created"]) // 60)
+    age = f"{minutes // 1440} d {minutes // 60 % 24} h" if minutes >= 1440 else f"{minutes // 60} h {minutes % 60} min"
+    slots = sum(node["slots"] for node in up)
+    click.echo(f"{fact['name']}: {len(up)} of {len(nodes)} nodes up, {slots} slots, for {age}, epoch {fact['epoch']}")
+    if fact["error"]:
+        click.echo(f"  {fact['error']}")
+    shown = [column for column in _COLUMNS if any(column in node for node in nodes)]
+    rows = [("node", "state", "host", "pid", *shown)]
+    for node in nodes:
+        mark = "*" if node["node"] == fact["manager"] else ""
+        cells = [f"{node['node']}{mark}", node["state"], node["host"], str(node["pid"] or "-")]
+        rows.append((*cells, *(str(node.get(column, "-")) for column in shown)))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    left = {1, 2}  # text columns; numbers are set to the right
+    for row in rows:
+        padded = [cell.ljust(widths[place]) if place in left else cell.rjust(widths[place]) for place, cell in enumerate(row)]
+        click.echo("  " + "  ".join(padded).rstrip())

@@ -1,0 +1,59 @@
+"""``amfs up``: start a session. Owns the options and what is printed; ``net.bootstrap`` does it."""
+
+from __future__ import annotations
+
+import click
+
+from amfs.cli.session_options import node_options, wishes_of
+from amfs.net.session import Session
+
+
+@click.command()
+@click.option("--nodes", "-N", type=click.IntRange(min=1), default=None, help="Node processes on this machine (default 1).")
+@click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
+@click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
+@node_options
+def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: str, tcp: str, store: str) -> int:
+    """Start a session: node servers on this machine, or one per rank under mpiexec.
+
+    Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
+
+    \b
+      amfs up --nodes 4 --slots 2
+      mpiexec -n 16 amfs up
+      srun --ntasks-per-node=1 --mpi=pmi2 amfs up
+    """
+    from amfs.net import bootstrap
+
+    wishes = wishes_of(slots, memory, tcp, store, unit_size)
+    if bootstrap.under_mpi():
+        return _up_mpi(nodes, name, wishes)
+    session = bootstrap.start_local(nodes or 1, name, wishes)
+    _say(session)
+    return 0
+
+
+def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
+    from amfs.errors import AmfsError, UsageError
+    from amfs.net import bootstrap, bootstrap_mpi
+
+    assert isinstance(wishes, bootstrap.Wishes)
+    if nodes is not None:
+        raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
+    try:
+        rank, session = bootstrap_mpi.start(name, wishes)
+    except AmfsError as error:
+        if bootstrap_mpi.is_first():  # all ranks know the reason; one says it
+            raise
+        return error.exit_code
+    if rank == 0:
+        _say(session)
+    return 0
+
+
+def _say(session: Session) -> None:
+    hosts = {entry.host.partition("/")[0] for entry in session.nodes}
+    where = f"on {next(iter(hosts))}" if len(hosts) == 1 else f"on {len(hosts)} hosts"
+    count = len(session.nodes)
+    click.echo(f"{count} node{'s' if count > 1 else ''} {where}; files and logs in {session.directory}", err=True)
+    click.echo(session.name)

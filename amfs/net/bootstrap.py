@@ -1,0 +1,151 @@
+"""Starting and ending whole sessions: local node processes, a node that joins, the orderly end.
+
+Owns the order of things and that nothing is left behind when they fail. Every wait is bounded. Must not know: MPI (``bootstrap_mpi``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from amfs.engine.messages import Member, Shutdown
+from amfs.errors import SessionError, UsageError
+from amfs.net import daemon, litter
+from amfs.net import session as registry
+from amfs.net.addresses import listen_endpoint, split
+from amfs.net.client import Client
+from amfs.net.session import Keys, NodeConfig, NodeEntry, Ready, Session
+from amfs.net.transport import make_keys
+
+START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
+START_PER_NODE_S = 1.0
+
+_MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of ``amfs up`` and ``amfs node`` say of a node."""
+
+    slots: int = 0  # 0: the CPUs that the process may use
+    memory: int = 0  # bytes, 0: not accounted
+    unit_size: int = 0
+    tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
+    store_dir: str = ""
+
+
+def under_mpi() -> bool:
+    """Whether an MPI launcher started this process."""
+    return any(mark in os.environ for mark in _MPI_MARKS)
+
+
+def node_config(
+    session: str, directory: Path, keys: Keys, node: int, wishes: Wishes, *, expected: int = 1, port_step: int = 0
+) -> NodeConfig:
+    """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
+    listen = [f"ipc://{directory}/node-{node}.ipc"]
+    data_address = "127.0.0.1"
+    if wishes.tcp:
+        host, port = split(listen_endpoint(wishes.tcp))
+        listen.append(f"tcp://{host}:{int(port) + port_step if port != '0' else 0}")
+        data_address = host.strip("[]")
+    return NodeConfig(
+        session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
+        managers=(f"ipc://{directory}/node-0.ipc",), slots=wishes.slots, memory=wishes.memory, store_dir=wishes.store_dir,
+        data_address=data_address, unit_size=wishes.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
+        host=registry.host_mark(),
+    )  # fmt: skip
+
+
+def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
+    return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
+
+
+def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = None) -> Session:
+    """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
+    if nodes < 1:
+        raise UsageError("a session has at least one node: --nodes 1")
+    wishes = wishes or Wishes()
+    litter.sweep()
+    chosen, directory = registry.claim(name)
+    started: list[daemon.Started] = []
+    try:
+        keys = make_keys()
+        for node in range(nodes):
+            started.append(daemon.launch(node_config(chosen, directory, keys, node, wishes, expected=nodes, port_step=node)))
+        patience = START_S + START_PER_NODE_S * nodes
+        readies = daemon.await_ready(started, patience)
+        session = Session(
+            name=chosen, keys=keys, created=time.time(), host=registry.host_mark(), nodes=entries(readies, registry.host_mark()),
+            unit_size=wishes.unit_size,
+        )  # fmt: skip
+        with Client(session) as client:
+            client.view(patience, until=lambda view: len(view.members) >= nodes)
+        registry.save(session)
+    except BaseException:
+        daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
+        registry.remove_directory(directory)
+        raise
+    return session
+
+
+def prepare_join(session: Session, wishes: Wishes) -> NodeConfig:
+    """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
+
+    Keeps a copy of the session file here, so that other commands find the session. Raises SessionError.
+    """
+    local = any(entry.host == registry.host_mark() for entry in session.nodes)
+    if not wishes.tcp and not local:
+        wishes = msgspec.structs.replace(wishes, tcp="0.0.0.0")
+    with Client(session) as client:
+        view = client.view(10.0)
+        manager = next(member for member in view.members if member.node == view.manager)
+        if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
+            raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
+        node = client.number(Member(-1, client.transport.incarnation, (), wishes.slots, registry.host_mark()), view.manager)
+    if not session.path.exists():
+        registry.save(session)
+    config = node_config(session.name, session.directory, session.keys, node, wishes)
+    return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
+
+
+def join_detached(session: Session, config: NodeConfig) -> Ready:
+    """Start the node of ``prepare_join`` as a detached process and wait until it is a member. Raises SessionError."""
+    started = daemon.launch(config)
+    ready = daemon.await_ready([started], START_S)[0]
+    try:
+        with Client(session) as client:
+            client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))
+    except BaseException:
+        daemon.stop([(ready.pid, ready.started)])
+        raise
+    return ready
+
+
+def end(session: Session, timeout_s: float = 10.0) -> list[str]:
+    """End a session: ask its nodes to stop, kill the local ones that do not within ``timeout_s``, clean up.
+
+    Returns what could not be ascertained, as lines for the person.
+    """
+    remarks: list[str] = []
+    host = registry.host_mark()
+    mine = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host and registry.is_running(entry.pid, entry.started)]
+    try:
+        with Client(session) as client:
+            view = client.view(min(timeout_s, 3.0))
+            others = [member.node for member in view.members if member.node != view.manager]
+            # The manager passes it on; a few more are told in case it is just going down.
+            client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
+    except SessionError as error:
+        if mine or not all(entry.host == host for entry in session.nodes):
+            remarks.append(str(error))
+    if stubborn := daemon.await_end(mine, timeout_s):
+        pids = ", ".join(str(pid) for pid, _ in stubborn)
+        remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
+        daemon.stop(stubborn)
+    if session.path.exists():
+        registry.remove_directory(session.directory)
+    return remarks
