@@ -22,6 +22,8 @@ class SpecMaker:
         self.open_ended = open_ended
         self.keep_all = keep_all
         self.default_retries = default_retries
+        self.readers: dict[str, int] = plan.readers  # of this run; fewer than in the workflow when it is resumed
+        self.was_read: dict[str, int] = plan.readers  # in the whole workflow: decides whether a file is final
         self.ready: set[str] = set()  # files with a writer that need not be waited for: on shared storage from an earlier run
 
     def make(self, tid: int, task: Task, origin: int) -> m.TaskSpec:
@@ -49,8 +51,7 @@ class SpecMaker:
             if self.open_ended:
                 fates.append(m.fate(m.KEEP, final))
             else:
-                readers = plan.readers.get(name, 0)
-                fates.append(m.fate(readers, final or not readers))
+                fates.append(m.fate(self.readers.get(name, 0), final or not self.was_read.get(name, 0)))
         return m.TaskSpec(
             tid,
             self.body(task),

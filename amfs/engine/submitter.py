@@ -253,6 +253,8 @@ class Submitter(Machine):
 
     def on_add(self, event: AddTasks) -> None:
         old = len(self.state)
+        if event.total <= old:
+            return
         self.state.extend(bytes(event.total - old))
         if self.where:
             self.where.extend([0] * (event.total - old))
@@ -263,6 +265,13 @@ class Submitter(Machine):
         if self.state[tid] == PENDING:
             self.state[tid] = SKIPPED
             self.skipped += 1
+
+    def unskip(self, tid: int) -> None:
+        """A task that was skipped must run after all."""
+        if self.state[tid] == SKIPPED:
+            self.state[tid] = PENDING
+            self.skipped -= 1
+            self.again.append(tid)
 
     # ── results in ─────────────────────────────────────────────────────────────────────────────────
 

@@ -229,6 +229,17 @@ class Worker(Machine):
         while len(self.gone) > 1000:
             del self.gone[next(iter(self.gone))]
 
+    def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
+        """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
+        run = self.runs[number]
+        for name, size, mtime_ns, fate in files:
+            file = run.files.get(name) or run.files.setdefault(name, File(name))
+            fresh = file.state == FileState.INVALID
+            file.size, file.mtime_ns = size, mtime_ns
+            self._move_file(file, FileEvent.PRODUCED)
+            self._publish_file(run, name, size, fate)
+            self._there(run, file, fresh)
+
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
     def on_assign(self, peer: int, message: m.Assign) -> None:

@@ -148,6 +148,16 @@ class NodeCore:
         for name in ("fls", "worker", "dispatcher"):
             self._collect(name, self._drain(self.machines[name]), out, local)
 
+    def adopt(self, run: int, files: list[tuple[str, int, int, int]], now: float) -> list[Effect]:
+        """Take in files (key, size, mtime_ns, fate) that an earlier life of this node left in the store."""
+        out: list[Effect] = []
+        local: deque[m.Message] = deque()
+        self.worker.now = now
+        self.worker.adopt(run, files)
+        self._collect("worker", self._drain(self.worker), out, local)
+        self._run(local, now, out)
+        return out
+
     def _epoch(self) -> int:
         return self.membership.view.epoch if self.membership.view else 0
 

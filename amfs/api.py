@@ -1,0 +1,475 @@
+"""The Python interface: ``amfs.run`` for a whole workflow, ``amfs.Session`` to add tasks while others run.
+
+::
+
+    with amfs.Session(slots=4) as s:
+        made = [s.submit(["simulate", str(i), f"out{i}"], outputs=[f"out{i}"]) for i in range(100)]
+        s.wait(made)
+        s.submit(["summarise", "summary", *(f"out{i}" for i in range(100))], inputs=[...], outputs=["summary"])
+
+A session's poll loop runs in a thread of its own; the methods here may be called from any one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from amfs.engine.checks import Plan, StreamChecker
+from amfs.engine.states import Outcome
+from amfs.engine.submitter import FINISHED
+from amfs.engine.workflow import Task, Workflow, complete
+from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
+from amfs.fs.paths import shared_path
+from amfs.journal import read, task_key
+from amfs.runner import Cluster, RunOptions, RunShell, exit_code_of
+
+if TYPE_CHECKING:
+    from amfs.cli.output import Summary
+    from amfs.engine.messages import Result
+
+T = TypeVar("T")
+
+
+class TaskFailed(AmfsError):
+    """A task that was waited for has failed. ``handle`` is it."""
+
+    def __init__(self, handle: Handle, message: str) -> None:
+        super().__init__(message)
+        self.handle = handle
+
+
+class RunResult:
+    """How a run ended. ``exit_code`` as that of ``amfs run``; ``str`` gives the summary as text."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.exit_code = summary.exit_code
+
+    @property
+    def ok(self) -> bool:
+        """Did every task finish?"""
+        return self.exit_code == 0
+
+    @property
+    def failures(self) -> list[Any]:
+        """The tasks that failed by themselves (``id``, ``what``, ``stderr``, ``where``, ``node``)."""
+        return list(self.summary.failures)
+
+    def __str__(self) -> str:
+        from amfs.cli.output import summary_text
+
+        return summary_text(self.summary)
+
+
+def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool = False, **options: Any) -> RunResult:
+    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks.
+
+    ``options`` are those of ``RunOptions`` (slots, session, base, retries, fail_fast, keep_all, journal, resume, …). Raises WorkflowError
+    with every fault found before anything runs; a task that fails raises nothing, see the result.
+    """
+    from amfs.cli.output import make_progress
+    from amfs.engine.checks import check
+    from amfs.translate.detect import load
+    from amfs.translate.place import HostPlace
+
+    chosen = _options(options)
+    if isinstance(workflow, (str, os.PathLike)):
+        chosen.source = chosen.source or os.fspath(workflow)
+        workflow = load(workflow)
+    elif not isinstance(workflow, Workflow):
+        workflow = Workflow(list(workflow))
+    plan = check(workflow, HostPlace(chosen.base))
+    shown = make_progress(quiet=not progress)
+    past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
+    cluster = Cluster(chosen, adopt=past.header.store if past is not None else "")
+    shell = None
+    try:
+        shell = RunShell(cluster, workflow.tasks, plan, chosen, past=past)
+        shell.begin()
+        shown.start(len(workflow.tasks), len(shell.submitter.members), sum(shell.submitter.members.values()))
+        while shell.over is None:
+            shell.turn(0.5)
+            if progress:
+                shown.update(shell.snapshot())
+        code, outcome = exit_code_of(shell)
+        summary = shell.summary(code, outcome, [shell.over.reason] if shell.over.reason else [])
+        if progress:
+            shown.finish(summary)
+        return RunResult(summary)
+    finally:
+        if shell is not None:
+            shell.finish()
+        cluster.close()
+
+
+def _options(given: dict[str, Any]) -> RunOptions:
+    known = set(RunOptions.__struct_fields__)
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise UsageError(f"unknown option{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+    options = RunOptions(**given)
+    options.base = os.path.abspath(options.base or os.getcwd())
+    if options.journal is not None:
+        options.journal = Path(options.journal)
+    return options
+
+
+class Handle:
+    """A task that was submitted."""
+
+    __slots__ = ("_done", "index", "result", "skipped", "task")
+
+    def __init__(self, task: Task, index: int) -> None:
+        self.task = task
+        self.index = index
+        self.result: Result | None = None
+        self.skipped = False  # an earlier run had done it
+        self._done = False
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def done(self) -> bool:
+        """Has it ended, one way or the other?"""
+        return self._done
+
+    @property
+    def ok(self) -> bool:
+        """Has it finished well?"""
+        return self._done and (self.result is None or not self.result.outcome)
+
+    def __repr__(self) -> str:
+        state = "waiting or running" if not self._done else "finished" if self.ok else "failed"
+        return f"<amfs task {self.task.id}: {state}>"
+
+
+class Session:
+    """A run that stays open: tasks are added while others run.
+
+    ``slots``: tasks at a time (embedded). ``session``: name of a session of node servers to run in ("" the newest); None: embedded in this
+    process. ``base``: the directory that names are relative to. ``journal`` and ``resume``: as for ``amfs run``; a resumed session skips tasks that
+    are submitted again just as they were. ``progress``: show it. Further keywords: see ``RunOptions``.
+
+    Files are kept in memory until the session is closed; then those that no task reads, and those submitted with ``keep``, are (or
+    have been) copied to shared storage, and the rest is dropped.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int | None = None,
+        session: str | None = None,
+        base: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = False,
+        **options: Any,
+    ) -> None:
+        from amfs.cli.output import make_progress
+        from amfs.translate.place import HostPlace
+
+        self._options = _options({
+            **options,
+            "slots": slots or 0,
+            "session": session,
+            "base": os.fspath(base) if base is not None else "",
+            "journal": Path(journal) if journal is not None else None,
+            "resume": resume,
+        })  # fmt: skip
+        self._progress = make_progress(quiet=not progress)
+        self._show = progress
+        past = read(self._options.journal) if resume and self._options.journal is not None else None
+        self._past = past.done if past is not None else {}
+        self._checker = StreamChecker(HostPlace(self._options.base), "session")
+        checker = self._checker
+        self._plan = Plan(
+            base=self._options.base, writers=checker.writers, readers=checker.readers, order=None, shared=checker.shared,
+            programs=checker.programs, aliases=checker.aliases,
+        )  # fmt: skip
+        self._handles: list[Handle] = []
+        self._deferred: dict[int, Handle] = {}  # done earlier, but what they made is gone; run again when somebody reads it
+        self._changed = threading.Condition()
+        self._closed = False
+        self._broken: BaseException | None = None
+        self._summary: Summary | None = None
+        self._cluster = Cluster(self._options, adopt=past.header.store if past is not None else "")
+        try:
+            self._shell = RunShell(self._cluster, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
+            self._shell.begin()
+            self._adopted = self._shell._inventory()
+        except BaseException:
+            self._cluster.close()
+            raise
+        members = self._shell.submitter.members
+        self._progress.start(None, len(members), sum(members.values()))
+        self._thread = threading.Thread(target=self._drive, name="amfs session", daemon=True)
+        self._thread.start()
+
+    # ── the loop's thread ──────────────────────────────────────────────────────────────────────────
+
+    def _drive(self) -> None:
+        try:
+            while self._shell.over is None:
+                self._shell.turn(self._progress.interval if self._show else 1.0)
+                if self._show:
+                    self._progress.update(self._shell.snapshot(open_list=True))
+        except BaseException as error:  # noqa: BLE001  (whoever waits must hear of it)
+            self._broken = error
+        with self._changed:
+            self._changed.notify_all()
+
+    def _ended(self, task: Task, result: Result) -> None:
+        handle = self._handles[result.tid]
+        if result.outcome and self._show and result.outcome != Outcome.UPSTREAM_FAILED:
+            self._progress.task_failed(task.id, result.detail, result.stderr)
+        with self._changed:
+            handle.result = result
+            handle._done = True
+            self._changed.notify_all()
+
+    def _in_loop(self, call: Callable[[], T]) -> T:
+        """Run ``call`` in the loop's thread and wait for what it returns."""
+        if self._closed:
+            raise UsageError("the session is closed")
+        box: list[Any] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                box.append((call(), None))
+            except BaseException as error:  # noqa: BLE001  (raised again in the caller's thread)
+                box.append((None, error))
+            done.set()
+
+        self._cluster.loop.post(work)
+        while not done.wait(0.5):
+            self._check_alive()
+        value, error = box[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def _check_alive(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if not self._thread.is_alive() and self._shell.over is None:
+            raise AmfsError("the session's loop has ended")
+
+    # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(
+        self,
+        argv: Sequence[str | os.PathLike[str]] | str,
+        *,
+        id: str | None = None,
+        inputs: Iterable[str] = (),
+        outputs: Iterable[str] = (),
+        keep: bool | Iterable[str] = False,
+        **fields: Any,
+    ) -> Handle:
+        """Add one task. ``argv``: words, or one string that a shell runs. ``keep``: copy its outputs (True: all) to shared storage
+        as soon as they are made. Further keywords: fields of ``Task`` (stdin, stdout, env, cores, label, retries, …).
+
+        Raises WorkflowError if the task is faulty: then it was not added.
+        """
+        words = ("/bin/sh", "-c", argv) if isinstance(argv, str) else tuple(os.fspath(word) for word in argv)
+        made = tuple(outputs)
+        kept = made if keep is True else tuple(keep) if keep else ()
+        task = Task(id or f"{len(self._handles) + 1}", words, tuple(inputs), made, keep=kept, **fields)
+        return self.submit_tasks([task])[0]
+
+    def submit_tasks(self, tasks: Iterable[Task]) -> list[Handle]:
+        """Add many at once. Raises WorkflowError with the faults of all; then those before the first faulty one were added."""
+        given = [complete(task) for task in tasks]
+        return self._in_loop(lambda: self._add(given))
+
+    def _add(self, tasks: list[Task]) -> list[Handle]:
+        faults: list[Fault] = []
+        handles: list[Handle] = []
+        accepted: list[Task] = []
+        for task in tasks:
+            found = self._checker.add(task)
+            faults += found
+            if found:
+                continue
+            handle = Handle(task, len(self._handles))
+            self._handles.append(handle)
+            handles.append(handle)
+            accepted.append(task)
+        self._take_in(accepted, handles)
+        if faults:
+            raise WorkflowError(faults)
+        return handles
+
+    def _take_in(self, tasks: list[Task], handles: list[Handle]) -> None:
+        """Into the run; what an earlier run has done, and is still there or not yet wanted, is skipped."""
+        if not self._past:
+            self._shell.add(tasks)
+            return
+        again: list[Handle] = []
+        for handle in handles:
+            again += self._wanted_again(handle.task)
+            sizes = self._past.get(task_key(handle.task))
+            if sizes is None:
+                continue
+            if self._left_behind(handle.task, sizes):
+                handle.skipped = handle._done = True
+            elif not handle.task.keep:
+                handle.skipped = handle._done = True
+                self._deferred[handle.index] = handle
+        sub = self._shell.submitter
+        first = len(self._shell.tasks)
+        self._shell.tasks.extend(tasks)
+        sub.state.extend(bytes(len(tasks)))
+        if sub.where:
+            sub.where.extend([0] * len(tasks))
+        for handle in handles:
+            if handle.skipped:
+                sub.skip(handle.index)
+        sub.again.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
+        for handle in again:
+            sub.unskip(handle.index)
+        self._shell.poke()
+
+    def _left_behind(self, task: Task, sizes: tuple[int, ...]) -> bool:
+        """Are all outputs of a task that an earlier run did still there? Those in memory are taken over."""
+        adopt: list[tuple[str, int, int, int]] = []
+        shell = self._shell
+        for name, size in zip(task.outputs, sizes, strict=False):
+            name = self._plan.aliases.get(name, name)
+            path = shared_path(self._options.base, name, self._options.hashed_outputs)
+            if name in self._adopted and self._adopted[name][0] == size:
+                adopt.append((shell.maker.scope + name, size, self._adopted[name][1], 1 << 21))
+            elif name in task.keep and os.path.exists(path) and os.stat(path).st_size == size:
+                shell.maker.ready.add(name)
+            else:
+                return False
+        if adopt and self._cluster.core is not None:
+            from amfs.node.loop import now
+
+            self._cluster.loop.act(0, self._cluster.core.adopt(self._cluster.run, adopt, now()))
+        return True
+
+    def _wanted_again(self, task: Task) -> list[Handle]:
+        """Deferred tasks that must run after all, because ``task`` reads what they made, transitively."""
+        found: list[Handle] = []
+        todo = [task]
+        while todo and self._deferred:
+            for name in todo.pop().inputs:
+                writer = self._plan.writers.get(self._plan.aliases.get(name, name))
+                handle = self._deferred.pop(writer, None) if writer is not None else None
+                if handle is not None:
+                    handle.skipped = handle._done = False
+                    found.append(handle)
+                    todo.append(handle.task)
+        return found
+
+    def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
+        """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
+        ``timeout`` seconds."""
+        import time
+
+        waited = list(self._handles if handles is None else handles)
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            for handle in waited:
+                while not handle._done:
+                    self._check_alive()
+                    if self._shell.over is not None:
+                        raise AmfsError(f"the run ended before task {handle.id}: {self._shell.over.reason}")
+                    left = None if end is None else end - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise TimeoutError(f"task {handle.id} has not ended after {timeout} s")
+                    self._changed.wait(1.0 if left is None else min(1.0, left))
+        for handle in waited:
+            if not handle.ok:
+                raise TaskFailed(handle, self._in_words(handle))
+
+    def _in_words(self, handle: Handle) -> str:
+        result = handle.result
+        assert result is not None
+        tail = result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]
+        return "\n  ".join([f"task {handle.id}: {result.detail}", *tail])
+
+    def read(self, name: str) -> bytes:
+        """The content of a file that a task of this session made, wherever it is."""
+        return self._in_loop(lambda: self._reader(name))()
+
+    def _reader(self, name: str) -> Callable[[], bytes]:
+        """Chooses in the loop's thread how to read; the reading itself happens in the caller's."""
+        key = self._shell.maker.scope + name
+        path = shared_path(self._options.base, name, self._options.hashed_outputs)
+        store = self._cluster.store
+        if store is not None and os.path.exists(store.path_of(key)):
+            fd = os.open(store.path_of(key), os.O_RDONLY | os.O_CLOEXEC)
+            return lambda: _read_all(fd)
+        writer = self._plan.writers.get(name)
+        if store is None and writer is not None and self._shell.submitter.state[writer] == FINISHED:
+            from amfs.remote import Fetcher
+
+            return Fetcher(self._shell, key).read
+        if os.path.exists(path):
+            return lambda: Path(path).read_bytes()
+        raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
+
+    def summary(self) -> str:
+        """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
+        from amfs.cli.output import summary_text
+
+        if self._summary is None:
+            return summary_text(self._in_loop(lambda: self._shell.summary(0, "finished")))
+        return summary_text(self._summary)
+
+    def close(self) -> None:
+        """Wait for all tasks, copy out what is final, end. Failed tasks raise nothing here (``wait`` does). Repeatable."""
+        if self._closed:
+            return
+        try:
+            self._check_alive()
+            self._in_loop(lambda: self._shell.close_list(tuple(self._checker.finish())))
+            self._thread.join()
+            if self._broken is not None:
+                raise self._broken
+        except BaseException:
+            self._abandon("interrupted")
+            raise
+        self._end()
+
+    def _abandon(self, reason: str) -> None:
+        """Stop at once: kill what runs, keep the journal."""
+        if self._thread.is_alive():
+            self._cluster.loop.post(lambda: self._shell.stop(reason))
+            self._thread.join(20.0)
+        self._end()
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._shell.over is not None:
+            code, outcome = exit_code_of(self._shell)
+            self._summary = self._shell.summary(code, outcome)
+            if self._show:
+                self._progress.finish(self._summary)
+        self._shell.finish()
+        self._cluster.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon("interrupted" if issubclass(kind, KeyboardInterrupt) else "stopped by an error")
+
+
+def _read_all(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()

@@ -1,0 +1,321 @@
+"""``amfs run``: run a workflow and say how it went."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from amfs.errors import AmfsError, Fault, SessionError, UsageError, WorkflowError
+
+if TYPE_CHECKING:
+    from amfs.cli.output import Progress
+    from amfs.runner import RunOptions, RunShell
+
+
+@click.command(
+    epilog="Exit status: 0 all tasks finished; 1 some failed; 2 the list is faulty, nothing ran; 3 stopped before the end; 4 the "
+    "session does not answer; 5 this machine lacks something; 130 interrupted."
+)
+@click.argument("file", default="-")
+@click.option("--format", "format_", default="auto", help="tasklist, jsonl, commands or usage; found by content when not given.")
+@click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
+@click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
+@click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
+@click.option("--session", help="Run in this session. Default: the newest live one, if any.")
+@click.option("--local", is_flag=True, help="Run inside this command even if a session is up.")
+@click.option("-C", "--directory", type=click.Path(), help="Stand in this directory: names are relative to it. Default: the current one.")
+@click.option("--retries", type=click.IntRange(0), default=0, help="Attempts beyond the first for tasks that do not say. Default: 0.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first task that fails. Default: run all that do not depend on it.")
+@click.option("--keep-all", is_flag=True, help="Copy every output to shared storage, not only those that no task reads.")
+@click.option("--keep-sandbox", is_flag=True, help="Keep the sandboxes of failed tasks to look into.")
+@click.option("--hashed-outputs", type=click.IntRange(0), default=0, metavar="N", help="Spread final outputs over N hashed directories.")
+@click.option(
+    "--shared-inputs",
+    type=click.Choice(["in-place", "stage"]),
+    default="in-place",
+    help="Read shared inputs where they are, or copy each once into the node's memory.",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["data-aware", "even"]),
+    default="data-aware",
+    help="Where tasks go: to their data, or evenly round.",
+)
+@click.option("--resume", is_flag=True, help="Do only what an earlier run of the same list did not finish.")
+@click.option("--journal", type=click.Path(), help="Keep the journal here. Default: found by the list's path and directory.")
+@click.option("--no-journal", is_flag=True, help="Keep none; such a run cannot be resumed.")
+@click.option("--trace", default="", metavar="FILE", help="Write what happened, in Chrome's trace format; see `amfs report`.")
+@click.option("--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what fails.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", help="Progress and summary as text or as JSON Lines.")
+def run(file: str, **given: Any) -> int:
+    """Run the workflow in FILE: a task list, JSON Lines, or plain command lines ("-": standard input, also while it grows).
+
+    Names in it are relative to the current directory: inputs are found there, final outputs land there.
+    """
+    from amfs.cli.output import make_progress
+
+    options = _options(file, given)
+    progress = make_progress(output=given["output"], quiet=given["quiet"])
+    return Driver(file, options, progress, given["format_"], given["files"]).run()
+
+
+def _options(file: str, given: dict[str, Any]) -> RunOptions:
+    from amfs.journal import default_path
+    from amfs.runner import RunOptions
+    from amfs.translate.tasklist import parse_size
+
+    base = os.path.abspath(given["directory"] or os.getcwd())
+    if not os.path.isdir(base):
+        raise UsageError(f"no such directory: {base}")
+    if given["session"] is not None and given["local"]:
+        raise UsageError("--session and --local exclude each other")
+    try:
+        memory = parse_size(given["memory"])
+    except ValueError as error:
+        raise UsageError(f"--memory: {error}") from None
+    journal = None
+    if given["journal"]:
+        journal = Path(given["journal"])
+    elif not given["no_journal"] and file != "-":
+        journal = default_path(file, base)
+    if given["resume"] and journal is None:
+        raise UsageError("--resume needs a journal: name one with --journal" if file == "-" else "--resume and --no-journal exclude each other")
+    session = given["session"]
+    if session is None and not given["local"]:
+        session = _live_session()
+    if session is not None and given["slots"]:
+        raise UsageError("--slots is for runs without a session; a session's nodes have theirs (amfs up --slots), or say --local")
+    return RunOptions(
+        slots=given["slots"] or 0,
+        memory=memory,
+        session=session,
+        base=base,
+        keep_all=given["keep_all"],
+        keep_sandbox=given["keep_sandbox"],
+        hashed_outputs=given["hashed_outputs"],
+        stage_shared=given["shared_inputs"] == "stage",
+        data_aware=given["placement"] == "data-aware",
+        retries=given["retries"],
+        fail_fast=given["fail_fast"],
+        want_output=True,
+        store=given["store"],
+        journal=journal,
+        resume=given["resume"],
+        trace=given["trace"],
+        source=file if file != "-" else "standard input",
+    )
+
+
+def _live_session() -> str | None:
+    """The name of the session that $AMFS_SESSION names, else of the newest live one; None if there is none."""
+    from amfs.net import session as registry
+
+    try:
+        return registry.find(probe_s=0.3).name
+    except SessionError:
+        if os.environ.get("AMFS_SESSION"):
+            raise
+        return None
+
+
+class Driver:
+    """One ``amfs run``: loads, drives the loop, handles signals, prints."""
+
+    def __init__(self, file: str, options: RunOptions, progress: Progress, format_: str, files: str | None) -> None:
+        self.file = file
+        self.options = options
+        self.progress = progress
+        self.format = format_
+        self.files = files
+        self.signal = 0
+        self.open = False
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.broken: Exception | None = None
+
+    def run(self) -> int:
+        from amfs import runner
+        from amfs.journal import read
+        from amfs.node.loop import now
+
+        options = self.options
+        growing = _grows(self.file)
+        tasks, plan, checker = self._open_list() if growing else self._load()
+        past = None
+        if options.resume:
+            assert options.journal is not None
+            past = read(options.journal)
+            if past is None:
+                self.notes.append(f"nothing to resume: there is no journal {options.journal}")
+        cluster = runner.Cluster(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
+        shell = None
+        try:
+            shell = runner.RunShell(
+                cluster, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended,
+            )  # fmt: skip
+            self._catch(shell)
+            shell.begin()
+            members = shell.submitter.members
+            self.progress.start(None if growing else len(tasks), len(members), sum(members.values()))
+            if options.trace:
+                from amfs.trace import TraceWriter
+
+                shell.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
+            if growing:
+                self.open = True
+                self._read_along(shell, checker)
+            shown = now()
+            while shell.over is None:
+                shell.turn(min(1.0, self.progress.interval))
+                time_now = now()
+                if time_now - shown >= self.progress.interval:
+                    shown = time_now
+                    self.progress.update(shell.snapshot(self.open))
+                if self.broken is not None:
+                    raise self.broken
+            return self._finish(shell)
+        finally:
+            if shell is not None:
+                shell.finish()
+                if shell.trace is not None:
+                    shell.trace.close()
+            cluster.close()
+
+    def _finish(self, shell: RunShell) -> int:
+        from amfs import runner
+
+        code, outcome = runner.exit_code_of(shell, self.signal)
+        assert shell.over is not None
+        if shell.over.reason:
+            self.notes.append(shell.over.reason)
+        if self.faults:
+            code = code or 2
+            outcome = "failed" if outcome == "finished" else outcome
+        if code and shell.journal is not None and shell.submitter.ended:
+            self.notes.append("what is done is in the journal; run again with --resume to do the rest")
+        if self.options.trace:
+            self.notes.append(f"trace written to {self.options.trace}")
+        if self.options.keep_sandbox and self.options.session is None and shell.failures:
+            self.notes.append(self._keep_sandboxes(shell))
+        self.progress.finish(shell.summary(code, outcome, self.notes))
+        return code
+
+    def _keep_sandboxes(self, shell: RunShell) -> str:
+        """Move kept sandboxes out of the store, which ends with this process."""
+        import shutil
+        import tempfile
+
+        store = shell.cluster.store
+        assert store is not None
+        place = tempfile.mkdtemp(prefix="amfs-sandboxes-")
+        names = {f"{result.tid}": result for _, result in shell.failures}
+        del names
+        for name in os.listdir(store.sandboxes):
+            shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(place, name), symlinks=True)
+        return f"sandboxes of failed tasks are kept in {place}"
+
+    def _load(self) -> tuple[Any, Any, None]:
+        from amfs.translate.detect import load_checked
+        from amfs.translate.place import HostPlace
+
+        source: Any = self.file if self.file != "-" else sys.stdin.buffer
+        workflow, plan = load_checked(source, HostPlace(self.options.base), format=self.format, files=self.files)
+        return workflow.tasks, plan, None
+
+    def _open_list(self) -> tuple[Any, Any, Any]:
+        from amfs.engine.checks import Plan, StreamChecker
+        from amfs.translate.place import HostPlace
+
+        checker = StreamChecker(HostPlace(self.options.base), self.options.source)
+        plan = Plan(
+            base=self.options.base,
+            writers=checker.writers,
+            readers=checker.readers,
+            order=None,
+            shared=checker.shared,
+            programs=checker.programs,
+            aliases=checker.aliases,
+        )
+        return [], plan, checker
+
+    def _read_along(self, shell: RunShell, checker: Any) -> None:
+        """Read the list in a thread, as it grows; its tasks join the run in batches."""
+        from amfs.translate.detect import read_stream
+
+        loop = shell.cluster.loop
+        stream: Any = sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # noqa: SIM115  (lives as long as the thread)
+
+        def fault(one: Fault) -> None:
+            loop.post(lambda: self._fault(one))
+
+        def follow() -> None:
+            try:
+                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault):
+                    loop.post(lambda task=task: self._add(shell, checker, task))  # type: ignore[misc]
+            except AmfsError as error:
+                broken = error
+                loop.post(lambda: self._break(broken))
+            loop.post(lambda: self._end_of_list(shell, checker))
+
+        threading.Thread(target=follow, name="list reader", daemon=True).start()
+
+    def _add(self, shell: RunShell, checker: Any, task: Any) -> None:
+        faults = checker.add(task)
+        if faults:
+            for one in faults:
+                self._fault(one)
+        elif not shell.submitter.ending:
+            shell.add([task])
+
+    def _fault(self, fault: Fault) -> None:
+        self.faults.append(fault)
+        self.progress.message(str(fault))
+
+    def _break(self, error: AmfsError) -> None:
+        if isinstance(error, WorkflowError):
+            for one in error.faults:
+                self._fault(one)
+        else:
+            self.broken = error
+
+    def _end_of_list(self, shell: RunShell, checker: Any) -> None:
+        self.open = False
+        orphans = checker.finish()
+        for words in orphans.values():
+            self.progress.message(words)
+        shell.close_list(tuple(orphans))
+
+    def _catch(self, shell: RunShell) -> None:
+        def on_signal(number: int, frame: object) -> None:
+            if self.signal:
+                os._exit(128 + number)
+            self.signal = number
+            name = "interrupted" if number == signal.SIGINT else "terminated"
+            shell.cluster.loop.post(lambda: shell.stop(name))
+
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+
+    def _ended(self, task: Any, result: Any) -> None:
+        if result.outcome == 0:
+            if result.stdout or result.stderr:
+                self.progress.task_output(task.id, result.stdout, result.stderr)
+        elif result.outcome != 8 and not self.signal:
+            self.progress.task_failed(task.id, result.detail, result.stderr)
+
+
+def _grows(file: str) -> bool:
+    """Is it a pipe, a terminal or a socket, whose end may be far away?"""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode if file == "-" else os.stat(file).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)

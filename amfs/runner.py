@@ -1,0 +1,504 @@
+"""One run, from a workflow to its summary: the shell around a Submitter.
+
+Owns what a run needs in this process: the poll loop, an embedded node or the connection to a session, the journal, the trace, the counts
+by stage. Used by ``amfs run`` and by ``amfs.Session``; decides nothing about tasks or files (the machines do).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import random
+import re
+import resource
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from amfs.engine import messages as m
+from amfs.engine.checks import Plan
+from amfs.engine.events import Effect, Event, PeerDown, Received
+from amfs.engine.specs import SpecMaker
+from amfs.engine.states import Outcome
+from amfs.engine.submitter import FINISHED, SKIPPED, AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, Submitter
+from amfs.engine.workflow import Task
+from amfs.errors import SessionError
+from amfs.fs.paths import scope_of, shared_path
+from amfs.journal import Header, Journal, Past, task_key
+from amfs.node.core import NodeCore
+from amfs.node.loop import Loop, now
+
+if TYPE_CHECKING:
+    from amfs.summary import Snapshot, Summary
+    from amfs.trace import TraceWriter
+
+FAILURES_KEPT = 100
+_UPSTREAM = re.compile(r"task #(\d+) failed")
+
+
+class RunOptions(msgspec.Struct, kw_only=True):
+    """How a workflow is to be run. ``slots`` 0: one per usable CPU; ``memory`` bytes for tasks, 0: not accounted."""
+
+    slots: int = 0
+    memory: int = 0
+    session: str | None = None  # name; "" the newest live one; None: embedded
+    base: str = ""  # "": the current directory
+    keep_all: bool = False
+    keep_sandbox: bool = False
+    hashed_outputs: int = 0
+    stage_shared: bool = False
+    data_aware: bool = True
+    retries: int = 0
+    fail_fast: bool = False
+    want_output: bool = False
+    store: str = ""
+    journal: Path | None = None
+    resume: bool = False
+    trace: str = ""
+    source: str = ""
+
+
+class Cluster:
+    """The loop and what is behind it: an embedded node, or a session of node servers. A context manager."""
+
+    def __init__(self, options: RunOptions, adopt: str = "") -> None:
+        self.options = options
+        self.view: m.View | None = None
+        self.guest: RunShell | None = None
+        if options.session is None:
+            self._embed(adopt)
+        else:
+            self._connect(options.session)
+        self.loop.on_view = self._on_view
+        self.loop.start()
+
+    def _embed(self, adopt: str) -> None:
+        from amfs.node.hands import Hands
+        from amfs.node.store import Store
+
+        slots = self.options.slots or len(os.sched_getaffinity(0))
+        self.client = m.CLIENT_ID_MIN
+        self.store: Store | None = Store("run", 0, self.options.store, adopt)
+        self.hands: Hands | None = Hands(self.store, slots, memory=self.options.memory)
+        core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
+        self.core: NodeCore | None = core
+        self.loop = Loop(core, self.hands)
+        self.run = 1
+
+    def _connect(self, name: str) -> None:
+        from amfs.net import session as registry
+        from amfs.net.transport import Transport, random_client_id
+
+        found = registry.find(name or None)
+        self.store = None
+        self.hands = None
+        self.core = None
+        self.client = random_client_id()
+        transport = Transport(self.client, found.keys)
+        for node in found.nodes:
+            transport.connect(node.node, node.endpoints, node.host)
+        self.loop = Loop(None, None, transport)
+        self.run = random.SystemRandom().randrange(1 << 20, 1 << 52)
+        self._contacts = [node.node for node in found.nodes]
+        self.session_name = found.name
+
+    def _on_view(self, view: m.View) -> None:
+        if self.view is None or view.epoch >= self.view.epoch:
+            self.view = view
+
+    def wait_for_view(self, longest_s: float = 15.0) -> m.View:
+        """Until the session has said who is in it. Raises SessionError."""
+        end = now() + longest_s
+        if self.loop.transport is not None:
+            greeter = _Greeter(self.client)
+            self.loop.add_guest(greeter)
+            for node in self._contacts:
+                self.loop.transport.queue(node, m.ClientHello(self.client))
+            self.loop.transport.flush(now())
+        while self.view is None:
+            if now() > end:
+                raise SessionError(f"session {self.session_name} does not answer; `amfs status` shows what is left of it")
+            self.loop.turn(0.2)
+        return self.view
+
+    def close(self) -> None:
+        """Leave nothing behind: processes, threads, files."""
+        if self.hands is not None:
+            self.hands.close()
+        if self.store is not None:
+            self.store.close()
+        if self.loop.transport is not None:
+            self.loop.transport.drain(1.0)
+            self.loop.transport.close()
+        self.loop.close()
+
+
+class _Greeter:
+    """Stands in for the submitter until the first view is there."""
+
+    def __init__(self, client: int) -> None:
+        self.client = client
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        return []
+
+    def act(self, effect: Effect) -> None:
+        pass
+
+
+class RunShell:
+    """The guest of the loop that is one run."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        tasks: list[Task],
+        plan: Plan,
+        options: RunOptions,
+        *,
+        open_ended: bool = False,
+        past: Past | None = None,
+        on_ended: Callable[[Task, m.Result], None] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.tasks = tasks
+        self.plan = plan
+        self.options = options
+        self.open_ended = open_ended
+        self.over: RunOver | None = None
+        self.failures: list[tuple[int, m.Result]] = []
+        self.started = time.time()
+        self.stages: dict[str, list[float]] = {}
+        self.on_ended = on_ended
+        self.moved = 0
+        self.missing_contact_at = 0.0
+        self.flush_errors: list[str] = []
+        self.trace: TraceWriter | None = None
+        scope = scope_of(cluster.run)
+        self.info = m.RunInfo(
+            scope=scope,
+            base=plan.base,
+            env=tuple(f"{key}={value}" for key, value in os.environ.items()),
+            stage_shared=options.stage_shared,
+            hashed_outputs=options.hashed_outputs,
+            keep_sandbox=options.keep_sandbox,
+            data_aware=options.data_aware,
+            want_output=options.want_output,
+            umask=_umask(),
+        )
+        self.maker = SpecMaker(
+            scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
+        )
+        self.past = past
+        skip = self._resume(past) if past is not None and not open_ended else frozenset()
+        self.submitter = Submitter(
+            cluster.client, cluster.run, self.info, tasks, plan,
+            maker=self.maker, skip=skip, open_ended=open_ended, fail_fast=options.fail_fast,
+        )  # fmt: skip
+        self.journal: Journal | None = None
+        if options.journal is not None:
+            store = str(cluster.store.path) if cluster.store is not None else ""
+            self.journal = Journal(options.journal, Header(options.source, plan.base, store), past if options.resume else None)
+        self.view_epoch = 0
+        self.beat_at = 0.0
+
+    # ── resume ─────────────────────────────────────────────────────────────────────────────────────
+
+    def final(self, task: Task, name: str) -> bool:
+        """Does this output (as written) belong on shared storage?"""
+        if self.options.keep_all or name in task.keep:
+            return True
+        return not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
+
+    def _resume(self, past: Past) -> frozenset[int]:
+        from amfs.engine.resume import to_skip
+
+        tasks, plan = self.tasks, self.plan
+        sizes: dict[int, tuple[int, ...]] = {}
+        for tid, task in enumerate(tasks):
+            left = past.done.get(task_key(task))
+            if left is not None:
+                sizes[tid] = left
+        adopted = self._inventory()
+        at_home: set[str] = set()
+
+        def there(tid: int, name: str) -> bool:
+            task = tasks[tid]
+            names = [plan.aliases.get(n, n) for n in task.outputs]
+            size = sizes[tid][names.index(name)] if len(sizes[tid]) == len(names) else -1
+            path = shared_path(plan.base, name, self.options.hashed_outputs)
+            with suppress(OSError):
+                if self.final(task, task.outputs[names.index(name)]) and os.stat(path).st_size == size:
+                    at_home.add(name)
+                    return True
+            return adopted.get(name, (-2, 0))[0] == size
+
+        skip, used = to_skip(tasks, plan, sizes.keys(), there, self.final)
+        readers: dict[str, int] = {}
+        for tid, task in enumerate(tasks):
+            if tid not in skip:
+                for name in task.inputs:
+                    name = plan.aliases.get(name, name)
+                    readers[name] = readers.get(name, 0) + 1
+        self.maker.readers = readers
+        keep: list[tuple[str, int, int, int]] = []
+        for name in used:
+            if name in at_home and not self.options.hashed_outputs:
+                self.maker.ready.add(name)
+            elif name in adopted:
+                size, mtime = adopted[name]
+                keep.append((self.maker.scope + name, size, mtime, m.fate(readers.get(name, 0))))
+            else:
+                self.maker.ready.add(name)
+        self._adopt = keep
+        kept = {key for key, *_ in keep}
+        if self.cluster.store is not None:
+            self.cluster.store.delete([self.maker.scope + name for name in adopted if self.maker.scope + name not in kept])
+        return skip
+
+    _adopt: Sequence[tuple[str, int, int, int]] = ()
+
+    def _inventory(self) -> dict[str, tuple[int, int]]:
+        store = self.cluster.store
+        if store is None or not store.adopted:
+            return {}
+        scope = self.maker.scope
+        return {key[len(scope):]: (size, mtime) for key, size, mtime in store.inventory(scope)}
+
+    # ── the guest's side ───────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Start submitting."""
+        view = self.cluster.wait_for_view()
+        self.cluster.loop.add_guest(self)
+        self.view_epoch = view.epoch
+        self.cluster.loop.tell(self.client, Received(view.manager, view))
+        if self._adopt and self.cluster.core is not None:
+            self.cluster.loop.act(0, self.cluster.core.adopt(self.cluster.run, list(self._adopt), now()))
+            self.cluster.loop._settle()
+
+    def handle(self, event: Event, time_now: float) -> list[Effect]:
+        if type(event) is PeerDown:
+            return self._peer_down(event.peer, time_now)
+        if type(event) is Received and type(event.message) not in self.submitter.on_message:
+            return []
+        return self.submitter.handle(event, time_now)
+
+    def _peer_down(self, peer: int, time_now: float) -> list[Effect]:
+        """If everybody we know of is gone, so is the session."""
+        left = [node for node in self.submitter.members if node != peer]
+        if left or peer >= m.CLIENT_ID_MIN:
+            return []
+        return self.submitter.handle(Received(peer, m.View(self.submitter.epoch + 1, peer, (), (0,))), time_now)
+
+    def act(self, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Ended:
+            self._ended(effect.results)  # type: ignore[union-attr]
+        elif kind is FilesFlushed:
+            for name, _, error in effect.files:  # type: ignore[union-attr]
+                if error:
+                    self.flush_errors.append(f"{name}: {error}")
+        elif kind is RunOver:
+            self.over = effect  # type: ignore[assignment]
+
+    def _ended(self, results: list[m.Result]) -> None:
+        tasks, stages = self.tasks, self.stages
+        readers = self.plan.readers
+        journal = self.journal
+        done: list[tuple[int, tuple[int, ...]]] = []
+        for result in results:
+            task = tasks[result.tid]
+            label = task.label or task.argv[0]
+            stage = stages.get(label)
+            if stage is None:
+                stage = stages[label] = [0.0] * 8
+            if not result.outcome:
+                stage[0] += 1
+                if result.bytes_out:
+                    stage[6] += result.bytes_out
+                    for name, size in zip(task.outputs, result.sizes, strict=True):
+                        if not readers.get(name) or self.final(task, name):
+                            stage[5] += size
+                if journal is not None:
+                    done.append((task_key(task), result.sizes))
+            else:
+                if result.outcome == Outcome.UPSTREAM_FAILED:
+                    stage[2] += 1
+                    result = msgspec.structs.replace(result, detail=self.in_words(result.detail))
+                else:
+                    stage[1] += 1
+                if len(self.failures) < FAILURES_KEPT or result.outcome != Outcome.UPSTREAM_FAILED:
+                    self.failures.append((result.tid, result))
+            stage[3] += result.end_us - result.start_us
+            stage[4] += result.bytes_fetched
+            stage[6] += result.bytes_in
+            stage[7] += result.cpu_us
+            self.moved += result.bytes_fetched
+            if self.trace is not None:
+                self.trace.add(task.id, label, result)
+            if self.on_ended is not None:
+                self.on_ended(task, result)
+        if journal is not None:
+            journal.add(done)
+
+    def in_words(self, cause: str) -> str:
+        """The dispatchers know tasks by number; people know them by id."""
+        return _UPSTREAM.sub(lambda found: f"task {self.tasks[int(found[1])].id} failed", cause)
+
+    # ── driving ────────────────────────────────────────────────────────────────────────────────────
+
+    def turn(self, longest_s: float) -> None:
+        """One turn of the loop; also keeps the session told that we live."""
+        loop = self.cluster.loop
+        transport = loop.transport
+        if transport is not None:
+            time_now = now()
+            if time_now >= self.beat_at:
+                self.beat_at = time_now + 1.0
+                for node in {self.submitter.manager, *self.submitter.out_tids}:
+                    transport.queue(node, m.Heartbeat(self.submitter.epoch))
+            longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
+        loop.turn(longest_s)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """More tasks for an open list, already checked; ``plan`` knows their files."""
+        self.tasks.extend(tasks)
+        self.cluster.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def poke(self) -> None:
+        """The submitter was given something outside an event: let it act."""
+        self.cluster.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def close_list(self, orphans: Sequence[str] = ()) -> None:
+        """No more tasks. Files that nobody reads become final now."""
+        readers, scope_writers = self.plan.readers, self.plan.writers
+        finals: list[str] = []
+        drops: list[str] = []
+        for name in scope_writers:
+            (drops if readers.get(name) else finals).append(name)
+        self.cluster.loop.tell(self.client, CloseList(tuple(finals), tuple(drops), tuple(orphans)))
+
+    def stop(self, reason: str) -> None:
+        """End it now; what runs is killed."""
+        self.cluster.loop.tell(self.client, StopRun(reason))
+
+    def snapshot(self, open_list: bool = False) -> Snapshot:
+        from amfs.summary import Snapshot
+
+        sub = self.submitter
+        return Snapshot(
+            total=None if open_list else sub.total,
+            finished=sub.finished + sub.skipped,
+            failed=sub.failed,
+            running=min(sum(sub.in_use.values()), sum(sub.members.values())),
+            waiting=sub.total - sub.ended,
+            bytes_moved=self.moved,
+        )
+
+    def finish(self) -> None:
+        """Close journal and trace. Repeatable."""
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
+
+    # ── the summary ────────────────────────────────────────────────────────────────────────────────
+
+    def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
+        from amfs.summary import Failure, Stage, Summary
+
+        stages: dict[str, Stage] = {}
+        for label, f in self.stages.items():
+            stage = stages.setdefault(posixpath.basename(label) or label, Stage(posixpath.basename(label) or label))
+            stage.ok += int(f[0])
+            stage.failed += int(f[1])
+            stage.upstream_failed += int(f[2])
+            stage.busy_seconds += f[3] * 1e-6
+            stage.between_nodes_bytes += int(f[4])
+            stage.to_shared_bytes += int(f[5])
+            stage.without_bytes += int(f[6])
+        state = self.submitter.state
+        if self.submitter.ended < len(state) or self.submitter.skipped:
+            for tid, task in enumerate(self.tasks):
+                if state[tid] == SKIPPED or not state[tid]:
+                    label = posixpath.basename(task.label or task.argv[0])
+                    stage = stages.setdefault(label, Stage(label))
+                    if state[tid]:
+                        stage.skipped += 1
+                    else:
+                        stage.not_run += 1
+        self._shared_inputs(stages)
+        failures = [
+            Failure(
+                self.tasks[tid].id,
+                result.detail,
+                result.stderr.decode("utf-8", "replace"),
+                f"{self.options.source}:{self.tasks[tid].line}" if self.options.source and self.tasks[tid].line else "",
+                result.node,
+            )
+            for tid, result in self.failures
+            if result.outcome != Outcome.UPSTREAM_FAILED
+        ]
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return Summary(
+            outcome=outcome,
+            exit_code=exit_code,
+            wall_seconds=time.time() - self.started,
+            stages=list(stages.values()),
+            failures=failures[:FAILURES_KEPT],
+            failures_omitted=max(0, len(failures) - FAILURES_KEPT),
+            nodes=max(1, len(self.submitter.members)),
+            slots=sum(self.submitter.members.values()),
+            engine_cpu_seconds=used.ru_utime + used.ru_stime,
+            notes=[*notes, *self.flush_errors[:10]],
+        )
+
+    def _shared_inputs(self, stages: dict[str, object]) -> None:
+        """Add what was read from shared storage: each file once per node when staged, once per task when read in place."""
+        plan = self.plan
+        if not plan.shared:
+            return
+        sizes: dict[str, int] = {}
+        staged: set[str] = set()
+        for tid, task in enumerate(self.tasks):
+            if self.submitter.state[tid] != FINISHED:
+                continue
+            label = posixpath.basename(task.label or task.argv[0])
+            stage = stages[label]
+            for name in task.inputs:
+                name = plan.aliases.get(name, name)
+                if name not in plan.shared:
+                    continue
+                size = sizes.get(name)
+                if size is None:
+                    size = 0
+                    with suppress(OSError):
+                        size = os.stat(plan.shared[name]).st_size
+                    sizes[name] = size
+                stage.without_bytes += size  # type: ignore[attr-defined]
+                if not self.options.stage_shared or name not in staged:
+                    stage.from_shared_bytes += size  # type: ignore[attr-defined]
+                    staged.add(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def exit_code_of(shell: RunShell, interrupted: int = 0) -> tuple[int, str]:
+    """(exit code, outcome) of a run that is over."""
+    assert shell.over is not None
+    if interrupted:
+        return 128 + interrupted, "interrupted"
+    if shell.over.reason:
+        return 3, "stopped"
+    if shell.submitter.failed or shell.flush_errors:
+        return 1, "failed"
+    return 0, "finished"
