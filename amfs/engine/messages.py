@@ -365,7 +365,7 @@ class View(Message, tag=50):
 
 
 class Join(Message, tag=51):
-    """New node -> manager: let me in; answered by a View that has it. With node == -1: a number, please; answered by the same with one."""
+    """New node -> manager: let me in; answered by a View that has it. With node == -1: answered by Numbered."""
 
     member: Member
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Member, Message, View
+from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Member, Message, Numbered, View
 from amfs.errors import SessionError
 from amfs.net.session import Session
 from amfs.net.transport import Transport, random_client_id
@@ -92,12 +92,10 @@ class Client:
 
     def number(self, member: Member, manager: int, timeout_s: float = 10.0) -> int:
         """A number from the manager for a node that wants to join. Raises SessionError if it does not answer."""
-        from amfs.engine.messages import Join
-
-        answers = self.ask({manager: Join(member)}, Join, timeout_s)
+        answers = self.ask({manager: Join(member)}, Numbered, timeout_s)
         if manager not in answers:
             raise SessionError(f"the manager (node {manager}) of session {self.session.name} does not answer within {timeout_s:g} s")
-        return answers[manager].member.node
+        return answers[manager].node
 
     def _turn(self, end: float) -> list[tuple[int, Message]]:
         transport = self.transport
