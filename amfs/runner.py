@@ -341,7 +341,7 @@ class RunShell:
             stage[7] += result.cpu_us
             self.moved += result.bytes_fetched
             if self.trace is not None:
-                self.trace.add(task.id, label, result)
+                self.trace.add(task.id, posixpath.basename(label) or label, result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
         if journal is not None:

@@ -145,7 +145,7 @@ def _verdict(summary: Summary) -> str:
     line = f"{lead}{', '.join(parts)} in {time_text(wall)} on {where}"
     if ok and wall > 0:
         line += f" ({rate_text(ok / wall)}"
-        if summary.engine_cpu_seconds > 0:
+        if summary.engine_cpu_seconds > 0 and ok >= 1000:  # with few tasks it would say what starting costs
             line += f", engine {summary.engine_cpu_seconds / ok * 1e6:,.0f} µs of CPU a task"
         line += ")"
     return line

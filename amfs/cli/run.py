@@ -205,7 +205,12 @@ class Driver:
             self.notes.append(f"trace written to {self.options.trace}")
         if self.options.keep_sandbox and self.options.session is None and shell.failures:
             self.notes.append(self._keep_sandboxes(shell))
-        self.progress.finish(shell.summary(code, outcome, self.notes))
+        summary = shell.summary(code, outcome, self.notes)
+        if shell.trace is not None:
+            from amfs.cli.output import summary_fields
+
+            shell.trace.close(summary_fields(summary))
+        self.progress.finish(summary)
         return code
 
     def _keep_sandboxes(self, shell: RunShell) -> str:

@@ -25,6 +25,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.bench", 11),
     ("amfs.api", 10),
     ("amfs.runner", 9),
+    ("amfs.remote", 8),
     ("amfs.node", 7),
     ("amfs.sim", 7),
     ("amfs.trace", 6),
