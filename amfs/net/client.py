@@ -55,7 +55,7 @@ class Client:
                     if isinstance(message, View) and (best is None or message.epoch > best.epoch):
                         best = message
                 if best is not None and until(best):
-                    self.transport.set_members(best.members)
+                    self.transport.set_members(best.members, time.monotonic())
                     return best
                 if not asked:
                     break
@@ -107,7 +107,7 @@ class Client:
         got = transport.receive(now)
         transport.on_timer(now)
         transport.flush(now)
-        return [(sender, message) for sender, _, message in got if sender < CLIENT_ID_MIN]
+        return [(sender, message) for sender, message in got if sender < CLIENT_ID_MIN]
 
 
 def answers(session: Session, timeout_s: float) -> bool:

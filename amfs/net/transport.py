@@ -9,8 +9,8 @@ be treated as lost.
 
 The loop, in each turn::
 
-    wait for transport.fds(), no longer than transport.next_timer() says, and not at all if transport.pending()
-    for peer, to, message in transport.receive(now): …
+    readable = transport.poll(timeout)       # until a message, a watched descriptor or the time-out
+    for peer, message in transport.receive(now): …
     … transport.queue(peer, message) …
     transport.flush(now)                     # what was queued for one peer leaves as one batch
     down = transport.on_timer(now)
@@ -123,7 +123,7 @@ class Transport:
         self._ready: dict[int, None] = {}  # zmq descriptors to read in the next receive()
         self._sent_on: dict[int, None] = {}  # zmq descriptors whose edge a send may have swallowed
         self._bound_files: list[str] = []
-        self._inbox: list[tuple[int, int, Message]] = []
+        self._inbox: list[tuple[int, Message]] = []
         self._now = 0.0
         self._closed = False
         try:
@@ -242,9 +242,8 @@ class Transport:
             self._hang_up(record)
             record.endpoints, record.host = tuple(endpoints), host
 
-    def set_members(self, members: Iterable[Member]) -> None:
+    def set_members(self, members: Iterable[Member], now: float) -> None:
         """Where the nodes are and which incarnation each is. Nodes that are missing stay as they were: see ``close_peer``."""
-        now = time.monotonic()
         for member in members:
             if member.node == self.own_id or member.node < 0:
                 continue
@@ -331,12 +330,19 @@ class Transport:
 
     # ── the loop's side ────────────────────────────────────────────────────────────────────────────
 
-    def fds(self) -> list[int]:
-        """What an outer loop watches for readability, level-triggered. Silent while ``pending()`` is true: ask that before blocking."""
-        return [self._epoll.fileno()]
+    def watch(self, descriptor: int) -> None:
+        """Let ``poll`` also return when this descriptor is readable."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        self._epoll.unregister(descriptor)
+
+    def fileno(self) -> int:
+        """What an outer loop may watch for readability instead of calling ``poll``; silent while ``pending()`` is true."""
+        return self._epoll.fileno()
 
     def pending(self) -> bool:
-        """Whether messages wait that ``fds()`` do not show."""
+        """Whether messages wait that no descriptor shows."""
         # Sending handles a socket's internal signals, so that the descriptor may stay silent although messages came.
         for descriptor in self._sent_on:
             if self._sockets[descriptor].get(zmq.EVENTS) in _READABLE:
@@ -344,10 +350,17 @@ class Transport:
         self._sent_on.clear()
         return bool(self._ready)
 
-    def poll(self, timeout_s: float) -> None:
-        """Wait for messages, at most ``timeout_s``: for those who have no loop of their own."""
-        if not self.pending():
-            self._epoll.poll(max(0.0, timeout_s))
+    def poll(self, timeout_s: float) -> list[int]:
+        """Wait for messages or watched descriptors, at most ``timeout_s``. Returns the watched ones that are readable."""
+        if self.pending():
+            timeout_s = 0.0
+        watched = []
+        for descriptor, _ in self._epoll.poll(max(0.0, timeout_s)):
+            if descriptor in self._readers:
+                self._ready[descriptor] = None
+            else:
+                watched.append(descriptor)
+        return watched
 
     def queue(self, peer: int, message: Message) -> None:
         """Send with the next flush. Messages for a peer that is down are dropped."""
@@ -374,14 +387,12 @@ class Transport:
                 ack, record.acks = record.acks, None
                 self._transmit(record, ack)
 
-    def receive(self, now: float) -> list[tuple[int, int, Message]]:
-        """What arrived, as (sender, receiver, message), each sender's in order; the receiver is our own id."""
-        ready, self._ready = self._ready, {}
-        for descriptor, _ in self._epoll.poll(0):
-            ready[descriptor] = None
-        if not ready:
+    def receive(self, now: float) -> list[tuple[int, Message]]:
+        """What ``poll`` saw arrive, as (sender, message), each sender's in order. Ask ``take_restarted`` before handling it."""
+        if not self._ready:
             return []
         self._now = now
+        ready, self._ready = self._ready, {}
         for descriptor in ready:
             reader = self._readers.get(descriptor)
             if reader is None:
@@ -426,9 +437,9 @@ class Transport:
                 self._due = due
         return down
 
-    def drain(self, timeout_s: float) -> list[tuple[int, int, Message]]:
+    def drain(self, timeout_s: float) -> list[tuple[int, Message]]:
         """Before the end: block until all that was sent is acknowledged, at most ``timeout_s``. Returns what arrived meanwhile."""
-        received: list[tuple[int, int, Message]] = []
+        received: list[tuple[int, Message]] = []
         end = time.monotonic() + timeout_s
         while (now := time.monotonic()) < end:
             self.flush(now)
@@ -571,7 +582,7 @@ class Transport:
             packets = []
         self._after(record, packets, self._now)
         for message in delivered:
-            self._inbox.append((packet.sender, self.own_id, message))
+            self._inbox.append((packet.sender, message))
         return record
 
     def _make_room(self) -> None:
