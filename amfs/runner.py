@@ -170,6 +170,8 @@ class RunShell:
         self.plan = plan
         self.options = options
         self.open_ended = open_ended
+        # Of an open list: label and size of outputs that nobody reads as yet. Final only if that stays so.
+        self.unread: dict[str, tuple[str, int]] | None = {} if open_ended else None
         self.over: RunOver | None = None
         self.failures: list[tuple[int, m.Result]] = []
         self.started = time.time()
@@ -324,7 +326,10 @@ class RunShell:
                     stage[6] += result.bytes_out
                     for name, size in zip(task.outputs, result.sizes, strict=True):
                         if not readers.get(name) or self.final(task, name):
-                            stage[5] += size
+                            if self.unread is None or self.options.keep_all or name in task.keep:
+                                stage[5] += size
+                            else:
+                                self.unread[name] = (label, size)
                 if journal is not None:
                     done.append((task_key(task), result.sizes))
             else:
@@ -378,6 +383,10 @@ class RunShell:
     def close_list(self, orphans: Sequence[str] = ()) -> None:
         """No more tasks. Files that nobody reads become final now."""
         readers, scope_writers = self.plan.readers, self.plan.writers
+        unread, self.unread = self.unread or {}, None
+        for name, (label, size) in unread.items():
+            if not readers.get(name):
+                self.stages[label][5] += size
         finals: list[str] = []
         drops: list[str] = []
         for name in scope_writers:
