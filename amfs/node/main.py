@@ -1,0 +1,83 @@
+"""A node server: one process that serves everything of one node until it is told to stop.
+
+``serve`` composes core, hands and transport and turns the loop. How the process came to be (detached, under MPI, in the foreground) is the
+business of ``net.daemon`` and the commands.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from urllib.parse import urlsplit
+
+from amfs.engine.messages import Member
+from amfs.net.daemon import enter, report_ready
+from amfs.net.session import NodeConfig, host_mark, usable_cpus
+from amfs.net.transport import Transport
+from amfs.node.core import NodeCore
+from amfs.node.hands import Hands
+from amfs.node.loop import Loop
+from amfs.node.store import Store
+
+log = logging.getLogger("amfs.node")
+
+
+def serve(config: NodeConfig, ready_fd: int | None) -> int:
+    """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
+    slots = config.slots or usable_cpus()
+    host = config.host or host_mark()
+    transport = Transport(config.node, config.keys, config.listen, host=host)
+    hands: Hands | None = None
+    store: Store | None = None
+    try:
+        if config.manager != config.node:
+            transport.connect(config.manager, config.managers)
+        store = Store(config.session, config.node, config.store_dir)
+        members: dict[int, Member] = {}
+
+        def host_of(node: int) -> str:
+            """Where a node's data port is: here, or where its TCP endpoint is."""
+            member = members[node]
+            if member.host == host:
+                return "127.0.0.1"
+            addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
+            return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
+
+        hands = Hands(store, slots, memory=config.memory, listen=config.data_address, host_of=host_of)
+        me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
+        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size)
+        loop = Loop(core, hands, transport)
+
+        def on_view(view: object) -> None:
+            current = {member.node: member for member in view.members}  # type: ignore[attr-defined]
+            for gone in set(members) - set(current):
+                transport.close_peer(gone)
+            members.clear()
+            members.update(current)
+
+        loop.on_view = on_view
+
+        def stop(number: int, frame: object) -> None:
+            loop.post(lambda: setattr(loop, "stopping", f"signal {number}"))
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        loop.start()
+        report_ready(ready_fd, config.node, transport.endpoints)
+        log.info("serving %d slots, store %s, data port %d", slots, store.path, hands.mover.port)
+        while not loop.stopping:
+            loop.turn()
+        log.info("stopping: %s", loop.stopping)
+        transport.drain(1.0)
+        return 0
+    finally:
+        if hands is not None:
+            hands.close()
+        if store is not None:
+            store.close()
+        transport.close()
+
+
+if __name__ == "__main__":
+    sys.exit(enter(serve))
