@@ -70,6 +70,11 @@ class Plan(msgspec.Struct):
     shared: dict[str, str]  # file read from shared storage -> its absolute path
     programs: dict[str, str]  # argv[0] as written -> absolute path; with a slash, but relative: a file of the workflow
     aliases: dict[str, str]  # name as written -> canonical name, only where the two differ; usually empty
+    count: int = 0  # tasks
+
+    def walk(self) -> Sequence[int]:
+        """Indices of the tasks, each after all those whose files it reads."""
+        return range(self.count) if self.order is None else self.order
 
 
 def absolute(name: str, base: str) -> str:
@@ -131,7 +136,7 @@ class _Checker:
         shared, missing = self.find_shared(writers, readers)
         programs = self.find_programs(writers, missing)
         self.check_output_places(writers, readers)
-        return Plan(self.base, writers, readers, order, shared, programs, self.aliases)
+        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks))
 
     def fault(self, line: int, message: str) -> None:
         self.faults.append(Fault(self.source, line, printable(message)))
@@ -356,11 +361,10 @@ class StreamChecker:
         self.base = place.base
         self.source = source
         self.states = {canonical(name, place.base): state for name, state in (files or {}).items()}
-        self.writers: dict[str, int] = {}  # as in Plan
-        self.readers: dict[str, int] = {}
-        self.shared: dict[str, str] = {}
-        self.programs: dict[str, str] = {}
-        self.aliases: dict[str, str] = {}
+        #: Grows with the list. ``order`` stays None: tasks come in the order written, and wait for files, not for tasks.
+        self.plan = plan = Plan(self.base, {}, {}, None, {}, {}, {})
+        self.writers, self.readers, self.shared = plan.writers, plan.readers, plan.shared
+        self.programs, self.aliases = plan.programs, plan.aliases
         self.unmade: dict[str, int] = {}  # file that nobody makes so far -> index of the first task that reads it
         self._ids: dict[str, int] = {}
         self._names: list[str] = []  # task ids by index
@@ -404,6 +408,7 @@ class StreamChecker:
         if words:
             return [Fault(self.source, task.line, printable(text)) for text in words]
 
+        self.plan.count += 1
         self._ids[task.id] = index
         self._names.append(task.id)
         self._lines.append(task.line)

@@ -12,7 +12,7 @@ import re
 
 from amfs.engine.workflow import Task
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, QuotingError, Word, split
+from amfs.translate.words import Malformed, QuotingError, Word, split, trim
 
 SHELL = "/bin/sh"
 
@@ -23,14 +23,13 @@ _DIRECT = re.compile(
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 #: What only a shell can do: its keywords, and built-in commands that change the shell itself or have no program of their own.
-_SHELL_WORDS = frozenset(
-    """
+_SHELL_WORDS_TEXT = """
     . : alias bg break builtin case cd command continue coproc declare do done elif else enable esac eval exec
     exit export fc fg fi for function getopts hash if in jobs let local logout popd pushd read readonly return
     select set shift shopt source suspend then time times trap type typeset ulimit umask unalias unset until wait
     while
-    """.split()
-)
+"""
+_SHELL_WORDS = frozenset(_SHELL_WORDS_TEXT.split())
 
 _LIST = re.compile(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
 
@@ -47,7 +46,7 @@ class CommandReader(Reader):
 
     def text(self, text: str, first: int) -> None:
         for number, line in enumerate(text.split("\n"), first):
-            bare = line.strip(" \t")
+            bare = trim(line)
             if not bare or bare[0] == "#":
                 continue
             self._count += 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amfs.engine.workflow import FileState, Workflow, complete
 from amfs.translate.reader import Reader
 from amfs.translate.tasklist import parse_state
-from amfs.translate.words import Malformed, quote, split
+from amfs.translate.words import Malformed, quote, split, trim
 
 HEADER = ["fileid", "filename", "state"]
 
@@ -22,7 +22,7 @@ class FileListReader(Reader):
 
     def text(self, text: str, first: int) -> None:
         for number, line in enumerate(text.split("\n"), first):
-            bare = line.strip(" \t")
+            bare = trim(line)
             if not bare or bare[0] == "#":
                 continue
             try:

@@ -123,7 +123,7 @@ def _in_words(error: Exception, line: str) -> str:
         what, _, where = text.partition(" - at `$")
         field = where.rstrip("`").lstrip(".")
         if not field:
-            return f"a line must be one JSON object with a 'type': {what[:1].lower()}{what[1:]}"
+            return f"a line must be one JSON object with a 'type': {what[:1].lower()}{what[1:]}".replace("`", "")
         return f"field {field!r}: {what[:1].lower()}{what[1:]}".replace("`", "")
     if isinstance(error, RecursionError):
         return "not valid JSON: nested too deeply"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from amfs.engine.workflow import FileState, Task, Workflow, complete, value_faults
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, Word, quote, split
+from amfs.translate.words import Malformed, Word, quote, split, trim
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "
@@ -75,6 +75,7 @@ _OPTIONS = {
 }
 _REST = ("-a", "--")
 _FLAGS = ("-unstaged",)
+_LONG = {"-binary": "-b", "-program": "-b", "-input": "-i", "-inputs": "-i", "-output": "-o", "-outputs": "-o", "-args": "-a"}  # for hints
 _NAMES = (*_OPTIONS, *_REST, *_FLAGS)
 
 
@@ -96,6 +97,8 @@ def parse(line: str, number: int = 0, share: Callable[[str], str] = str) -> Task
             fields["staged"] = False
         elif not _is_option(word) or word not in _OPTIONS:
             faults.append(_stray(word, options[: at - 1]))
+            while at < end and not _is_option(options[at]):  # they belong to it; one fault is enough
+                at += 1
         elif (option := _OPTIONS[word]).convert is None:
             values = lists.setdefault(option.field, [])
             while at < end and not _is_option(options[at]):
@@ -138,8 +141,8 @@ def _stray(word: str, before: list[str]) -> str:
     if not _is_option(word):
         where = f"after {before[-1]}" if before else "after the task id"
         return f"{word!r} {where} belongs to no option (arguments of the program follow -a)"
-    near = difflib.get_close_matches(word, _NAMES, 1, 0.6)
-    guess = f"; did you mean {near[0]}?" if near else ""
+    near = difflib.get_close_matches(f"-{word.lstrip('-')}", [*_NAMES, *_LONG], 1, 0.7)
+    guess = f"; did you mean {_LONG.get(near[0], near[0])}?" if near else ""
     return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
 
 
@@ -179,7 +182,7 @@ class TaskListReader(Reader):
                 self._line(line, number)
 
     def _line(self, line: str, number: int) -> None:
-        bare = line.strip(" \t")
+        bare = trim(line)
         if not bare:
             return
         if bare[0] == "#":

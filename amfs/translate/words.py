@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 
-_PIECE = re.compile(
-    r"""
+_PIECE = r"""
       (?P<blank>[ \t]++)
     | (?P<plain>[^ \t'"\\$]++)
     | '(?P<single>[^']*+)'
     | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
-    | \$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)'
     | \\(?P<escaped>.)
-    | (?P<dollar>\$)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+"""
+_PIECE_POSIX = re.compile(_PIECE + r"| (?P<dollar>\$)", re.VERBOSE | re.DOTALL)
+_PIECE_ANSI = re.compile(_PIECE + r"| \$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)' | (?P<dollar>\$(?!'))", re.VERBOSE | re.DOTALL)
 _DOUBLE_ESCAPE = re.compile(r'\\([$`"\\])')
 _ANSI_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
 _ANSI_CHARACTERS = {
@@ -46,6 +43,12 @@ class Word(str):
     __slots__ = ()
 
 
+def trim(line: str) -> str:
+    """``line`` without blanks around it; a blank after a backslash is none."""
+    bare = line.strip(" \t")
+    return line.lstrip(" \t") if bare.endswith("\\") else bare
+
+
 def split(line: str, *, ansi: bool = True) -> list[str]:
     """The words of ``line``; those that were quoted are ``Word``. ``ansi=False``: ``$'`` is a dollar sign and a quote, as in POSIX sh.
 
@@ -56,9 +59,10 @@ def split(line: str, *, ansi: bool = True) -> list[str]:
     words: list[str] = []
     pieces: list[str] = []
     open_word = quoted = False
+    match_piece = (_PIECE_ANSI if ansi else _PIECE_POSIX).match
     position, end = 0, len(line)
     while position < end:
-        match = _PIECE.match(line, position)
+        match = match_piece(line, position)
         if match is None:
             raise _broken(line, position)
         kind, text = match.lastgroup, match[match.lastgroup or 0]
@@ -76,12 +80,7 @@ def split(line: str, *, ansi: bool = True) -> list[str]:
         if kind == "double":
             text = _DOUBLE_ESCAPE.sub(r"\1", text)
         elif kind == "ansi":
-            if ansi:
-                text = _decode_ansi(text)
-            else:
-                pieces.append("$")
-                position = match.start() + 1
-                continue
+            text = _decode_ansi(text)
         pieces.append(text)
     if open_word:
         words.append(_join(pieces, quoted))
@@ -95,6 +94,7 @@ def _join(pieces: list[str], quoted: bool) -> str:
 def _broken(line: str, position: int) -> QuotingError:
     if line[position] == "\\":
         return QuotingError("a backslash ends the line, but a line cannot be continued on the next")
+    position += line[position] == "$"
     return QuotingError(f"the quote {line[position]} in column {position + 1} is not closed")
 
 

@@ -1,0 +1,78 @@
+"""Hypothesis strategies for words, tasks and workflows that every format must be able to say."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import strategies as st
+
+from amfs.engine.workflow import FileState, Task, Workflow
+
+#: Characters that mean something to some parser, bytes that are not UTF-8 (as surrogateescape keeps them), and the rest of Unicode.
+_LETTERS = st.one_of(
+    st.sampled_from(list("abcxyz019_./-=:,%+@ '\"\\$`#~*?[](){}<>|&;!^\t\n\r\v\f\x1c\x1f\x7f\x85\u00a0\u2028\ufeff\udc80\udcff")),
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+)
+OPTION_WORDS = ["-a", "-b", "-i", "-o", "--", "-env", "-keep", "-unstaged", "-x", "-", "-if", "-of", "-1", "#", "#amfs", "TaskID", "Shared"]
+
+
+def _storable(text: str) -> bool:
+    """Whether surrogates in ``text`` are just what reading its bytes would give (no two of them make a character)."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") == text
+
+
+words = st.one_of(
+    st.sampled_from(OPTION_WORDS),
+    st.text("abc/.-", min_size=1, max_size=6),
+    st.text(_LETTERS, min_size=1, max_size=8).filter(_storable),
+)
+any_words = st.one_of(st.just(""), words)
+env_entries = st.builds("{}={}".format, st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), any_words).filter(_storable)
+
+
+@st.composite
+def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
+    """Any task that passes the checks of a task by itself. Inputs and outputs may leave out stdin and the like."""
+    inputs = draw(st.lists(names, max_size=4, unique=True))
+    outputs = draw(st.lists(names, max_size=4, unique=True))
+    argv = [draw(words), *draw(st.lists(any_words, max_size=5))]
+    reduce = 0
+    if inputs and len(outputs) == 1 and draw(st.booleans()):
+        reduce = draw(st.integers(2, 100))
+        argv += ["{in}", "-o{out}"]
+    node = draw(st.integers(-1, 5))
+    plain_stdout = "" if reduce else draw(st.one_of(st.just(""), names))
+    return Task(
+        id=draw(words),
+        argv=tuple(argv),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        stdin=draw(st.one_of(st.just(""), names)),
+        stdout=plain_stdout,
+        stderr=draw(st.sampled_from(["", plain_stdout])),
+        env=tuple(draw(st.lists(env_entries, max_size=3))),
+        cwd=draw(st.sampled_from(["", "sub", "a b/c"])),
+        cores=draw(st.integers(1, 64)),
+        memory=draw(st.integers(0, 1 << 62)),
+        time_limit=draw(st.one_of(st.just(0.0), st.floats(0, 1e6, allow_nan=False))),
+        retries=draw(st.integers(-1, 9)),
+        priority=draw(st.integers(-100, 100)),
+        label=draw(any_words),
+        node=node,
+        node_soft=node >= 0 and draw(st.booleans()),
+        reduce=reduce,
+        keep=tuple(draw(st.lists(st.sampled_from(outputs), unique=True))) if outputs else (),
+        staged=draw(st.booleans()),
+    )
+
+
+workflows = st.builds(
+    Workflow,
+    st.lists(tasks(), max_size=5),
+    name=words,
+    files=st.dictionaries(words, st.sampled_from(FileState), max_size=4),
+)
+
+
+def without_lines(workflow: Workflow) -> tuple[list[Task], str, dict[str, FileState]]:
+    """What translation must keep: everything but where it was written."""
+    return [msgspec.structs.replace(task, line=0) for task in workflow.tasks], workflow.name, workflow.files
