@@ -2,8 +2,7 @@
 
     python demo.py [--out demo-out] [--grid 5] [--size 300] [--check] [--tools auto|montagepy|debian] [--slots N] [--session NAME]
 
-`--check` makes the mosaic a second time, serially and without amfs, compares every pixel, and adds what the tasks' files weigh: what a
-shared file system would have carried had they gone through it.
+`--check` makes the mosaic a second time, serially and without amfs, and compares every pixel.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import make_sky
 import picture
 import run_montage
 import serial
-import stages
 import toolkit
 
 import amfs
@@ -38,17 +36,6 @@ def prepare(out: Path) -> None:
     (out / MARK).touch()
 
 
-def carried(steps: list[stages.Step], where: Path) -> tuple[int, int]:
-    """Bytes that tasks read and that they write, by the sizes of the files in ``where``, where they all are."""
-    reads = sum((where / name).stat().st_size for step in steps for name in step.inputs)
-    writes = sum((where / name).stat().st_size for step in steps for name in step.outputs)
-    return reads, writes
-
-
-def megabytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"
-
-
 def check(out: Path, kind: str) -> bool:
     """Make the mosaic by hand, too, and say how the two compare."""
     work = out / "by-hand"
@@ -59,11 +46,6 @@ def check(out: Path, kind: str) -> bool:
     different = sum(compare.differing_pixels(out / name, work / name) for name in names)
     print(f"by hand, one after the other: {sum(by_hand.count.values())} programs in {seconds:.1f} s")
     print("compared with it: " + ("the same, pixel by pixel" if not different else f"{different} pixels DIFFER"))
-    raw = sorted(f"raw/{path.name}" for path in (out / "raw").glob("*.fits"))
-    overlaps = (work / "overlaps.tbl").read_text()
-    steps = [*stages.first_half(by_hand.tools, raw), *stages.second_half(by_hand.tools, raw, overlaps, uncorrected=True)]
-    reads, writes = carried(steps, work)
-    print(f"through a shared file system the tasks would have read {megabytes(reads)} and written {megabytes(writes)}")
     return not different
 
 

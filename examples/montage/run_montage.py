@@ -19,14 +19,15 @@ import stages
 import toolkit
 
 import amfs
+from amfs.api import Handle
 
 
-def submit(session: amfs.Session, steps: list[stages.Step]) -> list[amfs.TaskHandle]:
+def submit(run: amfs.Session, steps: list[stages.Step]) -> list[Handle]:
     """Hand the steps to amfs, which starts each as soon as its inputs are there."""
-    return [
-        session.submit(step.argv, id=step.id, inputs=step.inputs, outputs=step.outputs, label=step.label, reduce=step.arity)
+    return run.submit_tasks(
+        amfs.Task(step.id, tuple(step.argv), tuple(step.inputs), tuple(step.outputs), label=step.label, reduce=step.arity)
         for step in steps
-    ]
+    )
 
 
 def make_mosaic(
@@ -55,7 +56,7 @@ def make_mosaic(
         overlaps = run.read("overlaps.tbl").decode()
         submit(run, stages.second_half(kit, raw, overlaps, uncorrected=uncorrected, arity=arity))
         run.wait()
-    return str(run.summary())
+    return run.summary()
 
 
 def main() -> int:

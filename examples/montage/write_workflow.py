@@ -36,13 +36,10 @@ def planned_overlaps(tools: toolkit.Tools, sky: Path) -> str:
 def task_line(step: stages.Step) -> str:
     """One step as a line of AME's task list."""
     words = [step.id, "-b", step.argv[0]]
-    words += [word for name in step.inputs for word in ("-i", name)]
-    words += [word for name in step.outputs for word in ("-o", name)]
-    words += ["-label", step.label]
+    words += ["-i", *step.inputs, "-o", *step.outputs, "-label", step.label]
     if step.arity:
         words += ["-reduce", str(step.arity)]
-    words += [word for argument in step.argv[1:] for word in ("-a", argument)]
-    return shlex.join(words)
+    return shlex.join([*words, "-a", *step.argv[1:]])
 
 
 def task_list(tools: toolkit.Tools, raw: list[str], overlaps: str, arity: int = stages.ARITY) -> list[str]:
