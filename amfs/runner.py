@@ -102,7 +102,7 @@ class Cluster:
         for node in found.nodes:
             transport.connect(node.node, node.endpoints, node.host)
         self.loop = Loop(None, None, transport)
-        self.run = random.SystemRandom().randrange(1 << 20, 1 << 52)
+        self.run = random.SystemRandom().randrange(1 << 20, 1 << 31)
         self._contacts = [node.node for node in found.nodes]
         self.session_name = found.name
 
@@ -178,7 +178,7 @@ class RunShell:
         self.stages: dict[str, list[float]] = {}
         self.on_ended = on_ended
         self.moved = 0
-        self.missing_contact_at = 0.0
+        self.down: set[int] = set()  # nodes that stopped answering us
         self.flush_errors: list[str] = []
         self.trace: TraceWriter | None = None
         scope = scope_of(cluster.run)
@@ -293,9 +293,9 @@ class RunShell:
 
     def _peer_down(self, peer: int, time_now: float) -> list[Effect]:
         """If everybody we know of is gone, so is the session."""
-        left = [node for node in self.submitter.members if node != peer]
-        if left or peer >= m.CLIENT_ID_MIN:
-            return []
+        self.down.add(peer)
+        if set(self.submitter.members) - self.down:
+            return []  # the manager, old or new, will say what has become of it
         return self.submitter.handle(Received(peer, m.View(self.submitter.epoch + 1, peer, (), (0,))), time_now)
 
     def act(self, effect: Effect) -> None:

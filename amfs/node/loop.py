@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine import messages as m
 from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer, Stop, TimerFired
+from amfs.errors import InvalidTransition, ProtocolError
 from amfs.node.core import NodeCore
 from amfs.node.hands import Hands
 
@@ -159,7 +160,12 @@ class Loop:
             for peer in transport.take_restarted():
                 self._peer_down(peer, time_now)
             for peer, message in messages:
-                self._deliver(peer, transport.own_id, message, time_now)
+                try:
+                    self._deliver(peer, transport.own_id, message, time_now)
+                except InvalidTransition:
+                    raise  # our own fault, and loud
+                except ProtocolError as error:
+                    log.warning("from %d: %s", peer, error)
             for peer in transport.on_timer(time_now):
                 self._peer_down(peer, time_now)
         for key in self.timers.due(time_now):
