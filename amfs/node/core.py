@@ -50,6 +50,7 @@ class NodeCore:
             for kind in machine.on_message:
                 routes.setdefault(kind, []).append((name, machine))
         self.routes = routes
+        self.local: deque[m.Message] = deque()  # from this node to itself
         self.live: set[int] = set()
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
@@ -66,8 +67,16 @@ class NodeCore:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event. Raises ProtocolError when a peer says what no node understands."""
+        out = self.first(event, now)
+        if self.local or self.membership.changed:
+            out += self.rest(now)
+        return out
+
+    def first(self, event: Event, now: float) -> list[Effect]:
+        """Take one event, and return what the machines concerned say at once: above all which tasks to start. ``rest`` must follow
+        before the next event, and may follow when these effects have been acted on."""
         out: list[Effect] = []
-        local: deque[m.Message] = deque()
+        local = self.local
         kind = type(event)
         if kind is Received:
             self._deliver(event.peer, event.message, now, out, local)  # type: ignore[union-attr]
@@ -83,8 +92,12 @@ class NodeCore:
                 self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
         elif kind is PeerDown:
             self._collect("member", self.membership.handle(event, now), out, local)
-        if local or self.membership.changed:
-            self._run(local, now, out)
+        return out
+
+    def rest(self, now: float) -> list[Effect]:
+        """Deliver what the node said to itself."""
+        out: list[Effect] = []
+        self._run(self.local, now, out)
         return out
 
     def _run(self, local: deque[m.Message], now: float, out: list[Effect]) -> None:

@@ -153,7 +153,8 @@ class Loop:
             core, hands = self.core, self.hands
             if hands is not None and core is not None:
                 for event in hands.collect():
-                    self.act(core.node, core.handle(event, time_now))
+                    self.act(core.node, core.first(event, time_now))  # successors start while the books are kept
+                    self.act(core.node, core.rest(time_now))
                 self._settle()
         if transport is not None:
             messages = transport.receive(time_now)
