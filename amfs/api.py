@@ -314,15 +314,16 @@ class Session:
             return
         again: list[Handle] = []
         for handle in handles:
-            again += self._wanted_again(handle.task)
             sizes = self._past.get(task_key(handle.task))
-            if sizes is None:
-                continue
-            if self._left_behind(handle.task, sizes):
-                handle.skipped = handle._done = True
-            elif not handle.task.keep:
-                handle.skipped = handle._done = True
-                self._deferred[handle.index] = handle
+            if sizes is not None:
+                left = self._left_behind(handle.task, sizes)
+                if left or not handle.task.keep:
+                    handle.skipped = handle._done = True
+                    if not left:
+                        self._deferred[handle.index] = handle
+                    continue
+            # Only a task that does run wants what others made; a deferred one would draw in the whole workflow.
+            again += self._wanted_again(handle.task)
         sub = self._shell.submitter
         first = len(self._shell.tasks)
         self._shell.tasks.extend(tasks)
@@ -370,6 +371,40 @@ class Session:
                     todo.append(handle.task)
         return found
 
+    def _revive(self, handle: Handle) -> None:
+        """Run a deferred task after all, and the deferred ones it needs."""
+        del self._deferred[handle.index]
+        handle.skipped = handle._done = False
+        for wanted in (handle, *self._wanted_again(handle.task)):
+            self._shell.submitter.unskip(wanted.index)
+        self._shell.poke()
+
+    def _revive_writer(self, name: str) -> Handle | None:
+        """The deferred task that makes ``name``, now to be run; None if there is none or the file is on shared storage."""
+        handle = self._deferred.get(self._plan.writers.get(name, -1))
+        if handle is None or self._on_shared(handle.task, {name}):
+            return None
+        self._revive(handle)
+        return handle
+
+    def _on_shared(self, task: Task, wanted: set[str]) -> bool:
+        """Are these outputs of a task that an earlier run did on shared storage, as long as they were?"""
+        for name, size in zip(task.outputs, self._past.get(task_key(task), ()), strict=False):
+            name = self._plan.aliases.get(name, name)
+            path = shared_path(self._options.base, name, self._options.hashed_outputs)
+            if name in wanted and not (os.path.exists(path) and os.stat(path).st_size == size):
+                return False
+        return True
+
+    def _revive_finals(self) -> None:
+        """No more tasks will come: deferred ones whose outputs nobody reads must have left them on shared storage, or run again."""
+        for handle in list(self._deferred.values()):
+            if handle.index not in self._deferred:
+                continue  # revived by one before it
+            names = (self._plan.aliases.get(name, name) for name in handle.task.outputs)
+            if not self._on_shared(handle.task, {name for name in names if not self._plan.readers.get(name)}):
+                self._revive(handle)
+
     def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
         """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
         ``timeout`` seconds."""
@@ -398,7 +433,11 @@ class Session:
         return "\n  ".join([f"task {handle.id}: {result.detail}", *tail])
 
     def read(self, name: str) -> bytes:
-        """The content of a file that a task of this session made, wherever it is."""
+        """The content of a file that a task of this session made, wherever it is. Raises FileNotFoundError when none has made it, and
+        TaskFailed when the file was lost with an earlier run and could not be made again."""
+        lost = self._in_loop(lambda: self._revive_writer(name))
+        if lost is not None:
+            self.wait([lost])
         return self._in_loop(lambda: self._reader(name))()
 
     def _reader(self, name: str) -> Callable[[], bytes]:
@@ -432,6 +471,7 @@ class Session:
             return
         try:
             self._check_alive()
+            self._in_loop(self._revive_finals)
             self._in_loop(lambda: self._shell.close_list(tuple(self._checker.finish())))
             self._thread.join()
             if self._broken is not None:
