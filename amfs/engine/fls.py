@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from amfs.engine import messages as m
 from amfs.engine.machine import Machine
 from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
+from amfs.fs.paths import scope_of
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP
@@ -158,12 +159,19 @@ class FlsShard(Machine):
 
     def on_settle(self, peer: int, message: m.Settle) -> None:
         flush: dict[int, list[str]] = {}
+        settled: list[tuple[str, int, str]] = []
+        scope = scope_of(message.run)
         records = self.runs.get(message.run, {})
         for name in message.finals:
             record = records.get(name)
             if record is not None and record.state == _VALID and not record.shared and record.holders:
                 record.final = True
                 flush.setdefault(record.holders[0], []).append(name)
+            else:  # the submitter waits for each: say at once what needs no copy, or can have none
+                there = record is not None and record.state == _VALID and record.shared
+                settled.append((name[len(scope) :], record.size if record else 0, "" if there else "it was lost with its node"))
+        if settled:
+            self.send(peer, m.Flushed(message.run, tuple(settled)))
         for node, names in flush.items():
             self.send(node, m.Flush(message.run, tuple(names)))
         for name in message.drops:
