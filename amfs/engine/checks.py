@@ -276,8 +276,8 @@ class _Checker:
             tasks = self.tasks_with(missing | expected)
             suggest = _Suggestions(writers)
             for name in sorted(missing | expected):
-                if name in self.excused:
-                    continue
+                if name in self.excused or not name or "\0" in name:
+                    continue  # may be made by a line that could not be read; or is reported as a name already
                 task = tasks[name]
                 others = f" and {readers[name] - 1} more" if readers[name] > 1 else ""
                 if name in expected:
@@ -295,7 +295,7 @@ class _Checker:
         programs: dict[str, str] = {}
         made: set[str] = set()
         faulty: dict[str, str] = {}
-        for name in sorted(staged | bare - {""}):
+        for name in sorted((staged | bare) - {""}):
             true_name = canonical(name, self.base)
             if true_name in writers and (name in staged or "/" in name):
                 made.add(name)

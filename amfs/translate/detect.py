@@ -61,9 +61,10 @@ def sniff(text: str) -> str:
         return "tasklist"
     if [w.lower() for w in words[0]] == filelist.HEADER or all(len(w) == 3 and tasklist.parse_state(w[2]) for w in words):
         return "filelist"
-    # "du -b x" has the shape of a task, too; but task ids differ from each other.
-    shaped = sum(len(w) > 1 and (w[1] == "-b" or (w[0].isdigit() and w[1][:1] == "-")) for w in words)
-    if 2 * shaped >= len(words) and (len({w[0] for w in words}) > len(words) // 2):
+    # "du -b x" has the shape of a task, too; but a command is repeated while task ids differ, and has no other options of ours.
+    shaped = [w for w in words if len(w) > 1 and (w[1] == "-b" or (w[0].isdigit() and w[1][:1] == "-"))]
+    distinct = len({w[0] for w in shaped}) > len(shaped) // 2
+    if 2 * len(shaped) >= len(words) and (distinct or any({"-i", "-o", "-a"} & set(w) for w in shaped)):
         return "tasklist"
     return "commands"
 
@@ -277,7 +278,7 @@ def _open(source: str | os.PathLike[str] | BinaryIO) -> tuple[BinaryIO, str, boo
             raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     file: BinaryIO = getattr(source, "buffer", source)
     title = getattr(file, "name", "")
-    return file, title if isinstance(title, str) and title != "<stdin>" else STDIN, False
+    return file, title if isinstance(title, str) and title not in ("", "<stdin>") else STDIN, False
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""A list of many tasks needs well under 1 KiB a task with its plan, and twice the list twice the memory."""
+
+from __future__ import annotations
+
+import gc
+import io
+import tracemalloc
+
+from amfs.engine.checks import AnyPlace
+from amfs.translate.detect import load_checked
+
+
+def pairs(count: int) -> bytes:
+    """``count`` tasks as in the paper's example: half of them produce what the others consume."""
+    half = count // 2
+    produce = [f"{at} -b /bin/produce -i files{at} -o temp{at} -a files{at} temp{at}\n" for at in range(half)]
+    consume = [f"{half + at} -b /bin/consume -i temp{at} -o output{at} -a temp{at} output{at}\n" for at in range(half)]
+    return "".join(produce + consume).encode()
+
+
+def bytes_a_task(count: int) -> tuple[float, float]:
+    """(kept, at the highest point), without the text itself."""
+    text = io.BytesIO(pairs(count))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        workflow, plan = load_checked(text, AnyPlace("/home/user"))
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(workflow.tasks) == len(plan.walk()) == count
+    assert len(plan.shared) == count // 2
+    return kept / count, peak / count
+
+
+def test_bytes_a_task() -> None:
+    kept, peak = bytes_a_task(200_000)
+    assert kept < 800
+    assert peak < 1024
+
+
+def test_linear() -> None:
+    few, _ = bytes_a_task(25_000)
+    many, _ = bytes_a_task(100_000)
+    assert many < 1.25 * few
