@@ -152,9 +152,9 @@ class Handle:
 class Session:
     """A run that stays open: tasks are added while others run.
 
-    ``slots``: tasks at a time (embedded). ``session``: name of a session of node servers to run in ("" the newest); None: embedded in this
-    process. ``base``: the directory that names are relative to. ``journal`` and ``resume``: as for ``amfs run``; a resumed session skips tasks that
-    are submitted again just as they were. ``progress``: show it. Further keywords: see ``RunOptions``.
+    ``slots``: tasks at a time (embedded). ``session``: name of a session of node servers to run in ("" the newest); None: embedded in
+    this process. ``base``: the directory that names are relative to. ``journal`` and ``resume``: as for ``amfs run``; a resumed session
+    skips tasks that are submitted again just as they were. ``progress``: show it. Further keywords: see ``RunOptions``.
 
     Files are kept in memory until the session is closed; then those that no task reads, and those submitted with ``keep``, are (or
     have been) copied to shared storage, and the rest is dropped.
@@ -219,7 +219,7 @@ class Session:
                 self._shell.turn(self._progress.interval if self._show else 1.0)
                 if self._show:
                     self._progress.update(self._shell.snapshot(open_list=True))
-        except BaseException as error:  # noqa: BLE001  (whoever waits must hear of it)
+        except BaseException as error:
             self._broken = error
         with self._changed:
             self._changed.notify_all()
@@ -243,7 +243,7 @@ class Session:
         def work() -> None:
             try:
                 box.append((call(), None))
-            except BaseException as error:  # noqa: BLE001  (raised again in the caller's thread)
+            except BaseException as error:
                 box.append((None, error))
             done.set()
 

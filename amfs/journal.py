@@ -1,8 +1,9 @@
 """The journal of a run: what has finished, so that a second run does only the rest.
 
-Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the payload is
-MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs). A torn or damaged record ends the
-reading: what is before it counts. A task's key is the XXH64 of what it is, not of its place in a list, so an edited list resumes right.
+Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
+payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs). A torn or damaged record
+ends the reading: what is before it counts. A task's key is the XXH64 of what it is, not of its place in a list, so an edited list
+resumes right.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Past(msgspec.Struct):
 def task_key(task: Task) -> int:
     """XXH64 of everything that makes the task what it is."""
     parts = (
-        task.id, "\1", *task.argv, "\1", *task.inputs, "\1", *task.outputs, "\1", task.stdin, task.stdout, task.stderr, "\1", *task.env, task.cwd,
+        task.id, "\1", *task.argv, "\1", *task.inputs, "\1", *task.outputs, "\1", task.stdin, task.stdout, task.stderr,
+        "\1", *task.env, task.cwd,
     )  # fmt: skip
     return xxh64("\0".join(parts).encode("utf-8", "surrogateescape"))
 

@@ -21,10 +21,10 @@ import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import Effect, Event, PeerDown, Received
+from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import Outcome
-from amfs.engine.submitter import FINISHED, SKIPPED, AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, Submitter
+from amfs.engine.submitter import FINISHED, SKIPPED, Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import SessionError
 from amfs.fs.paths import scope_of, shared_path
@@ -33,7 +33,8 @@ from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
 if TYPE_CHECKING:
-    from amfs.summary import Snapshot, Summary
+    from amfs.cli.output import Snapshot, Stage, Summary
+    from amfs.remote import Fetcher
     from amfs.trace import TraceWriter
 
 FAILURES_KEPT = 100
@@ -178,6 +179,7 @@ class RunShell:
         self.stages: dict[str, list[float]] = {}
         self.on_ended = on_ended
         self.moved = 0
+        self.readers: dict[str, list[Fetcher]] = {}
         self.down: set[int] = set()  # nodes that stopped answering us
         self.flush_errors: list[str] = []
         self.trace: TraceWriter | None = None
@@ -285,11 +287,30 @@ class RunShell:
             self.cluster.loop._settle()
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
-        if type(event) is PeerDown:
+        if isinstance(event, PeerDown):
             return self._peer_down(event.peer, time_now)
-        if type(event) is Received and type(event.message) not in self.submitter.on_message:
+        if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
+            self._for_reader(event.message)
             return []
         return self.submitter.handle(event, time_now)
+
+    def send(self, node: int, message: m.Message) -> None:
+        """Say something as this client, outside the submitter's protocol."""
+        self.cluster.loop.act(self.client, [Send(node, message)])
+
+    def _for_reader(self, message: m.Message) -> None:
+        if isinstance(message, m.Located):
+            for at in message.files:
+                for reader in self.readers.get(at.name, ()):
+                    reader.located(at)
+        elif isinstance(message, m.Content):
+            for blob in message.blobs:
+                for reader in self.readers.pop(blob.name, ()):
+                    reader.content(blob)
+        elif isinstance(message, m.FileFailed):
+            for name, cause in zip(message.names, message.causes, strict=True):
+                for reader in self.readers.pop(name, ()):
+                    reader.failed(self.in_words(cause))
 
     def _peer_down(self, peer: int, time_now: float) -> list[Effect]:
         """If everybody we know of is gone, so is the session."""
@@ -299,15 +320,14 @@ class RunShell:
         return self.submitter.handle(Received(peer, m.View(self.submitter.epoch + 1, peer, (), (0,))), time_now)
 
     def act(self, effect: Effect) -> None:
-        kind = type(effect)
-        if kind is Ended:
-            self._ended(effect.results)  # type: ignore[union-attr]
-        elif kind is FilesFlushed:
-            for name, _, error in effect.files:  # type: ignore[union-attr]
+        if isinstance(effect, Ended):
+            self._ended(effect.results)
+        elif isinstance(effect, FilesFlushed):
+            for name, _, error in effect.files:
                 if error:
                     self.flush_errors.append(f"{name}: {error}")
-        elif kind is RunOver:
-            self.over = effect  # type: ignore[assignment]
+        elif isinstance(effect, RunOver):
+            self.over = effect
 
     def _ended(self, results: list[m.Result]) -> None:
         tasks, stages = self.tasks, self.stages
@@ -467,7 +487,7 @@ class RunShell:
             notes=[*notes, *self.flush_errors[:10]],
         )
 
-    def _shared_inputs(self, stages: dict[str, object]) -> None:
+    def _shared_inputs(self, stages: dict[str, Stage]) -> None:
         """Add what was read from shared storage: each file once per node when staged, once per task when read in place."""
         plan = self.plan
         if not plan.shared:
@@ -489,9 +509,9 @@ class RunShell:
                     with suppress(OSError):
                         size = os.stat(plan.shared[name]).st_size
                     sizes[name] = size
-                stage.without_bytes += size  # type: ignore[attr-defined]
+                stage.without_bytes += size
                 if not self.options.stage_shared or name not in staged:
-                    stage.from_shared_bytes += size  # type: ignore[attr-defined]
+                    stage.from_shared_bytes += size
                     staged.add(name)
 
 

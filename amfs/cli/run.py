@@ -87,7 +87,8 @@ def _options(file: str, given: dict[str, Any]) -> RunOptions:
     elif not given["no_journal"] and file != "-":
         journal = default_path(file, base)
     if given["resume"] and journal is None:
-        raise UsageError("--resume needs a journal: name one with --journal" if file == "-" else "--resume and --no-journal exclude each other")
+        why = "--resume needs a journal: name one with --journal" if file == "-" else "--resume and --no-journal exclude each other"
+        raise UsageError(why)
     session = given["session"]
     if session is None and not given["local"]:
         session = _live_session()
@@ -221,8 +222,6 @@ class Driver:
         store = shell.cluster.store
         assert store is not None
         place = tempfile.mkdtemp(prefix="amfs-sandboxes-")
-        names = {f"{result.tid}": result for _, result in shell.failures}
-        del names
         for name in os.listdir(store.sandboxes):
             shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(place, name), symlinks=True)
         return f"sandboxes of failed tasks are kept in {place}"

@@ -509,7 +509,8 @@ def _may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Se
     if not text:
         return any(map(names_of, part))  # no names at all, or a single empty one
     text = f"\n{text}\n"
-    return any(mark in text for mark in ("\n/", "//", "/.", "\n.", "/\n", "\n\n", "\0"))
+    marks = ("\n/", "//", "/.", "/\n", "\n.", "\n\n", "\0") if "/" in text else ("\n.", "\n\n", "\0")
+    return any(mark in text for mark in marks)
 
 
 #: What makes a relative name uncanonical.

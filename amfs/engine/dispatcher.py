@@ -142,9 +142,9 @@ class Dispatcher(Machine):
                 if pin not in self.everyone:
                     if record.spec.options.pin_hard:
                         queue.popleft()
-                        self._fail(number, run, record, m.Result(
-                            record.spec.tid, record.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"must run on node {pin}, which is not there",
-                        ))  # fmt: skip
+                        why = f"must run on node {pin}, which is not there"
+                        spec = record.spec
+                        self._fail(number, run, record, m.Result(spec.tid, spec.attempt, Outcome.SETUP, 0, self.node, detail=why))
                         continue
                 else:
                     queue.popleft()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amfs.engine.messages import Message, RunInfo
+from amfs.engine.messages import Message, Result, RunInfo
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -44,6 +44,26 @@ class PeerDown(NamedTuple):
     """The transport or membership gave up on a peer (closed for good)."""
 
     peer: int
+
+
+class AddTasks(NamedTuple):
+    """Event: the workflow's task list has grown to ``total``."""
+
+    total: int
+
+
+class CloseList(NamedTuple):
+    """Event: no more tasks will be added. ``finals`` and ``drops``: what becomes of files that were kept so far."""
+
+    finals: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()  # files that tasks wait for and nobody makes
+
+
+class StopRun(NamedTuple):
+    """Event: end it now; running tasks are killed. ``reason`` is shown to people."""
+
+    reason: str
 
 
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
@@ -154,8 +174,27 @@ class Stop(NamedTuple):
     reason: str
 
 
-Event = Received | TimerFired | TasksExited | JobDone | PeerDown
+class Ended(NamedTuple):
+    """Effect: these tasks ended for good."""
+
+    results: list[Result]
+
+
+class FilesFlushed(NamedTuple):
+    """Effect: these files reached shared storage, or could not: (name, size, error)."""
+
+    files: list[tuple[str, int, str]]
+
+
+class RunOver(NamedTuple):
+    """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
+
+    reason: str
+    counters: dict[str, int]
+
+
+Event = Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | CloseList | StopRun
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | OpenRun | CloseRun | Log | Stop
+    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | RunOver
 )  # fmt: skip

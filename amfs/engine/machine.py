@@ -29,7 +29,7 @@ class Machine:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event, return what is to be done about it. Raises ProtocolError for what this machine does not know."""
         self.now = now
-        if type(event) is Received:
+        if isinstance(event, Received):
             on_message = self.on_message.get(type(event.message))
             if on_message is None:
                 raise ProtocolError(f"{type(self).__name__} got {type(event.message).__name__}, which is not for it")

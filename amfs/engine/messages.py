@@ -37,7 +37,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Options(Struct):
+class Options(Struct, frozen=True):
     """What few tasks need; absent (None) for the rest."""
 
     cores: int = 1
@@ -52,7 +52,7 @@ class Options(Struct):
     depth: int = 0  # how many directories the sandbox needs above the working directory ("../x" names)
 
 
-class TaskSpec(Struct):
+class TaskSpec(Struct, frozen=True):
     """One task as it travels: ``body`` is the packed command (``engine.records``), opaque on the way."""
 
     tid: int
@@ -66,7 +66,7 @@ class TaskSpec(Struct):
     origin: int = 0  # the dispatcher that owns it (AME's tag)
 
 
-class RunInfo(Struct):
+class RunInfo(Struct, frozen=True):
     """What the tasks of a run share; crosses the wire once per node."""
 
     scope: str  # prefix of every key of this run, "7/"
@@ -82,7 +82,7 @@ class RunInfo(Struct):
     default_retries: int = 0
 
 
-class Result(Struct):
+class Result(Struct, frozen=True):
     """How one attempt at a task ended. ``outcome`` is ``engine.states.Outcome``'s value; times in microseconds."""
 
     tid: int
@@ -104,7 +104,7 @@ class Result(Struct):
     bytes_fetched: int = 0  # of its inputs that came from other nodes on its account
 
 
-class FileAt(Struct):
+class FileAt(Struct, frozen=True):
     """Where a VALID file is."""
 
     name: str
@@ -112,7 +112,7 @@ class FileAt(Struct):
     holders: tuple[int, ...]
 
 
-class Published(Struct):
+class Published(Struct, frozen=True):
     """A file that its node offers."""
 
     name: str
@@ -120,7 +120,7 @@ class Published(Struct):
     fate: int = KEEP << 1
 
 
-class Blob(Struct):
+class Blob(Struct, frozen=True):
     """Answer to a fetch: content inline when small, else a ticket for the data port."""
 
     name: str
@@ -135,7 +135,7 @@ class Blob(Struct):
 # ── submitter <-> nodes ────────────────────────────────────────────────────────────────────────────
 
 
-class RunBegin(Message, tag=1):
+class RunBegin(Message, frozen=True, tag=1):
     """Submitter -> every node. Repeatable: the same run, the same answer."""
 
     run: int
@@ -143,7 +143,7 @@ class RunBegin(Message, tag=1):
     info: RunInfo
 
 
-class RunReady(Message, tag=2):
+class RunReady(Message, frozen=True, tag=2):
     """Node -> submitter: the node knows the run; how many slots it has."""
 
     run: int
@@ -151,20 +151,20 @@ class RunReady(Message, tag=2):
     slots: int
 
 
-class Submit(Message, tag=3):
+class Submit(Message, frozen=True, tag=3):
     """Submitter -> dispatcher: tasks to own. Repeatable: keyed by tid."""
 
     run: int
     tasks: tuple[TaskSpec, ...]
 
 
-class SubmitEnd(Message, tag=4):
+class SubmitEnd(Message, frozen=True, tag=4):
     """Submitter -> dispatcher: no more tasks (until the next Submit)."""
 
     run: int
 
 
-class Results(Message, tag=5):
+class Results(Message, frozen=True, tag=5):
     """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
     run: int
@@ -173,7 +173,7 @@ class Results(Message, tag=5):
     running: int = 0  # slots of its unit in use, for progress
 
 
-class Poison(Message, tag=6):
+class Poison(Message, frozen=True, tag=6):
     """Anyone -> FLS shard: these files will never be made; ``cause`` is shown to people. First cause wins."""
 
     run: int
@@ -181,7 +181,7 @@ class Poison(Message, tag=6):
     cause: str
 
 
-class Settle(Message, tag=7):
+class Settle(Message, frozen=True, tag=7):
     """Submitter -> FLS shard: an open list was closed. ``finals`` go to shared storage, ``drops`` may go."""
 
     run: int
@@ -189,21 +189,21 @@ class Settle(Message, tag=7):
     drops: tuple[str, ...]
 
 
-class Flushed(Message, tag=8):
+class Flushed(Message, frozen=True, tag=8):
     """Worker -> submitter: these finals are on shared storage (LOCAL -> SHARED), or why not."""
 
     run: int
     files: tuple[tuple[str, int, str], ...]  # name, size, error ("" = fine)
 
 
-class RunEnd(Message, tag=9):
+class RunEnd(Message, frozen=True, tag=9):
     """Submitter -> every node: forget the run; kill what runs if ``kill``. Repeatable: forgetting twice is forgetting."""
 
     run: int
     kill: bool = False
 
 
-class RunGone(Message, tag=10):
+class RunGone(Message, frozen=True, tag=10):
     """Node -> submitter: nothing of the run is left here. Carries this node's traffic counters."""
 
     run: int
@@ -214,14 +214,14 @@ class RunGone(Message, tag=10):
 # ── dispatcher <-> worker ──────────────────────────────────────────────────────────────────────────
 
 
-class Assign(Message, tag=20):
+class Assign(Message, frozen=True, tag=20):
     """Dispatcher -> worker, or worker -> worker when a task is forwarded or stolen. Repeatable: keyed by (tid, attempt)."""
 
     run: int
     tasks: tuple[TaskSpec, ...]
 
 
-class Done(Message, tag=21):
+class Done(Message, frozen=True, tag=21):
     """Worker -> dispatcher: attempts that ended; and how many of the dispatcher's tasks wait for input here."""
 
     run: int
@@ -230,24 +230,24 @@ class Done(Message, tag=21):
     running: int = 0
 
 
-class Took(Message, tag=22):
+class Took(Message, frozen=True, tag=22):
     """Worker -> dispatcher: these tasks of yours are with me now (stolen or forwarded)."""
 
     run: int
     tasks: tuple[tuple[int, int], ...]  # tid, attempt
 
 
-class StealAsk(Message, tag=23):
+class StealAsk(Message, frozen=True, tag=23):
     """Idle worker -> worker: give me up to ``want`` tasks."""
 
     want: int
 
 
-class StealNone(Message, tag=24):
+class StealNone(Message, frozen=True, tag=24):
     """Worker -> idle worker: nothing to give."""
 
 
-class ReducePlan(Message, tag=25):
+class ReducePlan(Message, frozen=True, tag=25):
     """Worker -> dispatcher: the inputs of a reduction are all there; where each is."""
 
     run: int
@@ -259,21 +259,21 @@ class ReducePlan(Message, tag=25):
 # ── worker <-> FLS ─────────────────────────────────────────────────────────────────────────────────
 
 
-class Locate(Message, tag=30):
+class Locate(Message, frozen=True, tag=30):
     """Worker -> FLS: where are these? Unanswered names are answered when they become VALID or FAILED."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Located(Message, tag=31):
+class Located(Message, frozen=True, tag=31):
     """FLS -> worker: these are VALID."""
 
     run: int
     files: tuple[FileAt, ...]
 
 
-class FileFailed(Message, tag=32):
+class FileFailed(Message, frozen=True, tag=32):
     """FLS -> worker: these will never be VALID."""
 
     run: int
@@ -281,42 +281,42 @@ class FileFailed(Message, tag=32):
     causes: tuple[str, ...]
 
 
-class Publish(Message, tag=33):
+class Publish(Message, frozen=True, tag=33):
     """Worker -> FLS: INVALID -> VALID, held by the sender. First writer's size wins; a repeat adds a holder."""
 
     run: int
     files: tuple[Published, ...]
 
 
-class Replica(Message, tag=34):
+class Replica(Message, frozen=True, tag=34):
     """Worker -> FLS: the sender holds these as well."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Release(Message, tag=35):
+class Release(Message, frozen=True, tag=35):
     """Worker -> FLS: one reader of each of these has finished for good."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Drop(Message, tag=36):
+class Drop(Message, frozen=True, tag=36):
     """FLS -> worker: delete your copies."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Flush(Message, tag=37):
+class Flush(Message, frozen=True, tag=37):
     """FLS -> worker: copy these to shared storage and tell the submitter."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Lost(Message, tag=38):
+class Lost(Message, frozen=True, tag=38):
     """Worker -> FLS: the sender holds these no longer (fetch from it failed, or a task spoiled them)."""
 
     run: int
@@ -327,14 +327,14 @@ class Lost(Message, tag=38):
 # ── worker <-> worker data ─────────────────────────────────────────────────────────────────────────
 
 
-class Fetch(Message, tag=40):
+class Fetch(Message, frozen=True, tag=40):
     """Worker -> holder: send me these."""
 
     run: int
     names: tuple[str, ...]
 
 
-class Content(Message, tag=41):
+class Content(Message, frozen=True, tag=41):
     """Holder -> worker: here they are, or the tickets for them."""
 
     run: int
@@ -344,7 +344,7 @@ class Content(Message, tag=41):
 # ── membership ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class Member(Struct):
+class Member(Struct, frozen=True):
     """One node as the others need to know it."""
 
     node: int
@@ -354,7 +354,7 @@ class Member(Struct):
     host: str = ""
 
 
-class View(Message, tag=50):
+class View(Message, frozen=True, tag=50):
     """Manager -> everyone: who is in, from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
 
     epoch: int
@@ -364,36 +364,36 @@ class View(Message, tag=50):
     unit_size: int = 0  # nodes per unit; 0: all in one
 
 
-class Join(Message, tag=51):
+class Join(Message, frozen=True, tag=51):
     """New node -> manager: let me in; answered by a View that has it. With node == -1: answered by Numbered."""
 
     member: Member
 
 
-class Heartbeat(Message, tag=52):
+class Heartbeat(Message, frozen=True, tag=52):
     """Node <-> manager, and submitter <-> dispatchers: alive, and at this epoch."""
 
     epoch: int
 
 
-class Leave(Message, tag=53):
+class Leave(Message, frozen=True, tag=53):
     """Node -> manager: orderly goodbye."""
 
     node: int
 
 
-class Shutdown(Message, tag=54):
+class Shutdown(Message, frozen=True, tag=54):
     """Client -> any node: end the session (``amfs down``)."""
 
 
 # ── questions people ask ───────────────────────────────────────────────────────────────────────────
 
 
-class StatusAsk(Message, tag=60):
+class StatusAsk(Message, frozen=True, tag=60):
     """Client -> node."""
 
 
-class Status(Message, tag=61):
+class Status(Message, frozen=True, tag=61):
     """Node -> client: a snapshot for ``amfs status``."""
 
     node: int
@@ -401,27 +401,27 @@ class Status(Message, tag=61):
     data: dict[str, object]
 
 
-class ExplainAsk(Message, tag=62):
+class ExplainAsk(Message, frozen=True, tag=62):
     """Client -> node: why is this task not running? ``task`` is the id as the user wrote it or a tid."""
 
     run: int
     tid: int
 
 
-class Explain(Message, tag=63):
+class Explain(Message, frozen=True, tag=63):
     """Node -> client: what this node knows of the task, in words; empty if nothing."""
 
     node: int
     lines: tuple[str, ...]
 
 
-class Numbered(Message, tag=65):
+class Numbered(Message, frozen=True, tag=65):
     """Manager -> a process that asked to join with node -1: the id that is reserved for it."""
 
     node: int
 
 
-class ClientHello(Message, tag=64):
+class ClientHello(Message, frozen=True, tag=64):
     """Client -> node: answered with the current View."""
 
     client: int

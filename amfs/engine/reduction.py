@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from amfs.engine import messages as m
 from amfs.engine.records import pack_body, unpack_body
 
@@ -91,6 +93,4 @@ def _with(options: m.Options, node: int) -> m.Options:
         node, hard = options.pin, options.pin_hard
     else:
         hard = False
-    return m.Options(
-        options.cores, options.memory, options.time_limit_ms, options.retries, options.priority, node, hard, 0, options.unstaged, options.depth,
-    )  # fmt: skip
+    return msgspec.structs.replace(options, pin=node, pin_hard=hard, reduce=0)

@@ -22,7 +22,7 @@ def to_skip(
         must[tid] = 0
     writers, aliases = plan.writers, plan.aliases
     used: set[str] = set()
-    for tid in reversed(plan.walk() if plan.order is not None else range(len(tasks))):  # type: ignore[call-overload]
+    for tid in reversed(plan.walk() if plan.order is not None else range(len(tasks))):
         task = tasks[tid]
         if not must[tid]:
             for name in task.outputs:

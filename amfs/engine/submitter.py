@@ -10,12 +10,11 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import TimerFired
+from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, TimerFired
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.machine import Machine
 from amfs.engine.specs import SpecMaker
@@ -25,45 +24,6 @@ from amfs.engine.workflow import Task
 from amfs.fs.partition import PartitionTable
 
 PENDING, FINISHED, FAILED, SKIPPED = range(4)
-
-
-class AddTasks(NamedTuple):
-    """Event: the workflow's task list has grown to ``total``."""
-
-    total: int
-
-
-class CloseList(NamedTuple):
-    """Event: no more tasks will be added. ``finals`` and ``drops``: what becomes of files that were kept so far."""
-
-    finals: tuple[str, ...] = ()
-    drops: tuple[str, ...] = ()
-    orphans: tuple[str, ...] = ()  # files that tasks wait for and nobody makes
-
-
-class StopRun(NamedTuple):
-    """Event: end it now; running tasks are killed. ``reason`` is shown to people."""
-
-    reason: str
-
-
-class Ended(NamedTuple):
-    """Effect: these tasks ended for good."""
-
-    results: list[m.Result]
-
-
-class FilesFlushed(NamedTuple):
-    """Effect: these files reached shared storage, or could not: (name, size, error)."""
-
-    files: list[tuple[str, int, str]]
-
-
-class RunOver(NamedTuple):
-    """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
-
-    reason: str
-    counters: dict[str, int]
 
 
 class Submitter(Machine):
@@ -368,7 +328,7 @@ class Submitter(Machine):
             self.ending = True
             self.reason = reason
             self.cancel_timer("run gone")
-            self.out.append(RunOver(reason, self.counters))  # type: ignore[arg-type]
+            self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
         if event.key == "run gone" and not self.over:
@@ -384,10 +344,10 @@ class Submitter(Machine):
 
     def flush(self) -> None:
         if self.ended_log:
-            self.out.append(Ended(self.ended_log))  # type: ignore[arg-type]
+            self.out.append(Ended(self.ended_log))
             self.ended_log = []
         if self.flush_log:
-            self.out.append(FilesFlushed(self.flush_log))  # type: ignore[arg-type]
+            self.out.append(FilesFlushed(self.flush_log))
             self.flush_log = []
         if self.ending or not self.members:
             return

@@ -1,172 +1,33 @@
-"""The worker of one node (AME §3.5) with the worker half of the File Availability Protocol (§3.2). Pure.
+"""The worker of one node (AME §3.5): its tasks. Pure.
 
-Owns: the tasks this node has, parked under the files they wait for, the ready queue, the backlog handed to the launcher, the file table
-(INVALID / LOCAL / REMOTE / SHARED), fetches under way, results to report. It does not know how processes start or bytes move: that is
-said in effects (``Launch``, ``FetchData``, ``StageIn``, ``CopyOut``) and comes back as events.
+Owns what tasks do here: they come in, are parked under the files they wait for, become READY, go to the launcher with a small backlog, end,
+are reported, are stolen. What files do is in ``availability``. It does not know how processes start: that is said in ``Launch`` and comes
+back as ``TasksExited``.
 
-AME's threads are methods here: fetcher = ``on_assign``, task mover = ``_admit``/``_there``, receiver = ``on_located``, committer = ``flush``.
+AME's threads are methods here: fetcher = ``on_assign``, task mover = ``_admit`` and ``_there``, receiver = ``on_located``,
+committer = ``flush``.
 """
 
 from __future__ import annotations
 
-import heapq
-import logging
-from collections import deque
-
-import msgspec
-
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import (
-    CloseRun,
-    CopyOut,
-    Delete,
-    FetchData,
-    JobDone,
-    Kill,
-    Launch,
-    OpenRun,
-    ReadStore,
-    StageIn,
-    StoreInline,
-    TasksExited,
-)
+from amfs.engine.availability import Availability
+from amfs.engine.events import JobDone, Launch, TasksExited
 from amfs.engine.fls import SHARED_FATE
-from amfs.engine.machine import Machine
-from amfs.engine.records import KEEP_FAILED, STAGED, WANT_OUTPUT, pack_record
-from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
-from amfs.fs.partition import PartitionTable
+from amfs.engine.records import STAGED, pack_record
+from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
+from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.fs.paths import sandbox_name, shared_path, store_path
 
 _DEFAULTS = m.Options()
 
 
-class File:
-    """One file as this node sees it."""
-
-    __slots__ = ("fetching", "holders", "mtime_ns", "name", "size", "state", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.state = FileState.INVALID
-        self.size = 0
-        self.mtime_ns = 0  # of the copy in the store; 0: unknown
-        self.holders: tuple[int, ...] = ()
-        self.fetching = False  # REMOTE: a Fetch, FetchData or StageIn is out
-        self.waiting: list[TaskEntry] = []  # tasks parked under this file
-
-
-class TaskEntry:
-    """One task that this node has."""
-
-    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "missing", "result", "run", "serial", "spec", "state", "unlocated")
-
-    def __init__(self, run: Run, spec: m.TaskSpec) -> None:
-        self.run = run
-        self.spec = spec
-        self.state = TaskState.INVALID
-        self.missing = 0  # inputs that are not there
-        self.unlocated = 0  # inputs of which not even a holder is known
-        self.serial = 0  # of the launcher, while RUNNING
-        self.bytes_in = 0
-        self.bytes_fetched = 0
-        self.flushing = 0  # finals still on their way to shared storage
-        self.result: m.Result | None = None
-
-
-class Run:
-    """What this node has of one run."""
-
-    __slots__ = ("closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "reported", "submitter", "tasks")
-
-    def __init__(self, run: int, submitter: int, info: m.RunInfo) -> None:
-        self.id = run
-        self.submitter = submitter
-        self.info = info
-        self.tasks: dict[int, TaskEntry] = {}
-        self.files: dict[str, File] = {}
-        self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here
-        self.reported: dict[int, int] = {}  # the same as last told to the dispatcher
-        self.in_launcher = 0
-        self.ended = 0  # tasks that ended here
-        self.closing = False
-        self.flags = (KEEP_FAILED if info.keep_sandbox else 0) | (WANT_OUTPUT if info.want_output else 0)
-        self.counters = {
-            "fetched_bytes": 0, "fetched_files": 0, "staged_bytes": 0, "staged_files": 0,
-            "copied_out_bytes": 0, "copied_out_files": 0, "stolen": 0, "forwarded": 0,
-        }  # fmt: skip
-
-
-class ReadyQueue:
-    """First READY, first run; higher priority before that. A plain deque until somebody uses priorities."""
-
-    __slots__ = ("_fifo", "_heap", "_seq")
-
-    def __init__(self) -> None:
-        self._fifo: deque[TaskEntry] = deque()
-        self._heap: list[tuple[int, int, TaskEntry]] = []
-        self._seq = 0
-
-    def push(self, entry: TaskEntry) -> None:
-        options = entry.spec.options
-        if options is not None and options.priority:
-            self._seq += 1
-            heapq.heappush(self._heap, (-options.priority, self._seq, entry))
-        else:
-            self._fifo.append(entry)
-
-    def pop(self) -> TaskEntry:
-        if self._heap and (self._heap[0][0] < 0 or not self._fifo):
-            return heapq.heappop(self._heap)[2]
-        return self._fifo.popleft()
-
-    def take_back(self, want: int) -> list[TaskEntry]:
-        """Up to ``want`` unpinned READY tasks from the end, for somebody else."""
-        taken: list[TaskEntry] = []
-        kept: list[TaskEntry] = []
-        while self._fifo and len(taken) < want:
-            entry = self._fifo.pop()
-            options = entry.spec.options
-            if entry.state != TaskState.READY:
-                continue
-            (kept if options is not None and options.pin >= 0 else taken).append(entry)
-        self._fifo.extend(reversed(kept))
-        return taken
-
-    def __len__(self) -> int:
-        return len(self._fifo) + len(self._heap)
-
-
-class Worker(Machine):
-    """One node's worker. ``table`` and ``peers`` are kept current by the node (``set_view``)."""
+class Worker(Availability):
+    """One node's worker: the tasks' side, and the table of what it listens to."""
 
     def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None = None) -> None:
-        super().__init__(node)
-        self.slots = slots
-        self.store = store
-        self.limits = limits or WorkerLimits()
-        self.table = PartitionTable.even([node])
-        self.peers: list[int] = []  # other nodes of the unit, in ring order from here
-        self.runs: dict[int, Run] = {}
-        self.early: dict[int, list[tuple[int, m.Message]]] = {}  # for runs whose RunBegin is still on its way
-        self.gone: dict[int, None] = {}  # runs that ended, newest last
-        self.ready = ReadyQueue()
-        self.inflight: dict[int, TaskEntry] = {}  # launcher serial -> task
-        self.jobs: dict[int, tuple[str, Run, str, TaskEntry | None]] = {}  # mover serial -> (kind, run, key, task)
-        self.serial = 0
-        self.mean_s = 0.05  # running mean of how long a task takes, for the size of the backlog
-        self.steal_wait_s = 0.0  # 0: no steal under way
-        self.victim = 0
-        self._locate: dict[int, list[str]] = {}
-        self._fetch: dict[tuple[int, int], list[str]] = {}
-        self._publish: dict[int, list[m.Published]] = {}
-        self._release: dict[int, list[str]] = {}
-        self._replica: dict[int, list[str]] = {}
-        self._results: dict[tuple[int, int], list[m.Result]] = {}
-        self._took: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._flushed: dict[int, list[tuple[str, int, str]]] = {}
-        self._delete: list[str] = []
-        self._touched: dict[int, None] = {}  # runs with something gathered
+        super().__init__(node, slots, store, limits)
         self.on_message = {
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
@@ -181,64 +42,6 @@ class Worker(Machine):
             m.StealNone: self.on_steal_none,
         }
         self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done}
-
-    # ── runs ───────────────────────────────────────────────────────────────────────────────────────
-
-    def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
-        if message.run not in self.runs and message.run not in self.gone:
-            self.runs[message.run] = Run(message.run, message.client, message.info)
-            self.out.append(OpenRun(message.run, message.info))
-            for sender, early in self.early.pop(message.run, []):
-                self.on_message[type(early)](sender, early)
-        self.send(message.client, m.RunReady(message.run, self.node, self.slots))
-
-    def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
-        """The run, or None; a message that overtook its RunBegin is kept for it."""
-        known = self.runs.get(run)
-        if known is None and run not in self.gone:
-            self.early.setdefault(run, []).append((peer, message))
-        return known
-
-    def on_run_end(self, peer: int, message: m.RunEnd) -> None:
-        run = self.runs.get(message.run)
-        if run is None:
-            self.early.pop(message.run, None)
-            self._remember_gone(message.run)
-            if peer >= m.CLIENT_ID_MIN:
-                self.send(peer, m.RunGone(message.run, self.node, {}))
-            return
-        run.closing = True
-        for entry in run.tasks.values():
-            if entry.state in (TaskState.INVALID, TaskState.READY):
-                entry.state = TaskState.MOVED  # whoever still has it in a queue skips it
-        serials = [serial for serial, entry in self.inflight.items() if entry.run is run]
-        if serials:
-            self.out.append(Kill(serials))
-        self._close_if_empty(run)
-
-    def _close_if_empty(self, run: Run) -> None:
-        if run.in_launcher or any(job[1] is run for job in self.jobs.values()):
-            return
-        del self.runs[run.id]
-        self._remember_gone(run.id)
-        self.out.append(CloseRun(run.id, run.info.scope))
-        self.send(run.submitter, m.RunGone(run.id, self.node, run.counters))
-
-    def _remember_gone(self, run: int) -> None:
-        self.gone[run] = None
-        while len(self.gone) > 1000:
-            del self.gone[next(iter(self.gone))]
-
-    def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
-        """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
-        run = self.runs[number]
-        for name, size, mtime_ns, fate in files:
-            file = run.files.get(name) or run.files.setdefault(name, File(name))
-            fresh = file.state == FileState.INVALID
-            file.size, file.mtime_ns = size, mtime_ns
-            self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, name, size, fate)
-            self._there(run, file, fresh)
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
@@ -286,308 +89,6 @@ class Worker(Machine):
         self._touched[run.id] = None
         if not entry.unlocated:
             self._all_located(entry)
-
-    def _stage(self, run: Run, entry: TaskEntry, name: str) -> None:
-        """A shared input that is to be read from the store: copied there once, however many tasks want it."""
-        file = run.files.get(name)
-        if file is None:
-            file = run.files[name] = File(name)
-            self._move_file(file, FileEvent.LOCATED)
-            file.fetching = True
-            path = shared_path(run.info.base, name[len(run.info.scope):])
-            self.out.append(StageIn(self._job("stage", run, name, None), name, path))
-        if file.state == FileState.LOCAL or file.state == FileState.SHARED:
-            return
-        file.waiting.append(entry)
-        entry.missing += 1
-
-    def _become_ready(self, entry: TaskEntry) -> None:
-        options = entry.spec.options
-        if options is not None and options.reduce:
-            self._report_plan(entry)
-            return
-        self._move(entry, TaskEvent.INPUTS_THERE)
-        self.ready.push(entry)
-
-    def _move(self, entry: TaskEntry, event: TaskEvent) -> None:
-        state = TASK_NEXT[entry.state][event]
-        if state is None:
-            raise illegal("task", entry.spec.tid, entry.state, event)
-        entry.state = state
-
-    def _move_file(self, file: File, event: FileEvent) -> None:
-        state = FILE_NEXT[file.state][event]
-        if state is None:
-            raise illegal("file", file.name, file.state, event)
-        file.state = state
-
-    # ── files become available ─────────────────────────────────────────────────────────────────────
-
-    def _locate_file(self, run: Run, file: File) -> None:
-        self._locate.setdefault(run.id, []).append(file.name)
-        self._touched[run.id] = None
-
-    def on_located(self, peer: int, message: m.Located) -> None:
-        run = self._run_for(message.run, peer, message)
-        if run is None or run.closing:
-            return
-        for at in message.files:
-            file = run.files.get(at.name)
-            if file is None or file.state != FileState.INVALID:
-                continue
-            file.size = at.size
-            if not at.holders:
-                self._move_file(file, FileEvent.ON_SHARED)
-                self._there(run, file, fresh=True)
-                continue
-            file.holders = at.holders
-            self._move_file(file, FileEvent.LOCATED)
-            decided: list[TaskEntry] = []
-            for entry in file.waiting:
-                entry.unlocated -= 1
-                if not entry.unlocated and entry.state == TaskState.INVALID:
-                    decided.append(entry)
-            if not run.info.data_aware or at.size < self.limits.forward_bytes_min:
-                self._fetch_file(run, file)
-            for entry in decided:
-                self._all_located(entry)
-
-    def _all_located(self, entry: TaskEntry) -> None:
-        """Every input of a parked task is somewhere: go where most of it is, or have it brought here."""
-        run, spec = entry.run, entry.spec
-        options = spec.options
-        if options is not None and options.reduce:
-            self._report_plan(entry)
-            return
-        files = [run.files[name] for name in spec.inputs]
-        if run.info.data_aware and not (options is not None and options.pin >= 0):
-            here = 0
-            held: dict[int, int] = {}
-            for file in files:
-                if file.state == FileState.REMOTE:
-                    for holder in file.holders:
-                        held[holder] = held.get(holder, 0) + file.size
-                else:
-                    here += file.size
-            best = max(held, key=lambda node: (held[node], -node), default=self.node)
-            if best != self.node and best in self.peers and held[best] >= here + self.limits.forward_bytes_min:
-                self._forward(entry, best)
-                return
-        for file in files:
-            if file.state == FileState.REMOTE and not file.fetching:
-                self._fetch_file(run, file)
-
-    def _forward(self, entry: TaskEntry, to: int) -> None:
-        run = entry.run
-        self._unpark(entry)
-        self._forget(entry)
-        run.counters["forwarded"] += 1
-        self.send(to, m.Assign(run.id, (entry.spec,)))
-
-    def _report_plan(self, entry: TaskEntry) -> None:
-        """All inputs of a reduction are somewhere: its dispatcher makes the tree."""
-        run, spec = entry.run, entry.spec
-        at = tuple(
-            m.FileAt(f.name, f.size, (self.node,) if f.state == FileState.LOCAL else f.holders)
-            for f in (run.files[name] for name in spec.inputs)
-        )
-        if entry.missing:
-            self._unpark(entry)
-        self._forget(entry)
-        self.send(spec.origin, m.ReducePlan(run.id, spec.tid, spec.attempt, at))
-
-    def _forget(self, entry: TaskEntry) -> None:
-        """The task goes elsewhere."""
-        for name in entry.spec.inputs:
-            file = entry.run.files.get(name)
-            if file is not None and entry in file.waiting:
-                file.waiting.remove(entry)
-        if entry.state in (TaskState.INVALID, TaskState.READY):
-            self._move(entry, TaskEvent.GIVEN_AWAY)
-        del entry.run.tasks[entry.spec.tid]
-
-    def _unpark(self, entry: TaskEntry) -> None:
-        entry.run.parked[entry.spec.origin] -= 1
-        self._touched[entry.run.id] = None
-
-    def _fetch_file(self, run: Run, file: File) -> None:
-        if file.fetching or file.state != FileState.REMOTE:
-            return
-        file.fetching = True
-        # Different readers start with different holders, so that one producer does not serve the whole machine.
-        holder = file.holders[self.node % len(file.holders)]
-        self._fetch.setdefault((run.id, holder), []).append(file.name)
-        self._touched[run.id] = None
-
-    def _there(self, run: Run, file: File, fresh: bool = False) -> None:
-        """The file has become LOCAL or SHARED: wake the tasks parked under it. ``fresh``: it was INVALID a moment ago."""
-        waiting = file.waiting
-        if not waiting:
-            return
-        file.waiting = []
-        for entry in waiting:
-            entry.missing -= 1
-            entry.bytes_in += file.size
-            if fresh:
-                entry.unlocated -= 1
-            if entry.state != TaskState.INVALID:
-                continue
-            if not entry.missing:
-                self._unpark(entry)
-                self._become_ready(entry)
-            elif fresh and not entry.unlocated:
-                self._all_located(entry)
-
-    def on_content(self, peer: int, message: m.Content) -> None:
-        run = self.runs.get(message.run)
-        if run is None or run.closing:
-            return
-        for blob in message.blobs:
-            file = run.files.get(blob.name)
-            if file is None or file.state != FileState.REMOTE:
-                continue
-            if blob.missing:
-                self._fetch_failed(run, file, peer)
-            elif blob.data is not None:
-                self.out.append(StoreInline(blob.name, blob.data, blob.mode))
-                self._fetched(run, file, blob.size)
-            else:
-                serial = self._job("fetch", run, blob.name, None)
-                self.out.append(
-                    FetchData(serial, peer, blob.port, blob.ticket, blob.name, blob.size, blob.mode)
-                )
-
-    def _fetched(self, run: Run, file: File, size: int) -> None:
-        file.size = size
-        file.mtime_ns = 0
-        file.fetching = False
-        self._move_file(file, FileEvent.COPIED)
-        run.counters["fetched_bytes"] += size
-        if file.waiting:
-            file.waiting[0].bytes_fetched += size
-        run.counters["fetched_files"] += 1
-        self._replica.setdefault(run.id, []).append(file.name)
-        self._touched[run.id] = None
-        self._there(run, file)
-
-    def _fetch_failed(self, run: Run, file: File, holder: int) -> None:
-        """Tell the FLS that ``holder`` has it no more, and ask anew: another holder, or word that it is lost."""
-        file.fetching = False
-        self._move_file(file, FileEvent.HOLDER_LOST)
-        for entry in file.waiting:
-            entry.unlocated += 1
-        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
-        self._locate_file(run, file)
-
-    def on_file_failed(self, peer: int, message: m.FileFailed) -> None:
-        run = self._run_for(message.run, peer, message)
-        if run is None or run.closing:
-            return
-        for name, cause in zip(message.names, message.causes, strict=True):
-            file = run.files.get(name)
-            if file is None:
-                continue
-            waiting, file.waiting = file.waiting, []
-            if file.state == FileState.INVALID:
-                del run.files[name]  # ask again should it ever be wanted again
-            for entry in waiting:
-                if entry.state == TaskState.INVALID:
-                    self._unpark(entry)
-                    self._move(entry, TaskEvent.INPUT_FAILED)
-                    self._end(entry, m.Result(
-                        entry.spec.tid, entry.spec.attempt, Outcome.UPSTREAM_FAILED, 0, self.node, detail=cause,
-                    ))  # fmt: skip
-
-    # ── serving others ─────────────────────────────────────────────────────────────────────────────
-
-    def on_fetch(self, peer: int, message: m.Fetch) -> None:
-        self.out.append(ReadStore(peer, message.run, message.names))
-
-    def on_drop(self, peer: int, message: m.Drop) -> None:
-        run = self.runs.get(message.run)
-        if run is None:
-            return
-        for name in message.names:
-            file = run.files.get(name)
-            if file is None or file.waiting or file.fetching:
-                continue
-            del run.files[name]
-            self._delete.append(name)
-
-    def on_flush(self, peer: int, message: m.Flush) -> None:
-        run = self.runs.get(message.run)
-        if run is None:
-            return
-        for name in message.names:
-            self._copy_out(run, name, None)
-
-    def _copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
-        path = shared_path(run.info.base, name[len(run.info.scope):], run.info.hashed_outputs)
-        self.out.append(CopyOut(self._job("flush", run, name, entry), name, path))
-
-    def _job(self, kind: str, run: Run, name: str, entry: TaskEntry | None) -> int:
-        self.serial += 1
-        self.jobs[self.serial] = (kind, run, name, entry)
-        return self.serial
-
-    def on_job_done(self, event: JobDone) -> None:
-        job = self.jobs.pop(event.serial, None)
-        if job is None:
-            return
-        kind, run, name, entry = job
-        if run.closing:
-            self._close_if_empty(run)
-            return
-        file = run.files.get(name)
-        if kind == "flush":
-            self._flush_done(run, name, file, entry, event)
-        elif file is None or file.state != FileState.REMOTE:
-            return
-        elif kind == "fetch":
-            if event.error:
-                self.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
-                self._fetch_failed(run, file, file.holders[self.node % len(file.holders)])
-            else:
-                self._fetched(run, file, event.size)
-        elif event.error:  # stage
-            file.fetching = False
-            waiting, file.waiting = file.waiting, []
-            del run.files[name]
-            for parked in waiting:
-                if parked.state == TaskState.INVALID:
-                    self._unpark(parked)
-                    self._move(parked, TaskEvent.INPUT_FAILED)
-                    self._end(parked, m.Result(
-                        parked.spec.tid, parked.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"cannot read its input: {event.error}",
-                    ))  # fmt: skip
-        else:
-            file.fetching = False
-            file.size = event.size
-            self._move_file(file, FileEvent.COPIED)
-            run.counters["staged_bytes"] += event.size
-            run.counters["staged_files"] += 1
-            self._there(run, file)
-
-    def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
-        short = name[len(run.info.scope):]
-        if not event.error:
-            run.counters["copied_out_bytes"] += event.size
-            run.counters["copied_out_files"] += 1
-            if file is not None and file.state == FileState.LOCAL:
-                self._publish_file(run, name, event.size, SHARED_FATE)
-        self._flushed.setdefault(run.id, []).append((short, event.size, event.error))
-        self._touched[run.id] = None
-        if entry is None:
-            return
-        entry.flushing -= 1
-        if event.error and entry.result is not None and entry.result.outcome == Outcome.OK:
-            detail = f"cannot write its output: {event.error}"
-            entry.result = msgspec.structs.replace(entry.result, outcome=Outcome.OUTPUT_LOST, detail=detail)
-        if not entry.flushing:
-            assert entry.result is not None
-            good = entry.result.outcome == Outcome.OK
-            self._move(entry, TaskEvent.FLUSHED if good else TaskEvent.WENT_WRONG)
-            self._end(entry, entry.result)
 
     # ── running ────────────────────────────────────────────────────────────────────────────────────
 
@@ -731,10 +232,9 @@ class Worker(Machine):
             if fate & m.FINAL:
                 entry.flushing += 1
                 self._copy_out(run, name, entry)
-            elif not fate >> 1:  # nobody reads it, nobody wants it
-                if file is None:
-                    self._delete.append(name)
-                    continue
+            elif not fate >> 1 and file is None:  # nobody reads it, nobody wants it
+                self._delete.append(name)
+                continue
             if file is None:
                 file = run.files[name] = File(name)
             file.size = size
@@ -745,10 +245,6 @@ class Worker(Machine):
             self._publish_file(run, name, size, fate)
             if file.waiting:
                 self._there(run, file, fresh)
-
-    def _publish_file(self, run: Run, name: str, size: int, fate: int) -> None:
-        self._publish.setdefault(run.id, []).append(m.Published(name, size, fate))
-        self._touched[run.id] = None
 
     def _spoiled(self, run: Run, spec: m.TaskSpec, detail: str) -> None:
         """A task wrote on its input: this node's copy is worthless. Where it was the only one, the file is lost for good."""
@@ -761,20 +257,6 @@ class Worker(Machine):
                 shard = self.table.node_of(name)
                 self.send(shard, m.Lost(run.id, (name,), self.node))
                 self.send(shard, m.Poison(run.id, (name,), f"{short} was written on by a task that reads it"))
-
-    def _end(self, entry: TaskEntry, result: m.Result) -> None:
-        run, spec = entry.run, entry.spec
-        del run.tasks[spec.tid]
-        run.ended += 1
-        if result.attempt != spec.attempt:
-            result = msgspec.structs.replace(result, attempt=spec.attempt)
-        key = (run.id, spec.origin)
-        results = self._results.get(key)
-        if results is None:
-            self._results[key] = [result]
-            self._touched[run.id] = None
-        else:
-            results.append(result)
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 
@@ -807,95 +289,10 @@ class Worker(Machine):
         self.send(self.peers[self.victim], m.StealAsk(2 * self.slots))
         self.set_timer("steal", self.steal_wait_s)
 
-    # ── the machine's surroundings change ──────────────────────────────────────────────────────────
-
-    def set_view(self, table: PartitionTable, peers: list[int], dead: set[int]) -> None:
-        """Membership changed: publish and ask again what moved to another shard; forget what the dead held."""
-        moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
-        changed = self.table.owners != table.owners
-        self.table = table
-        self.peers = peers
-        for run in self.runs.values():
-            for file in list(run.files.values()):
-                if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
-                    left = tuple(holder for holder in file.holders if holder not in dead)
-                    self._move_file(file, FileEvent.HOLDER_LOST)
-                    file.holders = left
-                    file.fetching = False
-                    for entry in file.waiting:
-                        entry.unlocated += 1
-                    self._locate_file(run, file)
-                elif changed and (moved is None or self._moved(file.name, moved)):
-                    if file.state == FileState.LOCAL:
-                        # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
-                        self._publish_file(run, file.name, file.size, m.fate(m.KEEP))
-                    elif file.state == FileState.INVALID:
-                        self._locate_file(run, file)
-            for entry in list(run.tasks.values()):
-                if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
-                    if entry.state == TaskState.INVALID:
-                        self._unpark(entry)
-                    self._forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
-
-    def _moved(self, name: str, moved: set[int]) -> bool:
-        from amfs._native import xxh64
-
-        return xxh64(name) % len(self.table.owners) in moved
-
-    # ── out ────────────────────────────────────────────────────────────────────────────────────────
-
-    def flush(self) -> None:
-        self._pump()
-        if self._touched:
-            touched, self._touched = self._touched, {}
-            for run in touched:
-                self._flush_run(run)
-        if self._delete:
-            self.out.append(Delete(self._delete))
-            self._delete = []
+    def _look_around(self) -> None:
         if self.peers and not self.steal_wait_s and self._idle():
             self.steal_wait_s = self.limits.steal_first_s
             self.set_timer("steal", self.steal_wait_s)
-
-    def _flush_run(self, run: int) -> None:
-        group = self.table.group
-        if publish := self._publish.pop(run, None):
-            single = self.table.single
-            if single is not None:
-                self.send(single, m.Publish(run, tuple(publish)))
-            else:
-                by_shard: dict[int, list[m.Published]] = {}
-                for file in publish:
-                    by_shard.setdefault(self.table.node_of(file.name), []).append(file)
-                for shard, files in by_shard.items():
-                    self.send(shard, m.Publish(run, tuple(files)))
-        if names := self._replica.pop(run, None):
-            for shard, part in group(names).items():
-                self.send(shard, m.Replica(run, tuple(part)))
-        if names := self._locate.pop(run, None):
-            for shard, part in group(names).items():
-                self.send(shard, m.Locate(run, tuple(part)))
-        if names := self._release.pop(run, None):
-            for shard, part in group(names).items():
-                self.send(shard, m.Release(run, tuple(part)))
-        for key in [key for key in self._fetch if key[0] == run]:
-            self.send(key[1], m.Fetch(run, tuple(self._fetch.pop(key))))
-        for key in [key for key in self._took if key[0] == run]:
-            self.send(key[1], m.Took(run, tuple(self._took.pop(key))))
-        known = self.runs.get(run)
-        if known is None:
-            return
-        if flushed := self._flushed.pop(run, None):
-            self.send(known.submitter, m.Flushed(run, tuple(flushed)))
-        running = len(self.inflight)
-        for key in [key for key in self._results if key[0] == run]:
-            origin = key[1]
-            known.reported[origin] = known.parked.get(origin, 0)
-            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin], running))
-        for origin, parked in known.parked.items():
-            if abs(parked - known.reported.get(origin, 0)) >= self.limits.parked_step:
-                known.reported[origin] = parked
-                self.send(origin, m.Done(run, (), parked, running))
 
     def explain(self, run: int, tid: int) -> list[str]:
         """Why is it not running? In words."""

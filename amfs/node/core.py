@@ -77,20 +77,20 @@ class NodeCore:
         before the next event, and may follow when these effects have been acted on."""
         out: list[Effect] = []
         local = self.local
-        kind = type(event)
-        if kind is Received:
-            self._deliver(event.peer, event.message, now, out, local)  # type: ignore[union-attr]
-        elif kind is TasksExited or kind is JobDone:
+        if isinstance(event, Received):
+            self._deliver(event.peer, event.message, now, out, local)
+        elif isinstance(event, (TasksExited, JobDone)):
             self._collect("worker", self.worker.handle(event, now), out, local)
-        elif kind is TimerFired:
-            name, key = event.key  # type: ignore[union-attr,misc]
+        elif isinstance(event, TimerFired):
+            assert isinstance(event.key, tuple)
+            name, key = event.key
             if name == "worker":
                 self.worker.now = now
                 self.worker.on_steal_timer()
                 self._collect(name, self._drain(self.worker), out, local)
             else:
                 self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
-        elif kind is PeerDown:
+        elif isinstance(event, PeerDown):
             self._collect("member", self.membership.handle(event, now), out, local)
         return out
 
@@ -111,29 +111,27 @@ class NodeCore:
             self._deliver(self.node, local.popleft(), now, out, local)
 
     def _deliver(self, peer: int, message: m.Message, now: float, out: list[Effect], local: deque[m.Message]) -> None:
-        kind = type(message)
-        if kind is m.StatusAsk:
+        if isinstance(message, m.StatusAsk):
             out.append(Send(peer, m.Status(self.node, self._epoch(), self.status())))
-        elif kind is m.ExplainAsk:
-            lines = self.dispatcher.explain(message.run, message.tid) + self.worker.explain(message.run, message.tid)  # type: ignore[attr-defined]
+        elif isinstance(message, m.ExplainAsk):
+            lines = self.dispatcher.explain(message.run, message.tid) + self.worker.explain(message.run, message.tid)
             out.append(Send(peer, m.Explain(self.node, tuple(lines))))
         else:
             event = Received(peer, message)
-            for name, machine in self.routes.get(kind, ()):
+            for name, machine in self.routes.get(type(message), ()):
                 self._collect(name, machine.handle(event, now), out, local)
 
     def _collect(self, name: str, effects: Sequence[Effect], out: list[Effect], local: deque[m.Message]) -> None:
         node = self.node
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                if effect.to == node:  # type: ignore[union-attr]
-                    local.append(effect.message)  # type: ignore[union-attr]
+            if isinstance(effect, Send):
+                if effect.to == node:
+                    local.append(effect.message)
                     continue
-            elif kind is SetTimer:
-                effect = SetTimer((name, effect.key), effect.at)  # type: ignore[union-attr]
-            elif kind is CancelTimer:
-                effect = CancelTimer((name, effect.key))  # type: ignore[union-attr]
+            elif isinstance(effect, SetTimer):
+                effect = SetTimer((name, effect.key), effect.at)
+            elif isinstance(effect, CancelTimer):
+                effect = CancelTimer((name, effect.key))
             out.append(effect)
 
     def _drain(self, machine: Machine) -> list[Effect]:

@@ -170,7 +170,8 @@ class Loop:
             for peer in transport.on_timer(time_now):
                 self._peer_down(peer, time_now)
         for key in self.timers.due(time_now):
-            owner, inner = key  # type: ignore[misc]
+            assert isinstance(key, tuple)
+            owner, inner = key
             if self.core is not None and owner == self.core.node:
                 self.act(owner, self.core.handle(TimerFired(inner), time_now))
             elif owner in self.guests:
@@ -197,7 +198,7 @@ class Loop:
         if core is not None and to == core.node:
             self.act(to, core.handle(Received(peer, message), time_now))
         elif to in self.guests:
-            if type(message) is m.View:
+            if isinstance(message, m.View):
                 self._view(message)
             self.act(to, self.guests[to].handle(Received(peer, message), time_now))
 
@@ -219,24 +220,23 @@ class Loop:
         """Do what a machine said. ``owner``: the node's or the guest's id."""
         core, hands = self.core, self.hands
         for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                self._send(owner, effect.to, effect.message)  # type: ignore[union-attr]
-            elif hands is not None and kind in hands.acts:
-                answer = hands.acts[kind](effect)
+            if isinstance(effect, Send):
+                self._send(owner, effect.to, effect.message)
+            elif hands is not None and type(effect) in hands.acts:
+                answer = hands.acts[type(effect)](effect)
                 if answer is not None:
                     self._send(owner, answer.to, answer.message)
                 elif len(self._watched) < 3:
                     for fd in hands.fds():
                         self._watch(fd)
-            elif kind is SetTimer:
-                self.timers.set((owner, effect.key), effect.at)  # type: ignore[union-attr]
-            elif kind is CancelTimer:
-                self.timers.cancel((owner, effect.key))  # type: ignore[union-attr]
-            elif kind is Log:
-                log.log(effect.level, "%s", effect.text)  # type: ignore[union-attr]
-            elif kind is Stop:
-                self.stopping = effect.reason  # type: ignore[union-attr]
+            elif isinstance(effect, SetTimer):
+                self.timers.set((owner, effect.key), effect.at)
+            elif isinstance(effect, CancelTimer):
+                self.timers.cancel((owner, effect.key))
+            elif isinstance(effect, Log):
+                log.log(effect.level, "%s", effect.text)
+            elif isinstance(effect, Stop):
+                self.stopping = effect.reason
             elif owner in self.guests:
                 self.guests[owner].act(effect)
         if core is not None and owner == core.node and core.view_changed:

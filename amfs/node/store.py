@@ -1,7 +1,7 @@
 """The node's store: real files in tmpfs, published by rename. I/O.
 
-Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``sandboxes/``, ``logs/``. It is marked and locked, so that
-what a killed process leaves behind can be told from what is in use.
+Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``sandboxes/``, ``logs/``. It is marked and locked,
+so that what a killed process leaves behind can be told from what is in use.
 """
 
 from __future__ import annotations

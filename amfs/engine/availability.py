@@ -1,0 +1,321 @@
+"""The worker half of the File Availability Protocol (AME §3.2, Fig. 4): where files are, and how they come here and go. Pure.
+
+Owns the moves of files between INVALID, LOCAL, REMOTE and SHARED on one node: locating, fetching once however many tasks want a
+file, waking the tasks parked under it, serving others, dropping, copying out to shared storage. Bytes move in the shell (``FetchData``,
+``StageIn``, ``CopyOut``).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from amfs.engine import messages as m
+from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreInline
+from amfs.engine.fls import SHARED_FATE
+from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
+from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
+from amfs.fs.partition import PartitionTable
+from amfs.fs.paths import shared_path
+
+
+class Availability(WorkerState):
+    """The files' side of a worker."""
+
+    def _stage(self, run: Run, entry: TaskEntry, name: str) -> None:
+        """A shared input that is to be read from the store: copied there once, however many tasks want it."""
+        file = run.files.get(name)
+        if file is None:
+            file = run.files[name] = File(name)
+            self._move_file(file, FileEvent.LOCATED)
+            file.fetching = True
+            path = shared_path(run.info.base, name[len(run.info.scope):])
+            self.out.append(StageIn(self._job("stage", run, name, None), name, path))
+        if file.state == FileState.LOCAL or file.state == FileState.SHARED:
+            return
+        file.waiting.append(entry)
+        entry.missing += 1
+
+    def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
+        """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
+        run = self.runs[number]
+        for name, size, mtime_ns, fate in files:
+            file = run.files.get(name) or run.files.setdefault(name, File(name))
+            fresh = file.state == FileState.INVALID
+            file.size, file.mtime_ns = size, mtime_ns
+            self._move_file(file, FileEvent.PRODUCED)
+            self._publish_file(run, name, size, fate)
+            self._there(run, file, fresh)
+
+    # ── files become available ─────────────────────────────────────────────────────────────────────
+
+    def _locate_file(self, run: Run, file: File) -> None:
+        self._locate.setdefault(run.id, []).append(file.name)
+        self._touched[run.id] = None
+
+    def on_located(self, peer: int, message: m.Located) -> None:
+        run = self._run_for(message.run, peer, message)
+        if run is None or run.closing:
+            return
+        for at in message.files:
+            file = run.files.get(at.name)
+            if file is None or file.state != FileState.INVALID:
+                continue
+            file.size = at.size
+            if not at.holders:
+                self._move_file(file, FileEvent.ON_SHARED)
+                self._there(run, file, fresh=True)
+                continue
+            file.holders = at.holders
+            self._move_file(file, FileEvent.LOCATED)
+            decided: list[TaskEntry] = []
+            for entry in file.waiting:
+                entry.unlocated -= 1
+                if not entry.unlocated and entry.state == TaskState.INVALID:
+                    decided.append(entry)
+            if not run.info.data_aware or at.size < self.limits.forward_bytes_min:
+                self._fetch_file(run, file)
+            for entry in decided:
+                self._all_located(entry)
+
+    def _all_located(self, entry: TaskEntry) -> None:
+        """Every input of a parked task is somewhere: go where most of it is, or have it brought here."""
+        run, spec = entry.run, entry.spec
+        options = spec.options
+        if options is not None and options.reduce:
+            self._report_plan(entry)
+            return
+        files = [run.files[name] for name in spec.inputs]
+        if run.info.data_aware and not (options is not None and options.pin >= 0):
+            here = 0
+            held: dict[int, int] = {}
+            for file in files:
+                if file.state == FileState.REMOTE:
+                    for holder in file.holders:
+                        held[holder] = held.get(holder, 0) + file.size
+                else:
+                    here += file.size
+            best = max(held, key=lambda node: (held[node], -node), default=self.node)
+            if best != self.node and best in self.peers and held[best] >= here + self.limits.forward_bytes_min:
+                self._forward(entry, best)
+                return
+        for file in files:
+            if file.state == FileState.REMOTE and not file.fetching:
+                self._fetch_file(run, file)
+
+    def _forward(self, entry: TaskEntry, to: int) -> None:
+        run = entry.run
+        self._unpark(entry)
+        self._forget(entry)
+        run.counters["forwarded"] += 1
+        self.send(to, m.Assign(run.id, (entry.spec,)))
+
+    def _fetch_file(self, run: Run, file: File) -> None:
+        if file.fetching or file.state != FileState.REMOTE:
+            return
+        file.fetching = True
+        # Different readers start with different holders, so that one producer does not serve the whole machine.
+        holder = file.holders[self.node % len(file.holders)]
+        self._fetch.setdefault((run.id, holder), []).append(file.name)
+        self._touched[run.id] = None
+
+    def _there(self, run: Run, file: File, fresh: bool = False) -> None:
+        """The file has become LOCAL or SHARED: wake the tasks parked under it. ``fresh``: it was INVALID a moment ago."""
+        waiting = file.waiting
+        if not waiting:
+            return
+        file.waiting = []
+        for entry in waiting:
+            entry.missing -= 1
+            entry.bytes_in += file.size
+            if fresh:
+                entry.unlocated -= 1
+            if entry.state != TaskState.INVALID:
+                continue
+            if not entry.missing:
+                self._unpark(entry)
+                self._become_ready(entry)
+            elif fresh and not entry.unlocated:
+                self._all_located(entry)
+
+    def on_content(self, peer: int, message: m.Content) -> None:
+        run = self.runs.get(message.run)
+        if run is None or run.closing:
+            return
+        for blob in message.blobs:
+            file = run.files.get(blob.name)
+            if file is None or file.state != FileState.REMOTE:
+                continue
+            if blob.missing:
+                self._fetch_failed(run, file, peer)
+            elif blob.data is not None:
+                self.out.append(StoreInline(blob.name, blob.data, blob.mode))
+                self._fetched(run, file, blob.size)
+            else:
+                serial = self._job("fetch", run, blob.name, None)
+                self.out.append(
+                    FetchData(serial, peer, blob.port, blob.ticket, blob.name, blob.size, blob.mode)
+                )
+
+    def _fetched(self, run: Run, file: File, size: int) -> None:
+        file.size = size
+        file.mtime_ns = 0
+        file.fetching = False
+        self._move_file(file, FileEvent.COPIED)
+        run.counters["fetched_bytes"] += size
+        if file.waiting:
+            file.waiting[0].bytes_fetched += size
+        run.counters["fetched_files"] += 1
+        self._replica.setdefault(run.id, []).append(file.name)
+        self._touched[run.id] = None
+        self._there(run, file)
+
+    def _fetch_failed(self, run: Run, file: File, holder: int) -> None:
+        """Tell the FLS that ``holder`` has it no more, and ask anew: another holder, or word that it is lost."""
+        file.fetching = False
+        self._move_file(file, FileEvent.HOLDER_LOST)
+        for entry in file.waiting:
+            entry.unlocated += 1
+        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
+        self._locate_file(run, file)
+
+    def on_file_failed(self, peer: int, message: m.FileFailed) -> None:
+        run = self._run_for(message.run, peer, message)
+        if run is None or run.closing:
+            return
+        for name, cause in zip(message.names, message.causes, strict=True):
+            file = run.files.get(name)
+            if file is None:
+                continue
+            waiting, file.waiting = file.waiting, []
+            if file.state == FileState.INVALID:
+                del run.files[name]  # ask again should it ever be wanted again
+            for entry in waiting:
+                if entry.state == TaskState.INVALID:
+                    self._unpark(entry)
+                    self._move(entry, TaskEvent.INPUT_FAILED)
+                    self._end(entry, m.Result(
+                        entry.spec.tid, entry.spec.attempt, Outcome.UPSTREAM_FAILED, 0, self.node, detail=cause,
+                    ))  # fmt: skip
+
+    # ── serving others ─────────────────────────────────────────────────────────────────────────────
+
+    def on_fetch(self, peer: int, message: m.Fetch) -> None:
+        self.out.append(ReadStore(peer, message.run, message.names))
+
+    def on_drop(self, peer: int, message: m.Drop) -> None:
+        run = self.runs.get(message.run)
+        if run is None:
+            return
+        for name in message.names:
+            file = run.files.get(name)
+            if file is None or file.waiting or file.fetching:
+                continue
+            del run.files[name]
+            self._delete.append(name)
+
+    def on_flush(self, peer: int, message: m.Flush) -> None:
+        run = self.runs.get(message.run)
+        if run is None:
+            return
+        for name in message.names:
+            self._copy_out(run, name, None)
+
+    def _copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
+        path = shared_path(run.info.base, name[len(run.info.scope):], run.info.hashed_outputs)
+        self.out.append(CopyOut(self._job("flush", run, name, entry), name, path))
+
+    def on_job_done(self, event: JobDone) -> None:
+        job = self.jobs.pop(event.serial, None)
+        if job is None:
+            return
+        kind, run, name, entry = job
+        if run.closing:
+            self._close_if_empty(run)
+            return
+        file = run.files.get(name)
+        if kind == "flush":
+            self._flush_done(run, name, file, entry, event)
+        elif file is None or file.state != FileState.REMOTE:
+            return
+        elif kind == "fetch":
+            if event.error:
+                self.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
+                self._fetch_failed(run, file, file.holders[self.node % len(file.holders)])
+            else:
+                self._fetched(run, file, event.size)
+        elif event.error:  # stage
+            file.fetching = False
+            waiting, file.waiting = file.waiting, []
+            del run.files[name]
+            for parked in waiting:
+                if parked.state == TaskState.INVALID:
+                    self._unpark(parked)
+                    self._move(parked, TaskEvent.INPUT_FAILED)
+                    self._end(parked, m.Result(
+                        parked.spec.tid, parked.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"cannot read its input: {event.error}",
+                    ))  # fmt: skip
+        else:
+            file.fetching = False
+            file.size = event.size
+            self._move_file(file, FileEvent.COPIED)
+            run.counters["staged_bytes"] += event.size
+            run.counters["staged_files"] += 1
+            self._there(run, file)
+
+    def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
+        short = name[len(run.info.scope):]
+        if not event.error:
+            run.counters["copied_out_bytes"] += event.size
+            run.counters["copied_out_files"] += 1
+            if file is not None and file.state == FileState.LOCAL:
+                self._publish_file(run, name, event.size, SHARED_FATE)
+        self._flushed.setdefault(run.id, []).append((short, event.size, event.error))
+        self._touched[run.id] = None
+        if entry is None:
+            return
+        entry.flushing -= 1
+        if event.error and entry.result is not None and entry.result.outcome == Outcome.OK:
+            detail = f"cannot write its output: {event.error}"
+            entry.result = msgspec.structs.replace(entry.result, outcome=Outcome.OUTPUT_LOST, detail=detail)
+        if not entry.flushing:
+            assert entry.result is not None
+            good = entry.result.outcome == Outcome.OK
+            self._move(entry, TaskEvent.FLUSHED if good else TaskEvent.WENT_WRONG)
+            self._end(entry, entry.result)
+
+    # ── the machine's surroundings change ──────────────────────────────────────────────────────────
+
+    def set_view(self, table: PartitionTable, peers: list[int], dead: set[int]) -> None:
+        """Membership changed: publish and ask again what moved to another shard; forget what the dead held."""
+        moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
+        changed = self.table.owners != table.owners
+        self.table = table
+        self.peers = peers
+        for run in self.runs.values():
+            for file in list(run.files.values()):
+                if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
+                    left = tuple(holder for holder in file.holders if holder not in dead)
+                    self._move_file(file, FileEvent.HOLDER_LOST)
+                    file.holders = left
+                    file.fetching = False
+                    for entry in file.waiting:
+                        entry.unlocated += 1
+                    self._locate_file(run, file)
+                elif changed and (moved is None or self._moved(file.name, moved)):
+                    if file.state == FileState.LOCAL:
+                        # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
+                        self._publish_file(run, file.name, file.size, m.fate(m.KEEP))
+                    elif file.state == FileState.INVALID:
+                        self._locate_file(run, file)
+            for entry in list(run.tasks.values()):
+                if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
+                    if entry.state == TaskState.INVALID:
+                        self._unpark(entry)
+                    self._forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
+
+    def _moved(self, name: str, moved: set[int]) -> bool:
+        from amfs._native import xxh64
+
+        return xxh64(name) % len(self.table.owners) in moved
