@@ -33,8 +33,9 @@ class Launcher:
 
         ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT
         (detail names them), 5 INPUT_CHANGED (detail names them), 6 SETUP (code = errno, detail says what failed), 7 CANCELLED (never
-        started, or killed by kill()). Times are microseconds since the epoch. stdout, stderr: captured tails (stdout empty for a
-        successful task unless WANT_OUTPUT).
+        started, or killed by kill()). Times are microseconds since the epoch. ``maxrss_kib`` 0: less than this process had, which the
+        kernel counts in, so not known. stdout, stderr: captured tails (stdout empty for a successful task unless WANT_OUTPUT: then its
+        first ``capture`` bytes, and if there were more, the whole is in ``log_dir`` and ``detail`` names the file).
         """
     def kill(self, serials: Sequence[int]) -> None:
         """Withdraw those not started, SIGTERM then (after 1 s) SIGKILL the process groups of the others."""

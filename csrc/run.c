@@ -263,6 +263,16 @@ static size_t read_caught(const amfs_catcher *catcher, size_t limit, bool beginn
     return size;
 }
 
+/* Make it ready for the slot's next task. The position matters only if a task took O_APPEND off the description that all of them share. */
+static void empty_catcher(amfs_catcher *catcher)
+{
+    if (ftruncate(catcher->fd, 0) < 0 || lseek(catcher->fd, 0, SEEK_SET) < 0) {
+        close(catcher->fd);
+        catcher->fd = -1;
+    }
+    catcher->used = false;
+}
+
 static void save_whole(amfs_loop *loop, const amfs_task *task, const amfs_catcher *catcher, size_t size, amfs_text *detail)
 {
     char *path = loop->files.other;
@@ -294,11 +304,11 @@ static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, am
     size_t size = read_caught(&slot->out, task->capture, want, want || completion->outcome != AMFS_OK, &completion->out, &completion->out_length);
     if (want && size > task->capture)
         save_whole(loop, task, &slot->out, size, detail);
-    if (size > 0 && ftruncate(slot->out.fd, 0) < 0)
-        slot->out.used = false;
+    if (size > 0)
+        empty_catcher(&slot->out);
     size = read_caught(&slot->err, task->capture, false, true, &completion->err, &completion->err_length);
-    if (size > 0 && ftruncate(slot->err.fd, 0) < 0)
-        slot->err.used = false;
+    if (size > 0)
+        empty_catcher(&slot->err);
 }
 
 void amfs_run_trim(amfs_slot *slot)

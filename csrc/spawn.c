@@ -23,7 +23,7 @@
 enum { STACK = 64 * 1024, SIGNALS = 64, KERNEL_SIGSET = 8 };
 
 /* The child runs in our memory until execve, with no stack protector or shadow memory of ours to keep up to date. */
-#define CHILD_CODE __attribute__((no_sanitize("address", "undefined"), noinline))
+#define CHILD_CODE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
 /* The kernel's own structure: only its first word (the handler) matters, and a zeroed one means "default" on every processor. */
 typedef struct {
