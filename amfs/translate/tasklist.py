@@ -169,12 +169,14 @@ class TaskListReader(Reader):
             left, input_, inputs = left.partition(" -i ")
             task_id, _, program = left.partition(" -b ")
             if task_id and program and left.count(" ") == 2 and head.count(" -") == 1 + (input_ != "") + (output != ""):
+                words = args.split()
+                reads, writes = inputs.split(), outputs.split()
                 add(
                     Task(
                         task_id,
-                        (share(program, program), *[share(word, word) for word in args.split()]),
-                        tuple([share(word, word) for word in inputs.split()]) if inputs else (),
-                        tuple([share(word, word) for word in outputs.split()]) if outputs else (),
+                        (share(program, program), *map(share, words, words)),
+                        tuple(map(share, reads, reads)),
+                        tuple(map(share, writes, writes)),
                         line=number,
                     )
                 )

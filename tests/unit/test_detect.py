@@ -190,9 +190,9 @@ def test_a_file_list_is_no_workflow() -> None:
 
 
 def test_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read .*nope: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*nope: No such file"):
         load(tmp_path / "nope")
-    with pytest.raises(UsageError, match="cannot read .*: Is a directory"):
+    with pytest.raises(UsageError, match=r"cannot read .*: Is a directory"):
         load(tmp_path)
     with pytest.raises(UsageError, match="unknown format 'x'"):
         load(io.BytesIO(b""), format="x")
