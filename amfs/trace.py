@@ -73,8 +73,9 @@ class TraceWriter:
         ok = result.outcome == Outcome.OK
         self._finished += ok
         self._failed += not ok
-        self._moved += result.bytes_in
-        args: dict[str, object] = {"id": task, "outcome": _outcome_name(result.outcome), "in": result.bytes_in, "out": result.bytes_out}
+        self._moved += result.bytes_fetched
+        args: dict[str, object] = {"id": task, "outcome": _outcome_name(result.outcome)}
+        args.update(read=result.bytes_in, fetched=result.bytes_fetched, written=result.bytes_out)
         if not ok:
             args["code"] = result.code
             args["detail"] = result.detail
@@ -190,8 +191,9 @@ class Trace:
         self.start: list[int] = []
         self.end: list[int] = []
         self.ok: list[bool] = []
-        self.bytes_in: list[int] = []
-        self.bytes_out: list[int] = []
+        self.read: list[int] = []  # bytes of inputs
+        self.fetched: list[int] = []  # of these, bytes that had to come from another node for this task
+        self.written: list[int] = []
         self.task: list[str] = []
         self.failures: list[dict[str, Any]] = []  # the args of what failed by itself, with "label", "node" and "ts" added
         self.never_ran: dict[str, dict[str, int]] = {}  # label -> outcome -> count
@@ -247,8 +249,9 @@ def _take(trace: Trace, labels: dict[str, int], event: dict[str, Any]) -> None:
         trace.end.append(event["ts"] + event["dur"])
         ok = args["outcome"] == Outcome.OK.name
         trace.ok.append(ok)
-        trace.bytes_in.append(args["in"])
-        trace.bytes_out.append(args["out"])
+        trace.read.append(args["read"])
+        trace.fetched.append(args["fetched"])
+        trace.written.append(args["written"])
         trace.task.append(args["id"])
         if not ok:
             trace.failures.append({**args, "label": name, "node": event["pid"], "ts": event["ts"] + event["dur"]})

@@ -80,7 +80,7 @@ def make_page(trace: Trace, source: str) -> str:
             "</div>",
             _stages(trace, span, order, colours),
         ]
-        parts += [_moved(trace, span)] if any(trace.bytes_in) else []
+        parts += [_moved(trace, span)] if any(trace.fetched) else []
     parts += [_shared_storage(trace), _failures(trace)]
     return _document(name, "".join(parts), _data(trace, rows, span))
 
@@ -182,7 +182,7 @@ def _cards(trace: Trace, rows: list[Row], span: int) -> str:
         (time_text(span / 1e6), "first to last", ""),
         (f"{done / (span / 1e6):,.0f}" if done * 1e6 >= span else f"{done / (span / 1e6):.2f}", "tasks a second", ""),
         (f"{100 * busy:.1f}%", f"of {slots:,} slot{'s' * (slots != 1)} busy", ""),
-        (size_text(sum(trace.bytes_in)), "fetched by tasks", ""),
+        (size_text(sum(trace.fetched)), "moved between nodes", ""),
     ]
     cpu = (trace.summary or {}).get("engine_cpu_seconds", 0)
     if cpu and done:
@@ -339,10 +339,10 @@ def _at_work(trace: Trace, span: int) -> str:
 
 
 def _moved(trace: Trace, span: int) -> str:
-    points = _running_total(trace, trace.bytes_in, span)
+    points = _running_total(trace, trace.fetched, span)
     top = max(1.0, points[-1][1])
     return _chart(
-        "Bytes fetched for tasks", "from other nodes and from shared storage", span, top, size_text(top), _line(points, top), "bytes"
+        "Bytes moved between nodes", "fetched for tasks; each file once per node", span, top, size_text(top), _line(points, top), "bytes"
     )
 
 
@@ -359,7 +359,7 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
         cells = shares(trace, tasks, trace.begin_us, span, 120)
         top = max(cells) or 1.0
         shape = " ".join(f"{i},{20 - 19 * cell / top:.1f} {i + 1},{20 - 19 * cell / top:.1f}" for i, cell in enumerate(cells))
-        spark = '<svg width="150" height="20" viewBox="0 0 120 20" preserveAspectRatio="none">'
+        spark = '<svg width="120" height="20" viewBox="0 0 120 20" preserveAspectRatio="none">'
         spark += f'<polygon fill="{colours[label]}" points="0,20 {shape} 120,20"/></svg>'
         body.append(
             f'<tr><td><i class="chip" style="background:{colours[label]}"></i>'
@@ -367,12 +367,13 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
             f"<td{' class=no' if failed else ''}>{failed or ''}</td>"
             f"<td>{_short(first - trace.begin_us)}</td><td>{_short(last - trace.begin_us)}</td>"
             f"<td>{_short(_quantile(times, 0.5))}</td><td>{_short(_quantile(times, 0.95))}</td><td>{_short(times[-1])}</td>"
-            f"<td>{_short(sum(times))}</td><td>{size_text(sum(trace.bytes_in[i] for i in tasks))}</td>"
-            f"<td>{size_text(sum(trace.bytes_out[i] for i in tasks))}</td><td>{spark}</td></tr>"
+            f"<td>{_short(sum(times))}</td><td>{size_text(sum(trace.read[i] for i in tasks))}</td>"
+            f"<td>{size_text(sum(trace.fetched[i] for i in tasks))}</td>"
+            f"<td>{size_text(sum(trace.written[i] for i in tasks))}</td><td>{spark}</td></tr>"
         )
     head = "".join(
         f"<th>{text}</th>"
-        for text in ("stage", "tasks", "failed", "from", "to", "median", "95%", "longest", "in all", "fetched", "written", "when")
+        for text in ("stage", "tasks", "failed", "from", "to", "median", "95%", "longest", "in all", "read", "fetched", "written", "when")
     )
     return f'<section><header><h2>Stages</h2></header><div class="wide"><table><tr>{head}</tr>{"".join(body)}</table></div></section>'
 
@@ -434,8 +435,9 @@ def _data(trace: Trace, rows: list[Row], span: int) -> str:
                     trace.label[i],
                     printable(trace.task[i]),
                     int(trace.ok[i]),
-                    trace.bytes_in[i],
-                    trace.bytes_out[i],
+                    trace.read[i],
+                    trace.fetched[i],
+                    trace.written[i],
                 )
                 for i in row.tasks
             ]

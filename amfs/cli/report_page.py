@@ -121,7 +121,7 @@ SCRIPT = """
       while (low < high) { const mid = (low + high) >> 1; if (row.tasks[mid][0] <= t) low = mid + 1; else high = mid; }
       const task = row.tasks[low - 1];
       if (task && t <= task[0] + Math.max(task[1], (view[1] - view[0]) / 800))
-        text = `${task[3]} (${data.labels[task[2]]})${task[4] ? '' : ', failed'}\\n${row.name}, from ${secs(task[0])}, for ${secs(task[1])}\\nfetched ${size(task[5])}, wrote ${size(task[6])}`;
+        text = `${task[3]} (${data.labels[task[2]]})${task[4] ? '' : ', failed'}\\n${row.name}, from ${secs(task[0])}, for ${secs(task[1])}\\nread ${size(task[5])}, ${size(task[6])} of it from other nodes; wrote ${size(task[7])}`;
     } else text = row.name + ': busy ' + row.busy;
     tip.textContent = text;
     tip.style.display = 'block';

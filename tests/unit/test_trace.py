@@ -30,7 +30,7 @@ def write(path: Path, tasks: int = 20, nodes: int = 2, slots: int = 2) -> None:
     for i in range(tasks):
         place = {"node": i % nodes, "slot": i // nodes % slots}
         label = "even" if i % 2 == 0 else "odd"
-        writer.add(f"t{i}", label, result(i, **place, start=i // (nodes * slots) * 1100, bytes_in=10, bytes_out=7))
+        writer.add(f"t{i}", label, result(i, **place, start=i // (nodes * slots) * 1100, bytes_in=10, bytes_fetched=6, bytes_out=7))
     failed = {"outcome": int(Outcome.EXIT), "code": 3, "detail": "exit status 3", "stderr": b"no </script> luck\n"}
     writer.add("bad", "odd", result(tasks, start=900_000, **failed))
     writer.add("never", "last", Result(tid=tasks + 1, outcome=int(Outcome.UPSTREAM_FAILED), detail="input x will never be made"))
@@ -48,7 +48,7 @@ def test_it_is_the_format_that_chrome_and_perfetto_read(tmp_path: Path) -> None:
     assert len(bars) == 21
     assert bars[0] == {
         "ph": "X", "name": "even", "cat": "task", "pid": 0, "tid": 0, "ts": 0, "dur": 1000,
-        "args": {"id": "t0", "outcome": "OK", "in": 10, "out": 7},
+        "args": {"id": "t0", "outcome": "OK", "read": 10, "fetched": 6, "written": 7},
     }  # fmt: skip
     names = {(e["pid"], e.get("tid"), e["args"]["name"]) for e in events if e["name"] in ("process_name", "thread_name")}
     assert {(0, None, "node 0"), (1, None, "node 1"), (0, 1, "slot 1"), (RUN_PID, None, "run")} <= names
@@ -56,7 +56,7 @@ def test_it_is_the_format_that_chrome_and_perfetto_read(tmp_path: Path) -> None:
     finished = [event["args"]["finished"] for event in counters if event["name"] == "tasks"]
     assert finished == sorted(finished)
     assert finished[-1] == 20
-    assert [event["args"]["bytes"] for event in counters if event["name"] == "bytes moved"][-1] == 200
+    assert [event["args"]["bytes"] for event in counters if event["name"] == "bytes moved"][-1] == 120
     times = [event["ts"] for event in counters]
     assert times == sorted(times)
 
@@ -172,7 +172,7 @@ def test_the_page_is_whole_and_says_it_all(tmp_path: Path, capsys: pytest.Captur
     check(page)
     assert "list &lt;1&gt;" in page
     assert "<list <1>" not in page
-    parts = ("Slots over time", "busy and idle", "Tasks finished", "Tasks at work", "Stages", "Bytes fetched", "Failures")
+    parts = ("Slots over time", "busy and idle", "Tasks finished", "Tasks at work", "Stages", "Bytes moved", "Failures")
     for words in (*parts, "exit status 3"):
         assert words in page
     assert "no &lt;/script&gt; luck" in page
@@ -206,8 +206,9 @@ def synthetic(tasks: int, places: int) -> Trace:
         trace.start.append(i // places * 100)
         trace.end.append(i // places * 100 + 90)
         trace.ok.append(True)
-        trace.bytes_in.append(0)
-        trace.bytes_out.append(0)
+        trace.read.append(0)
+        trace.fetched.append(0)
+        trace.written.append(0)
         trace.task.append(str(i))
     trace.end_us = max(trace.end)
     return trace
