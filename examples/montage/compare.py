@@ -1,7 +1,7 @@
 """Are two mosaics the same, and how good is one?
 
-    python compare.py ONE.fits OTHER.fits          the same pixel by pixel (exit code 0) or not (1); with their area images
-    python compare.py --truth truth.fits M.fits…   rms of what is left of the backgrounds in each mosaic, in counts
+python compare.py ONE.fits OTHER.fits          the same pixel by pixel (exit code 0) or not (1); with their area images
+python compare.py --truth truth.fits M.fits…   rms of what is left of the backgrounds in each mosaic, in counts
 """
 
 from __future__ import annotations

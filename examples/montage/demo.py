@@ -56,9 +56,8 @@ def demo(options: argparse.Namespace) -> bool:
     names = make_sky.make_sky(out, grid=options.grid, size=options.size, seed=options.seed)
     print(f"sky: {len(names)} images of {options.size} x {options.size} pixels in {out / 'raw'}; Montage: {kind}", flush=True)
     start = time.perf_counter()
-    summary = run_montage.make_mosaic(out, tools=kind, slots=options.slots, session=options.session, uncorrected=True)
+    run_montage.make_mosaic(out, tools=kind, slots=options.slots, session=options.session, uncorrected=True)
     seconds = time.perf_counter() - start
-    print(summary)
     mosaic, before = out / "mosaic.fits", out / "uncorrected.fits"
     picture.make_picture(mosaic, out / "mosaic.png")
     picture.make_picture(before, out / "uncorrected.png", like=mosaic)

@@ -25,8 +25,7 @@ from amfs.api import Handle
 def submit(run: amfs.Session, steps: list[stages.Step]) -> list[Handle]:
     """Hand the steps to amfs, which starts each as soon as its inputs are there."""
     return run.submit_tasks(
-        amfs.Task(step.id, tuple(step.argv), tuple(step.inputs), tuple(step.outputs), label=step.label, reduce=step.arity)
-        for step in steps
+        amfs.Task(step.id, tuple(step.argv), tuple(step.inputs), tuple(step.outputs), label=step.label, reduce=step.arity) for step in steps
     )
 
 
@@ -39,9 +38,10 @@ def make_mosaic(
     resume: bool = False,
     uncorrected: bool = False,
     arity: int = stages.ARITY,
+    store: str = "",
     progress: bool = True,
 ) -> str:
-    """Make SKY/mosaic.fits and return what it cost, as text.
+    """Make SKY/mosaic.fits and return what it cost, as text (which ``progress`` has shown at the end, too).
 
     Raises toolkit.NoMontage when there is no Montage, FileNotFoundError when SKY holds no sky, amfs.TaskFailed when a stage fails.
     """
@@ -50,7 +50,7 @@ def make_mosaic(
     if not raw or not (sky / stages.REGION).is_file():
         raise FileNotFoundError(f"{sky} has no raw/*.fits and {stages.REGION}: make a sky with make_sky.py first")
     journal = sky / "montage.journal"
-    with amfs.Session(slots=slots, session=session, base=sky, journal=journal, resume=resume, progress=progress) as run:
+    with amfs.Session(slots=slots, session=session, base=sky, journal=journal, resume=resume, store=store, progress=progress) as run:
         *_, found = submit(run, stages.first_half(kit, raw, arity=arity))
         run.wait([found])
         overlaps = run.read("overlaps.tbl").decode()
@@ -68,9 +68,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="do only what an earlier run that was cut off has not done")
     parser.add_argument("--uncorrected", action="store_true", help="also uncorrected.fits, the mosaic without background correction")
     parser.add_argument("--arity", type=int, default=stages.ARITY, help=f"files a reduction combines at a time (default {stages.ARITY})")
+    parser.add_argument("--store", default="", help="where files are held meanwhile (default: in memory, /dev/shm)")
     options = parser.parse_args()
     try:
-        summary = make_mosaic(
+        make_mosaic(
             options.sky,
             tools=options.tools,
             slots=options.slots,
@@ -78,11 +79,11 @@ def main() -> int:
             resume=options.resume,
             uncorrected=options.uncorrected,
             arity=options.arity,
+            store=options.store,
         )
     except (toolkit.NoMontage, OSError, amfs.AmfsError) as error:
         print(f"run_montage.py: {error}", file=sys.stderr)
         return 1
-    print(summary)
     print(f"The mosaic is {options.sky / 'mosaic.fits'}.")
     return 0
 

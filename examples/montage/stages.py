@@ -118,9 +118,7 @@ def first_half(tools: Tools, raw: Sequence[str], *, arity: int = ARITY) -> list[
     return [*project(tools, raw), images_table(tools, [moved(image, "proj") for image in raw], "images.tbl", arity), overlaps(tools)]
 
 
-def second_half(
-    tools: Tools, raw: Sequence[str], overlaps_text: str, *, uncorrected: bool = False, arity: int = ARITY
-) -> list[Step]:
+def second_half(tools: Tools, raw: Sequence[str], overlaps_text: str, *, uncorrected: bool = False, arity: int = ARITY) -> list[Step]:
     """Everything that is known once mOverlaps has run. ``uncorrected`` adds the mosaic without background correction."""
     projected, corrected = ([moved(image, directory) for image in raw] for directory in ("proj", "corr"))
     compare = fits(tools, projected, pairs(overlaps_text))

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -115,27 +118,73 @@ def test_overlaps_planned_from_the_raw_images_hold_those_found_by_the_workflow(b
     assert fitted <= planned
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("grown", [0.15, 0.5, 0.85])
-def test_killed_in_the_middle_and_resumed_gives_the_identical_mosaic(grown: float, by_hand: tuple[str, Path], tmp_path: Path) -> None:
-    kind, work = by_hand
-    whole = new_sky(tmp_path / "whole")
-    run_script("run_montage.py", whole, "--tools", kind)
-    full = (whole / "montage.journal").stat().st_size
-
-    sky = new_sky(tmp_path / "sky")
+def start_and_kill(sky: Path, grown: int, *arguments: object) -> None:
+    """kill -9 to the driver when its journal has ``grown`` to so many bytes."""
     journal = sky / "montage.journal"
     driver = subprocess.Popen(
-        [sys.executable, str(EXAMPLE / "run_montage.py"), str(sky), "--tools", kind], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, str(EXAMPLE / "run_montage.py"), str(sky), *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     hang = time.monotonic() + 60
-    while driver.poll() is None and time.monotonic() < hang and (not journal.exists() or journal.stat().st_size < grown * full):
+    while driver.poll() is None and time.monotonic() < hang and (not journal.exists() or journal.stat().st_size < grown):
         time.sleep(0.002)
     driver.kill()
-    driver.wait()
-    assert journal.exists()
+    assert driver.wait() == -signal.SIGKILL, "it had ended before it could be killed"
+
+
+@pytest.fixture(scope="module")
+def whole_journal(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Bytes of the journal of a run that was left alone."""
+    sky = new_sky(tmp_path_factory.mktemp("whole"))
+    run_script("run_montage.py", sky)
+    return (sky / "montage.journal").stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0.15, 0.5, 0.85])
+def test_killed_in_the_middle_and_resumed_gives_the_identical_mosaic(
+    part: float, whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path
+) -> None:
+    kind, work = by_hand
+    sky = new_sky(tmp_path / "sky")
+    start_and_kill(sky, round(part * whole_journal), "--tools", kind)
+    resumed = run_script("run_montage.py", sky, "--tools", kind, "--resume")
+    assert re.search(r"^\d+ tasks? finished, [1-9]\d* done before", resumed.stderr, re.MULTILINE), resumed.stderr
+    assert same_mosaics(sky, work)
+
+
+@pytest.mark.slow
+def test_killed_and_its_memory_lost_and_resumed_gives_the_identical_mosaic(
+    whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path
+) -> None:
+    """As after a crash of the machine: the journal is there, the files in memory are not."""
+    kind, work = by_hand
+    sky, store = new_sky(tmp_path / "sky"), tmp_path / "store"
+    store.mkdir()
+    start_and_kill(sky, whole_journal // 2, "--tools", kind, "--store", store)
+    left = list(store.iterdir())
+    assert left, "nothing was in the store when the driver was killed"
+    for directory in left:
+        # A program that was running may still be writing its last file.
+        shutil.rmtree(directory, ignore_errors=True)
     run_script("run_montage.py", sky, "--tools", kind, "--resume")
     assert same_mosaics(sky, work)
+
+
+def test_resume_does_what_is_not_done_and_makes_again_what_is_lost(tmp_path: Path) -> None:
+    sky = new_sky(tmp_path / "sky")
+    run_script("run_montage.py", sky)
+    mosaic, made = sky / "mosaic.fits", (sky / "mosaic.fits").read_bytes()
+    inode = mosaic.stat().st_ino
+    again = run_script("run_montage.py", sky, "--resume")
+    assert re.search(r"^0 tasks finished, \d+ done before", again.stderr, re.MULTILINE), again.stderr
+    assert mosaic.stat().st_ino == inode
+    # The files between went with the first run, so all that leads to the mosaic has to run again.
+    mosaic.unlink()
+    third = run_script("run_montage.py", sky, "--resume")
+    assert not re.search(r"^0 tasks finished", third.stderr, re.MULTILINE), third.stderr
+    assert mosaic.read_bytes() == made
 
 
 def test_tables_combine_the_same_however_they_are_grouped() -> None:
