@@ -26,6 +26,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.api", 10),
     ("amfs.runner", 9),
     ("amfs.remote", 8),
+    ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
     ("amfs.node", 7),
     ("amfs.sim", 7),
     ("amfs.trace", 6),
