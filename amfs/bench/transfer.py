@@ -1,0 +1,77 @@
+"""A large file from one process's store to another's, as two nodes do it. ``python -m amfs.bench.transfer DIRECTORY BYTES`` is the holder.
+
+Only the movers: no workflow, no control messages; what is compared with raw TCP is the data path.
+"""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from amfs._native import Mover
+from amfs.bench.process import Failed
+
+_HANG_SECONDS = 60.0
+_FILE = "amfs-bench-large"
+
+
+def serve(directory: str, size: int) -> None:
+    """The holder: makes the file, then gives a ticket for each line on standard input."""
+    path = Path(directory) / _FILE
+    block = bytes(range(256)) * 4096
+    with path.open("wb") as file:
+        for start in range(0, size, len(block)):
+            file.write(block[: min(len(block), size - start)])
+    mover = Mover(1, listen="127.0.0.1")
+    try:
+        print(mover.port, flush=True)
+        for _line in sys.stdin:
+            print(mover.offer(str(path)).hex(), flush=True)
+    finally:
+        mover.stop()
+        path.unlink()
+
+
+def fetch_seconds(directory: str, size: int, times: int) -> list[float]:
+    """Seconds for each of ``times`` fetches of ``size`` bytes, from the request to the finished file. Raises Failed."""
+    command = [sys.executable, "-m", "amfs.bench.transfer", directory, str(size)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    mover = Mover(1)
+    destination = Path(directory) / f"{_FILE}-fetched"
+    seconds = []
+    try:
+        first = holder.stdout.readline()
+        if not first:
+            raise Failed(f"the process that holds the file ended with status {holder.wait()}")
+        for serial in range(times):
+            print("another", file=holder.stdin, flush=True)
+            ticket = bytes.fromhex(holder.stdout.readline())
+            started = time.perf_counter()
+            mover.fetch(serial, "127.0.0.1", int(first), ticket, size, str(destination), 0o444)
+            if not select.select([mover.fd], [], [], _HANG_SECONDS)[0]:
+                raise Failed(f"a transfer of {size} bytes did not end within {_HANG_SECONDS:.0f} s")
+            seconds.append(time.perf_counter() - started)
+            ((_, error, _moved),) = mover.completions()
+            if error:
+                raise Failed(error)
+            destination.unlink()
+        return seconds
+    finally:
+        mover.stop()
+        holder.stdin.close()
+        try:
+            holder.wait(_HANG_SECONDS)
+        except subprocess.TimeoutExpired:
+            holder.kill()
+            holder.wait()
+        holder.stdout.close()
+        destination.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
