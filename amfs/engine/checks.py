@@ -381,7 +381,8 @@ class StreamChecker:
         words += _name_faults(task, self.base, self.aliases, set())
         if any("\0" in word for word in task.argv):
             words.append(f"task {task.id}: a word of its command contains a NUL character")
-        task = _each_file_once(task, self.aliases)
+        if _each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
+            words.append(f"task {task.id}: names a file twice, in two spellings")
         inputs = tuple([self.aliases.get(name, name) for name in task.inputs])
         outputs = [self.aliases.get(name, name) for name in task.outputs]
         if task.id in self._ids:

@@ -334,9 +334,10 @@ def test_stream_faults() -> None:
         task("f", cores=0, line=7),
         task("g", outputs="d/x", line=8),
         Task("h", ("x",), ("",), line=9),
+        task("i", "in ./in", line=10),
         place=MapPlace(exist=["in"], closed=["d"]),
     )
-    assert [fault.partition(": ")[0] for fault in faults] == [f"pipe:{line}" for line in range(2, 10)]
+    assert [fault.partition(": ")[0] for fault in faults] == [f"pipe:{line}" for line in range(2, 11)]
     assert "is already taken (line 1)" in faults[0]
     assert "already written by task a (line 1)" in faults[1]
     assert "which existed when task a (line 1) was to read it; in a list that grows, write the producer first" in faults[4]
