@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
 from amfs.engine.records import pack_body
@@ -69,6 +71,8 @@ class SpecMaker:
         program = self.plan.programs.get(argv[0], argv[0])
         cwd = task.cwd
         stdin = task.stdin
+        if cwd and task.staged and not program.startswith("/"):
+            program = f"./{posixpath.relpath(program, cwd)}"  # a file of the workflow; the launcher looks from the working directory
         if not task.staged:
             cwd = shared_path(self.plan.base, cwd) if cwd else ""
         return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
