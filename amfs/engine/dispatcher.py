@@ -12,7 +12,7 @@ from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine import reduction
 from amfs.engine.events import TimerFired
-from amfs.engine.machine import Machine
+from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
 from amfs.fs.partition import PartitionTable
@@ -23,13 +23,14 @@ _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
 class Record:
     """One unfinished task."""
 
-    __slots__ = ("failures", "spec", "state", "worker")
+    __slots__ = ("failures", "spec", "state", "urgent", "worker")
 
     def __init__(self, spec: m.TaskSpec) -> None:
         self.spec = spec
         self.state = RecordState.QUEUED
         self.worker = -1
         self.failures = 0
+        self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
 
 class DispatchRun:
@@ -62,6 +63,7 @@ class Dispatcher(Machine):
         self.table = PartitionTable.even([node])
         self.runs: dict[int, DispatchRun] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}
+        self.gone = GoneRuns()
         self._dirty: dict[int, None] = {}
         self.on_message = {
             m.RunBegin: self.on_run_begin,
@@ -77,13 +79,14 @@ class Dispatcher(Machine):
     # ── runs ───────────────────────────────────────────────────────────────────────────────────────
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
-        if message.run not in self.runs:
+        if message.run not in self.runs and message.run not in self.gone:
             self.runs[message.run] = DispatchRun(message.client, message.info, make_placement(message.info.data_aware))
             for sender, early in self.early.pop(message.run, []):
                 self.on_message[type(early)](sender, early)
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.early.pop(message.run, None)
+        self.gone.add(message.run)
         run = self.runs.pop(message.run, None)
         if run is not None:
             for tid, record in run.records.items():
@@ -98,7 +101,8 @@ class Dispatcher(Machine):
     def on_submit(self, peer: int, message: m.Submit) -> None:
         run = self.runs.get(message.run)
         if run is None:
-            self.early.setdefault(message.run, []).append((peer, message))
+            if message.run not in self.gone:
+                self.early.setdefault(message.run, []).append((peer, message))
             return
         records = run.records
         queue = run.queue
@@ -152,8 +156,11 @@ class Dispatcher(Machine):
                     continue
             worker = placement.choose(record.spec, room)
             if worker < 0:
-                break
-            take = min(hand, room[worker]) if isinstance(placement, Even) else 1
+                if not record.urgent:
+                    break
+                # The room may be full of tasks that wait for what this one makes.
+                worker = max(room, key=lambda worker: (room[worker], -worker))
+            take = min(hand, max(1, room[worker])) if isinstance(placement, Even) else 1
             for _ in range(take):
                 if not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0):
                     break
@@ -220,7 +227,8 @@ class Dispatcher(Machine):
             return
         self._move(record, RecordEvent.DUE)
         record.spec = _next_attempt(record.spec)
-        run.queue.append(record)
+        record.urgent = True
+        run.queue.appendleft(record)
         self._dirty[number] = None
 
     def _ended(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
@@ -269,11 +277,11 @@ class Dispatcher(Machine):
         partial, root = reduction.plan(record.spec, message.files, run.info.scope, run.sub_tid)
         run.sub_tid -= len(partial)
         record.spec = root
+        record.urgent = True
         self._move(record, RecordEvent.PLANNED)
-        for spec in partial:
-            run.records[spec.tid] = Record(spec)
-            run.queue.append(run.records[spec.tid])
-        run.queue.append(record)
+        tree = [Record(spec) for spec in partial]
+        run.records.update((part.spec.tid, part) for part in tree)
+        run.queue.extendleft(reversed([*tree, record]))
         self._dirty[message.run] = None
 
     def set_view(self, table: PartitionTable, workers: dict[int, int], everyone: dict[int, int]) -> None:
@@ -286,6 +294,7 @@ class Dispatcher(Machine):
             for record in lost:
                 self._move(record, RecordEvent.WORKER_LOST)
                 record.worker = -1
+                record.urgent = True
                 record.spec = _next_attempt(record.spec)
             run.queue.extendleft(reversed(lost))
             for gone in [w for w in run.out if w not in everyone]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amfs.engine import messages as m
-from amfs.engine.machine import Machine
+from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
 from amfs.fs.paths import scope_of
 
@@ -45,6 +45,7 @@ class FlsShard(Machine):
         super().__init__(node)
         self.runs: dict[int, dict[str, FileRecord]] = {}
         self.keeping: set[int] = set()  # runs that lost a node: reader counts can no longer be trusted, nothing is dropped
+        self.gone = GoneRuns()
         self._located: dict[tuple[int, int], list[m.FileAt]] = {}  # (run, to)
         self._drops: dict[tuple[int, int], list[str]] = {}
         self.on_message = {
@@ -77,6 +78,8 @@ class FlsShard(Machine):
 
     def on_publish(self, peer: int, message: m.Publish) -> None:
         run = message.run
+        if run in self.gone:
+            return
         for file in message.files:
             record = self._record(run, file.name)
             first = record.state != _VALID
@@ -109,6 +112,8 @@ class FlsShard(Machine):
                 record.holders.append(peer)
 
     def on_locate(self, peer: int, message: m.Locate) -> None:
+        if message.run in self.gone:
+            return
         failed: list[FileRecord] = []
         for name in message.names:
             record = self._record(message.run, name)
@@ -144,6 +149,8 @@ class FlsShard(Machine):
     # ── submitter and dispatchers tell ─────────────────────────────────────────────────────────────
 
     def on_poison(self, peer: int, message: m.Poison) -> None:
+        if message.run in self.gone:
+            return
         told: dict[int, list[str]] = {}
         for name in message.names:
             record = self._record(message.run, name)
@@ -183,6 +190,7 @@ class FlsShard(Machine):
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.runs.pop(message.run, None)
         self.keeping.discard(message.run)
+        self.gone.add(message.run)
 
     def forget_node(self, node: int, heirs_rebuild: bool = True) -> None:
         """``node`` died: it holds nothing and waits for nothing any more. From now on no file of the running runs is dropped."""

@@ -11,6 +11,25 @@ from amfs.engine.messages import Message
 from amfs.errors import ProtocolError
 
 
+class GoneRuns:
+    """Runs that ended lately. What is still on its way for them must not make anything of them come back."""
+
+    __slots__ = ("_numbers",)
+
+    REMEMBERED = 1000
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, None] = {}  # oldest first
+
+    def add(self, run: int) -> None:
+        self._numbers[run] = None
+        while len(self._numbers) > self.REMEMBERED:
+            del self._numbers[next(iter(self._numbers))]
+
+    def __contains__(self, run: int) -> bool:
+        return run in self._numbers
+
+
 class Machine:
     """Base of the pure machines.
 

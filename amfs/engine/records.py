@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 STAGED = 1
 KEEP_FAILED = 2
@@ -99,3 +100,39 @@ def unpack_body(body: bytes) -> tuple[str, list[str], dict[str, object]]:
     argv = words[5 : 5 + argc]
     env = words[5 + argc : 5 + argc + envc]
     return program, argv, {"env": env, "cwd": cwd, "stdin": stdin, "stdout": stdout, "stderr": stderr}
+
+
+class Record(NamedTuple):
+    """A task record taken apart again, for simulators and tests."""
+
+    serial: int
+    flags: int
+    context: int
+    cores: int
+    memory: int
+    time_limit_ms: int
+    depth: int
+    capture: int
+    body: bytes
+    stamps: tuple[tuple[int, int], ...]
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+def unpack_record(record: bytes) -> Record:
+    """The inverse of pack_record. Raises ValueError if the lengths do not add up."""
+    (
+        length, flags, serial, context, cores, memory, time_limit_ms, depth, argc, envc, inputs, outputs, capture, strings,
+    ) = HEADER.unpack_from(record)  # fmt: skip
+    begin = HEADER.size + STAMP.size * inputs
+    if length != len(record) or begin + strings > length:
+        raise ValueError(f"a record of {len(record)} bytes that says {length}")
+    stamps = tuple(STAMP.iter_unpack(record[HEADER.size : begin]))
+    names = record[begin + strings :].decode("utf-8", "surrogateescape").split("\0")[:-1]
+    if len(names) != 2 * (inputs + outputs):
+        raise ValueError(f"a record with {len(names)} names for {inputs} inputs and {outputs} outputs")
+    pairs = tuple(zip(names[::2], names[1::2], strict=True))
+    body = _COUNTS.pack(argc, envc) + record[begin : begin + strings]
+    return Record(
+        serial, flags, context, cores, memory, time_limit_ms, depth, capture, body, stamps, pairs[:inputs], pairs[inputs:],
+    )  # fmt: skip

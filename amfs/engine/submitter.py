@@ -60,7 +60,8 @@ class Submitter(Machine):
         self.finished = 0
         self.failed = 0
         self.order: Iterator[int] = iter(plan.walk())
-        self.again: deque[int] = deque()  # to be submitted before anything new
+        self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
+        self.added: deque[int] = deque()  # of a list that grows
         self.exhausted = False
         self.out_tids: dict[int, set[int]] = {}  # dispatcher -> tasks it has
         self.parked: dict[int, int] = {}
@@ -169,17 +170,30 @@ class Submitter(Machine):
     # ── tasks out ──────────────────────────────────────────────────────────────────────────────────
 
     def _next(self) -> int:
-        """The next task to submit, or -1."""
-        if self.again:
-            return self.again.popleft()
-        if self.exhausted:
-            return -1
-        state = self.state
-        for tid in self.order:
-            if not state[tid]:
-                return tid
-        self.exhausted = True
-        return -1
+        """The next new task to submit, or -1."""
+        if not self.exhausted:
+            state = self.state
+            for tid in self.order:
+                if not state[tid]:
+                    return tid
+            self.exhausted = True
+        return self.added.popleft() if self.added else -1
+
+    def _submit_again(self) -> None:
+        """Submit what had its turn before, at once: the credits may be taken by tasks that wait for just these."""
+        dispatchers = list(self.out_tids)
+        batches: dict[int, list[m.TaskSpec]] = {}
+        while self.again:
+            tid = self.again.popleft()
+            if self.state[tid]:
+                continue
+            self.turn = (self.turn + 1) % len(dispatchers)
+            dispatcher = dispatchers[self.turn]
+            self.out_tids[dispatcher].add(tid)
+            spec = self.maker.make(tid, self.tasks[tid], dispatcher)
+            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1))
+        for dispatcher, specs in batches.items():
+            self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
     def _submit(self) -> None:
         limits = self.limits
@@ -192,7 +206,7 @@ class Submitter(Machine):
             out = self.out_tids[dispatcher]
             room = limits.window + min(self.parked.get(dispatcher, 0), limits.parked_max) - len(out)
             # Refilling by single tasks would cost a message each; wait until a quarter of the window is free.
-            if room <= 0 or (len(out) > limits.window // 2 and room < limits.window // 4 and not self.again):
+            if room <= 0 or (len(out) > limits.window // 2 and room < limits.window // 4):
                 full += 1
                 continue
             full = 0
@@ -208,7 +222,7 @@ class Submitter(Machine):
                 specs.append(make(tid, tasks[tid], dispatcher))
             if specs:
                 self.send(dispatcher, m.Submit(self.run, tuple(specs)))
-            if self.exhausted and not self.again:
+            if self.exhausted and not self.added:
                 return
 
     def on_add(self, event: AddTasks) -> None:
@@ -218,7 +232,7 @@ class Submitter(Machine):
         self.state.extend(bytes(event.total - old))
         if self.where:
             self.where.extend([0] * (event.total - old))
-        self.again.extend(range(old, event.total))
+        self.added.extend(range(old, event.total))
 
     def skip(self, tid: int) -> None:
         """A task added to an open list turned out to be done already (by an earlier run)."""
@@ -351,7 +365,9 @@ class Submitter(Machine):
             self.flush_log = []
         if self.ending or not self.members:
             return
-        if not (self.exhausted and not self.again):
+        if self.again:
+            self._submit_again()
+        if not self.exhausted or self.added:
             self._submit()
         if not self.open and self.ended == self.total:
             if self.maker.open_ended and not self.settled:
