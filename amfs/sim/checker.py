@@ -1,0 +1,120 @@
+"""What must be true of a simulated run whatever went wrong in it, seen from outside of the machines."""
+
+from __future__ import annotations
+
+from amfs.engine.states import Outcome
+from amfs.engine.submitter import FAILED, FINISHED, PENDING
+from amfs.net.link import State
+from amfs.sim.client import SimClient
+from amfs.sim.cluster import Cluster
+from amfs.sim.process import Linked
+from amfs.sim.settings import Faults
+from amfs.sim.workload import Workload
+
+#: Timers that a node may keep when no run is left.
+LASTING_TIMERS = {("member", "beat"), ("worker", "steal")}
+
+
+def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost_nodes: set[int], suspected: bool) -> None:
+    """Every task has ended once, as it should have. ``suspected``: a node may have been taken for dead, rightly or not."""
+    submitter = client.submitter
+    state = submitter.state
+    submitter.check_invariants()
+    assert client.over is not None
+    stopped = bool(client.over.reason)
+    for tid, results in client.ended.items():
+        if not suspected:
+            assert len(results) == 1, f"task {tid} ended {len(results)} times: {results}"
+        last = results[-1]
+        assert last.outcome == Outcome.OK or len([r for r in results if r.outcome]) == 1, f"task {tid} failed more than once: {results}"
+        assert sum(1 for r in results if not r.outcome) <= 1 + submitter.redone, f"task {tid} finished more often than it was redone"
+    if stopped:
+        return
+    assert not [tid for tid, s in enumerate(state) if s == PENDING], "the run ended well, and tasks are left"
+    assert set(client.ended) == set(range(len(state)))
+    may_fail = dict(workload.broken)
+    if suspected:
+        for tid, task in enumerate(workload.tasks):
+            if task.node in lost_nodes and not task.node_soft:
+                may_fail[tid] = None
+    if faults.storage_errors:
+        for tid, task in enumerate(workload.tasks):
+            if task.outputs:
+                may_fail[tid] = None
+    downstream = workload.downstream(list(may_fail))
+    must_fail = set(workload.broken) - downstream
+    for tid, s in enumerate(state):
+        outcome = client.ended[tid][-1].outcome
+        if tid in must_fail:
+            assert s == FAILED, f"task {tid} always fails, and is said to have finished"
+            assert outcome == Outcome.EXIT, f"task {tid} fails by itself, and ended as {Outcome(outcome).name}"
+        elif tid in downstream:
+            if not faults.storage_errors and not suspected:
+                assert s == FAILED, f"task {tid} reads what was never made, and finished"
+            if tid in may_fail:
+                continue
+            assert s != FAILED or outcome == Outcome.UPSTREAM_FAILED, f"task {tid} ended as {Outcome(outcome).name} ({client.ended[tid][-1].detail})"
+        elif tid not in may_fail:
+            assert s == FINISHED, f"task {tid} has no reason to fail: {client.ended[tid][-1]}"
+    if not suspected and not faults.storage_errors:
+        check_upstream(workload, client)
+
+
+def check_upstream(workload: Workload, client: SimClient) -> None:
+    """A task ended as upstream failed exactly if a task that it reads from did not finish."""
+    state = client.submitter.state
+    for tid, task in enumerate(workload.tasks):
+        writers = [workload.plan.writers[name] for name in task.inputs if name in workload.plan.writers]
+        fed = all(state[writer] == FINISHED for writer in writers)
+        upstream = client.ended[tid][-1].outcome == Outcome.UPSTREAM_FAILED
+        assert upstream != fed, f"task {tid}: {'all its inputs were made, ' if fed else 'an input is missing, '}{client.ended[tid][-1]}"
+
+
+def check_finals(workload: Workload, client: SimClient, shared: dict[str, int], faults: Faults) -> None:
+    """What finished tasks made and nobody read is on shared storage, whole; also when nodes died: no finished result is lost."""
+    errors = {name for name, _, error in client.flushed if error}
+    plan = workload.plan
+    if client.over is None or client.over.reason:
+        return
+    for tid, task in enumerate(client.tasks):
+        if client.submitter.state[tid] != FINISHED:
+            continue
+        for name in task.outputs:
+            if name in task.keep or not plan.readers.get(name):
+                path = f"{plan.base}/{name}"
+                assert path in shared or name in errors, f"task {tid} finished, and its final output {name} is not on shared storage"
+                if path in shared:
+                    assert shared[path] == workload.size_of(name)
+
+
+def check_nothing_left(cluster: Cluster) -> None:
+    """Long after the run no node keeps anything of it."""
+    for node in cluster.alive():
+        core, hands = node.core, node.hands
+        who = f"node {node.id} keeps "
+        assert not core.worker.runs, who + f"runs {list(core.worker.runs)} at its worker"
+        assert not core.fls.runs, who + f"records {[(run, list(records)[:5]) for run, records in core.fls.runs.items()]}"
+        assert not core.dispatcher.runs, who + f"runs {list(core.dispatcher.runs)} at its dispatcher"
+        assert not core.worker.early, who + f"messages that came early at its worker: {core.worker.early}"
+        assert not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
+        assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
+        assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
+        assert not hands.files, who + f"files {list(hands.files)[:5]}"
+        assert not hands.contexts and not hands.queue and not hands.running and not hands.jobs, who + "processes or contexts"
+        left = set(node.timers) - LASTING_TIMERS
+        assert not left, who + f"timers {left}"
+        for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_took", "_flushed"):
+            assert not getattr(core.worker, name), who + f"unsent {name}: {getattr(core.worker, name)}"
+
+
+def _ready(core: object) -> list[object]:
+    queue = core.worker.ready  # type: ignore[attr-defined]
+    return [*queue._fifo, *[item[2] for item in queue._heap]]
+
+
+def check_links_are_silent(cluster: Cluster) -> None:
+    """Without faults everything that was sent has arrived."""
+    for node in cluster.alive():
+        if isinstance(node.transport, Linked):
+            for link in node.transport.links.values():
+                assert link.state is State.DOWN or not link.outstanding, f"node {node.id} still owes {link.peer} {link.outstanding} batches"

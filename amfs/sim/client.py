@@ -1,0 +1,151 @@
+"""The simulated submitter process: the real Submitter, driven as ``amfs.runner`` drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from amfs.engine import messages as m
+from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer
+from amfs.engine.specs import SpecMaker
+from amfs.engine.submitter import AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, Submitter
+from amfs.fs.paths import scope_of
+from amfs.net.link import Limits as LinkLimits
+from amfs.sim.node import items_in
+from amfs.sim.process import Process
+from amfs.sim.settings import Limits
+from amfs.sim.workload import Workload
+from amfs.sim.world import World
+
+_BEAT = "client beat"
+
+
+class SimClient(Process):
+    """One run. ``ended`` maps tasks to the results they ended with, in the order told."""
+
+    def __init__(
+        self,
+        world: World,
+        workload: Workload,
+        contacts: Sequence[int],
+        *,
+        run: int = 1,
+        number: int = m.CLIENT_ID_MIN,
+        info: m.RunInfo | None = None,
+        limits: Limits | None = None,
+        links: LinkLimits | None = None,
+        fail_fast: bool = False,
+        keep_all: bool = False,
+        heartbeat_s: float = 1.0,
+    ) -> None:
+        super().__init__(world, number, 1, links=links)
+        self.workload = workload
+        self.contacts = contacts
+        self.heartbeat_s = heartbeat_s
+        scope = scope_of(run)
+        self.info = info or m.RunInfo(scope, workload.plan.base, ())
+        open_ended = workload.open_ended
+        self.tasks = list(workload.tasks[: workload.first])
+        self.maker = SpecMaker(scope, workload.plan, open_ended=open_ended, keep_all=keep_all)
+        self.submitter = Submitter(
+            number, run, self.info, self.tasks, workload.plan,
+            maker=self.maker, open_ended=open_ended, fail_fast=fail_fast, limits=(limits or Limits()).submitter,
+        )  # fmt: skip
+        self.ended: dict[int, list[m.Result]] = {}
+        self.flushed: list[tuple[str, int, str]] = []
+        self.over: RunOver | None = None
+        self.over_at = 0.0
+
+    def start(self) -> None:
+        for node in self.contacts:
+            self.transport.queue(node, m.ClientHello(self.id))
+        self.transport.flush(self.world.now)
+        if self.workload.open_ended:
+            self.world.at(self.world.now + 0.01, self.arrive, ("grow",))
+        self.set_timer(_BEAT, self.world.now + self.heartbeat_s)
+
+    def stop(self, reason: str) -> None:
+        """As if Ctrl-C had been pressed."""
+        if self.alive:
+            self.arrive(("event", StopRun(reason)))
+
+    def on_item(self, item: tuple[Any, ...]) -> None:
+        """An open list grows by some tasks, or is closed."""
+        assert item[0] == "grow"
+        left = self.workload.tasks[len(self.tasks) :]
+        if not left:
+            self.tell(self._closing())  # type: ignore[arg-type]
+            return
+        more = left[: self.world.rng.randint(1, 5)]
+        self.tasks.extend(more)
+        self.tell(AddTasks(len(self.tasks)))  # type: ignore[arg-type]
+        self.world.at(self.world.now + self.world.rng.uniform(0, 0.5), lambda: self.arrive(item) if self.alive else None)
+
+    def _closing(self) -> CloseList:
+        plan = self.workload.plan
+        finals = tuple(name for name in plan.writers if not plan.readers.get(name))
+        drops = tuple(name for name in plan.writers if plan.readers.get(name))
+        return CloseList(finals, drops, ())
+
+    def tell(self, event: Event) -> None:
+        world, submitter = self.world, self.submitter
+        if type(event) is PeerDown:
+            self._peer_down(event.peer)
+            return
+        if getattr(event, "key", None) == _BEAT:
+            for node in sorted({submitter.manager, *submitter.out_tids}):
+                self.transport.queue(node, m.Heartbeat(submitter.epoch))
+            self.set_timer(_BEAT, world.now + self.heartbeat_s)
+            return
+        if type(event) is Received:
+            if type(event.message) not in submitter.on_message:
+                return
+            if type(event.message) is m.Results:
+                self.cost_us += len(event.message.results) * world.costs.task_us_submitter / 2
+            elif type(event.message) is m.View:
+                self.transport.set_members(event.message.members)
+        effects = submitter.handle(event, world.now)
+        if world.watched:
+            submitter.check_invariants()
+        self.act(effects)
+
+    def _peer_down(self, peer: int) -> None:
+        """If everybody we know of is gone, so is the session."""
+        submitter = self.submitter
+        left = [node for node in submitter.members if node != peer]
+        if left or peer >= m.CLIENT_ID_MIN:
+            return
+        self.act(submitter.handle(Received(peer, m.View(submitter.epoch + 1, peer, (), (0,))), self.world.now))
+
+    def act(self, effects: list[Effect]) -> None:
+        world = self.world
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                message = effect.message  # type: ignore[union-attr]
+                items = items_in(message)
+                self.cost_us += items * world.costs.message_us
+                if type(message) is m.Submit:
+                    self.cost_us += items * world.costs.task_us_submitter / 2
+                self.transport.queue(effect.to, message)  # type: ignore[union-attr]
+            elif kind is SetTimer:
+                self.set_timer(effect.key, effect.at)  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                self.cancel_timer(effect.key)  # type: ignore[union-attr]
+            elif kind is Ended:
+                self._note_ended(effect)  # type: ignore[arg-type]
+            elif kind is FilesFlushed:
+                self.flushed.extend(effect.files)  # type: ignore[union-attr]
+            elif kind is RunOver:
+                self.over = effect  # type: ignore[assignment]
+                self.over_at = world.now
+                world.note(self.id, "run over", effect)
+                self.cancel_timer(_BEAT)
+            elif kind is Log:
+                world.note(self.id, "says", effect.text)  # type: ignore[union-attr]
+            else:
+                self.unknown(effect)
+
+    def _note_ended(self, effect: Ended) -> None:
+        for result in effect.results:
+            self.ended.setdefault(result.tid, []).append(result)

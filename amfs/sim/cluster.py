@@ -1,0 +1,79 @@
+"""A simulated cluster: nodes and a submitter in one world, built whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amfs.engine import messages as m
+from amfs.fs.partition import PartitionTable
+from amfs.net.link import Limits as LinkLimits
+from amfs.sim.client import SimClient
+from amfs.sim.node import SimNode
+from amfs.sim.settings import Limits
+from amfs.sim.workload import Workload
+from amfs.sim.world import World
+
+
+class Cluster:
+    """``nodes`` are those alive; all know each other from the beginning."""
+
+    def __init__(
+        self,
+        world: World,
+        workload: Workload,
+        *,
+        nodes: int,
+        slots: int | list[int],
+        unit_size: int = 0,
+        limits: Limits | None = None,
+        links: LinkLimits | None = None,
+    ) -> None:
+        self.world = world
+        self.workload = workload
+        self.limits = limits or Limits()
+        self.links = links
+        self.unit_size = unit_size
+        self.incarnation = 1
+        self.slots = [slots] * nodes if isinstance(slots, int) else slots
+        members = tuple([m.Member(node, 1, (), self.slots[node]) for node in range(nodes)])
+        self.view = m.View(1, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
+        self.nodes: dict[int, SimNode] = {}
+        for member in members:
+            self.nodes[member.node] = SimNode(
+                world, member, workload, unit_size=unit_size, view=self.view, limits=self.limits, links=links
+            )
+        for node in self.nodes.values():
+            node.start()
+
+    def alive(self) -> Iterator[SimNode]:
+        """Nodes that run, in order of their ids."""
+        for number in sorted(self.nodes):
+            if self.nodes[number].alive:
+                yield self.nodes[number]
+
+    def crash(self, number: int) -> None:
+        """The node dies without a word."""
+        node = self.nodes[number]
+        if node.alive:
+            self.world.note(number, "crashes", "")
+            node.die()
+
+    def restart(self, number: int) -> None:
+        """A new process under the id of one that died asks the others to let it in."""
+        hint = next((node.id for node in self.alive() if node.id != number), None)
+        if self.nodes[number].alive or hint is None:
+            return
+        self.incarnation += 1
+        self.world.note(number, "starts again", self.incarnation)
+        me = m.Member(number, self.incarnation, (), self.slots[number])
+        node = SimNode(
+            self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links
+        )
+        self.nodes[number] = node
+        node.start()
+
+    def client(self, **given: object) -> SimClient:
+        """The submitter, ready to start."""
+        return SimClient(
+            self.world, self.workload, sorted(self.nodes), limits=self.limits, links=self.links, **given  # type: ignore[arg-type]
+        )

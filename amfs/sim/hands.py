@@ -1,0 +1,292 @@
+"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. The counterpart of ``node.hands``.
+
+They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
+was closed, is an error of the machines and ends the simulation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amfs.engine import messages as m
+from amfs.engine.events import (
+    CloseRun,
+    CopyOut,
+    Delete,
+    FetchData,
+    JobDone,
+    Kill,
+    Launch,
+    OpenRun,
+    ReadStore,
+    StageIn,
+    StoreInline,
+    TasksExited,
+)
+from amfs.engine.records import unpack_record
+from amfs.engine.states import Outcome
+from amfs.fs.paths import store_path
+from amfs.sim.world import World
+
+if TYPE_CHECKING:
+    from amfs.sim.node import SimNode
+    from amfs.sim.workload import Workload
+
+INLINE_BYTES_MAX = 1 << 16
+FETCH_PATIENCE_S = 30.0
+
+
+class Started(NamedTuple):
+    """A task that the launcher has."""
+
+    serial: int
+    tid: int
+    attempt: int
+    cores: int
+    memory: int
+    outputs: tuple[tuple[str, str], ...]  # name, destination
+    files: int
+    base: str
+
+
+class Hands:
+    """Launcher, mover and store of one simulated node."""
+
+    def __init__(self, node: SimNode, slots: int, memory: int, workload: Workload) -> None:
+        self.node = node
+        self.world: World = node.world
+        self.slots = slots
+        self.memory = memory
+        self.workload = workload
+        self.files: dict[str, int] = {}  # path in the store -> bytes
+        self.contexts: dict[int, m.RunInfo] = {}
+        self.queue: deque[Started] = deque()
+        self.running: dict[int, tuple[Started, float, int]] = {}  # serial -> task, begin, slot
+        self.free_slots = list(range(slots - 1, -1, -1))
+        self.free_cores = slots
+        self.free_memory = memory
+        self.spawner_free_at = 0.0
+        self.fetch_free_at = 0.0
+        self.serve_free_at = 0.0
+        self.offers: dict[bytes, tuple[str, int]] = {}  # ticket -> path, bytes
+        self.tickets = 0
+        self.bytes_fetched = 0
+        self.task_s = 0.0  # time that tasks of which something came were running, times their cores
+        self.jobs = 0  # of the mover, under way
+        self.acts = {
+            Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
+            StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
+            CopyOut: self.copy_out,
+        }  # fmt: skip
+
+    def path_of(self, key: str) -> str:
+        return store_path(self.node.core.worker.store, key[: key.index("/") + 1], key)
+
+    def _later(self, when: float, item: tuple[Any, ...]) -> None:
+        """Give the node something at ``when``, if it still lives then."""
+        node = self.node
+        self.world.at(when, lambda: node.arrive(item) if node.alive else None)
+
+    # ── runs and store ─────────────────────────────────────────────────────────────────────────────
+
+    def open_run(self, effect: OpenRun) -> None:
+        self.contexts[effect.run] = effect.info
+
+    def close_run(self, effect: CloseRun) -> None:
+        del self.contexts[effect.run]
+        top = f"{self.node.core.worker.store}/{effect.scope}"
+        for path in [path for path in self.files if path.startswith(top)]:
+            del self.files[path]
+
+    def delete(self, effect: Delete) -> None:
+        for name in effect.names:
+            self.files.pop(self.path_of(name), None)
+
+    def _keep(self, path: str, size: int) -> None:
+        if self.world.watched:
+            scope = path[len(self.node.core.worker.store) + 1 :].split("/", 1)[0]
+            assert int(scope) in self.contexts, f"node {self.node.id} stores {path} of a run that it does not have"
+        self.files[path] = size
+
+    def store_inline(self, effect: StoreInline) -> None:
+        self._keep(self.path_of(effect.name), len(effect.data) if self.world.watched else self.workload.size_of(effect.name))
+
+    def read_store(self, effect: ReadStore) -> m.Content:
+        return m.Content(effect.run, tuple([self._blob(name) for name in effect.names]))
+
+    def _blob(self, name: str) -> m.Blob:
+        path = self.path_of(name)
+        size = self.files.get(path)
+        if size is None:
+            return m.Blob(name, 0, missing=True)
+        if size <= INLINE_BYTES_MAX:
+            return m.Blob(name, size, bytes(size))
+        self.tickets += 1
+        ticket = self.tickets.to_bytes(16, "big")
+        self.offers[ticket] = (path, size)
+        return m.Blob(name, size, None, ticket, 7)
+
+    # ── the launcher ───────────────────────────────────────────────────────────────────────────────
+
+    def launch(self, effect: Launch) -> None:
+        inflight = self.node.core.worker.inflight
+        world = self.world
+        for record in effect.records:
+            if world.watched:
+                task = unpack_record(record)
+                entry = inflight[task.serial]
+                self._check_inputs(entry.spec.tid, task.inputs)
+                outputs, files, serial = task.outputs, len(task.inputs) + len(task.outputs), task.serial
+            else:
+                # What the record says, without the work of unpacking it: all that a simulation for numbers needs.
+                serial = int.from_bytes(record[8:16], "little")
+                entry = inflight[serial]
+                store, scope = self.node.core.worker.store, entry.run.info.scope
+                outputs = tuple([(key[len(scope) :], store_path(store, scope, key)) for key in entry.spec.outputs])
+                files = len(entry.spec.inputs) + len(entry.spec.shared) + len(outputs)
+            if entry.spec.shared and not entry.run.info.stage_shared:
+                for key in entry.spec.shared:
+                    world.use_storage(self.workload.size_of(key), write=False)
+            options = entry.spec.options
+            cores, memory = (options.cores, options.memory) if options is not None else (1, 0)
+            self.queue.append(Started(serial, entry.spec.tid, entry.spec.attempt, cores, memory, outputs, files, entry.run.info.base))
+            if world.watched:
+                world.note(self.node.id, "launches", (entry.spec.tid, entry.spec.attempt))
+        self._fill()
+
+    def _check_inputs(self, tid: int, inputs: tuple[tuple[str, str], ...]) -> None:
+        for source, _ in inputs:
+            if source.startswith("@"):
+                assert self.world.shared.get(source[1:]) is not None or source[1:] in self.workload.given, (
+                    f"task {tid} begins on node {self.node.id} and {source[1:]} is not on shared storage"
+                )
+            else:
+                assert source in self.files, f"task {tid} begins on node {self.node.id} without {source}"
+
+    def _fits(self, task: Started) -> bool:
+        if not self.running:
+            return True  # larger than the whole: alone
+        return task.cores <= self.free_cores and (not self.memory or task.memory <= self.free_memory)
+
+    def _fill(self) -> None:
+        costs, world = self.world.costs, self.world
+        while self.queue and self._fits(self.queue[0]):
+            task = self.queue.popleft()
+            self.free_cores -= task.cores
+            self.free_memory -= task.memory
+            slot = self.free_slots.pop() if self.free_slots else 0
+            begin = max(world.now, self.spawner_free_at) + (costs.spawn_us + costs.file_us * task.files) * 1e-6
+            self.spawner_free_at = begin
+            self.running[task.serial] = (task, begin, slot)
+            outcome, code, seconds = self.workload.what_happens(task.tid)
+            world.at(begin + seconds, self._exit, task.serial, outcome, code)
+
+    def _exit(self, serial: int, outcome: int, code: int) -> None:
+        if not self.node.alive or serial not in self.running:
+            return
+        task, begin, slot = self.running.pop(serial)
+        self.free_cores += task.cores
+        self.free_memory += task.memory
+        if len(self.free_slots) < self.slots:
+            self.free_slots.append(slot)
+        now = self.world.now
+        made: tuple[tuple[int, int], ...] = ()
+        if outcome == Outcome.OK:
+            self.task_s += (now - begin) * task.cores
+            if task.outputs:
+                made = self._publish(task)
+        self.node.arrive(("event", TasksExited([
+            (serial, outcome, code, slot, int(begin * 1e6), int(now * 1e6), 0, 0, made, b"", b"", "" if not outcome else f"exit status {code}")
+        ])))  # fmt: skip
+        self._fill()
+
+    def _publish(self, task: Started) -> tuple[tuple[int, int], ...]:
+        made = []
+        stamp = int(self.world.now * 1e9) + 1
+        for name, destination in task.outputs:
+            size = self.workload.size_of(name)
+            if destination:
+                self._keep(destination, size)
+            else:
+                self.world.shared[name if name.startswith("/") else f"{task.base}/{name}"] = size
+            made.append((size, stamp))
+        return tuple(made)
+
+    def kill(self, effect: Kill) -> None:
+        serials = set(effect.serials)
+        cancelled = [task for task in self.queue if task.serial in serials]
+        if cancelled:
+            self.queue = deque(task for task in self.queue if task.serial not in serials)
+            now_us = int(self.world.now * 1e6)
+            done = [(task.serial, int(Outcome.CANCELLED), 0, 0, now_us, now_us, 0, 0, (), b"", b"", "withdrawn") for task in cancelled]
+            self._later(self.world.now, ("event", TasksExited(done)))
+        for serial in effect.serials:
+            if serial in self.running:
+                self.world.at(self.world.now + 0.001, self._exit, serial, int(Outcome.CANCELLED), 15)
+
+    # ── the mover ──────────────────────────────────────────────────────────────────────────────────
+
+    def fetch_data(self, effect: FetchData) -> None:
+        """A transfer occupies the serving node's interface and ours, first come, first served."""
+        world = self.world
+        peer = world.processes.get(effect.peer)
+        self.jobs += 1
+        if peer is None or not world.reachable(self.node.id, effect.peer):
+            world.at(world.now + min(1.0, FETCH_PATIENCE_S), self._fetched, effect, False)
+            return
+        server: Hands = peer.hands  # type: ignore[attr-defined]
+        begin = max(world.now, server.serve_free_at, self.fetch_free_at)
+        end = begin + effect.size / world.costs.bandwidth_bytes_s
+        server.serve_free_at = self.fetch_free_at = end
+        good = server.offers.pop(effect.ticket, None) is not None
+        world.at(end + world.costs.latency_s, self._fetched, effect, good)
+
+    def _fetched(self, effect: FetchData, good: bool) -> None:
+        self.jobs -= 1
+        if not self.node.alive:
+            return
+        if good and self.world.reachable(self.node.id, effect.peer):
+            self._keep(self.path_of(effect.name), effect.size)
+            self.bytes_fetched += effect.size
+            self.node.arrive(("event", JobDone(effect.serial, "", effect.size)))
+        else:
+            self.node.arrive(("event", JobDone(effect.serial, "the other side is gone", 0)))
+
+    def stage_in(self, effect: StageIn) -> None:
+        size = self.world.shared.get(effect.path, self.workload.given.get(effect.path))
+        self.jobs += 1
+        end = self.world.use_storage(size or 0, write=False)
+        self.world.at(end, self._staged, effect, size)
+
+    def _staged(self, effect: StageIn, size: int | None) -> None:
+        self.jobs -= 1
+        if not self.node.alive:
+            return
+        if size is None:
+            self.node.arrive(("event", JobDone(effect.serial, f"{effect.path}: no such file", 0)))
+            return
+        self._keep(self.path_of(effect.name), size)
+        self.node.arrive(("event", JobDone(effect.serial, "", size)))
+
+    def copy_out(self, effect: CopyOut) -> None:
+        size = self.files.get(self.path_of(effect.name))
+        self.jobs += 1
+        if size is None:
+            self._later(self.world.now, ("event", JobDone(effect.serial, f"{effect.name}: no such file", 0)))
+            self.jobs -= 1
+            return
+        self.world.at(self.world.use_storage(size, write=True), self._copied, effect, size)
+
+    def _copied(self, effect: CopyOut, size: int) -> None:
+        self.jobs -= 1
+        if not self.node.alive:
+            return
+        faults = self.world.faults
+        if faults.storage_errors and self.world.rng.random() < faults.storage_errors:
+            self.node.arrive(("event", JobDone(effect.serial, f"{effect.path}: no space left on device", 0)))
+            return
+        if self.world.watched:
+            assert self.path_of(effect.name) in self.files, f"node {self.node.id} dropped {effect.name} before it was on shared storage"
+        self.world.shared[effect.path] = size
+        self.node.arrive(("event", JobDone(effect.serial, "", size)))

@@ -1,0 +1,144 @@
+"""One simulated node: the real NodeCore between simulated hands and a simulated transport."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from amfs.engine import messages as m
+from amfs.engine.events import CancelTimer, Effect, Event, Log, Send, SetTimer, Stop, TasksExited
+from amfs.net.link import Limits as LinkLimits
+from amfs.node.core import NodeCore
+from amfs.sim.hands import Hands
+from amfs.sim.process import Process
+from amfs.sim.settings import Costs, Limits
+from amfs.sim.world import World
+
+if TYPE_CHECKING:
+    from amfs.sim.workload import Workload
+
+
+class PricedCore(NodeCore):
+    """A NodeCore that keeps the bill: what its machines would have cost a real loop, in microseconds."""
+
+    costs = Costs()
+    bill_us = 0.0
+
+    def _deliver(self, peer: int, message: m.Message, now: float, out: list[Effect], local: deque[m.Message]) -> None:
+        kind = type(message)
+        costs = self.costs
+        if kind is m.Assign:
+            self.bill_us += len(message.tasks) * costs.task_us_worker / 2  # type: ignore[attr-defined]
+        elif kind is m.Submit:
+            self.bill_us += len(message.tasks) * costs.task_us_dispatcher / 2  # type: ignore[attr-defined]
+        elif kind is m.Done:
+            self.bill_us += len(message.results) * costs.task_us_dispatcher / 2  # type: ignore[attr-defined]
+        elif kind is m.Publish:
+            self.bill_us += len(message.files) * costs.task_us_fls / 2  # type: ignore[attr-defined]
+        elif kind is m.Locate or kind is m.Release or kind is m.Replica:
+            self.bill_us += len(message.names) * costs.task_us_fls / 4  # type: ignore[attr-defined]
+        super()._deliver(peer, message, now, out, local)
+
+
+def items_in(message: m.Message) -> int:
+    """How many tasks or results a message carries: what encoding costs."""
+    kind = type(message)
+    if kind is m.Assign or kind is m.Submit:
+        return len(message.tasks)  # type: ignore[attr-defined]
+    if kind is m.Done or kind is m.Results:
+        return len(message.results)  # type: ignore[attr-defined]
+    return 1
+
+
+class SimNode(Process):
+    """A node of the simulated cluster."""
+
+    def __init__(
+        self,
+        world: World,
+        me: m.Member,
+        workload: Workload,
+        *,
+        memory: int = 0,
+        manager_hint: int = 0,
+        unit_size: int = 0,
+        view: m.View | None = None,
+        limits: Limits | None = None,
+        links: LinkLimits | None = None,
+    ) -> None:
+        super().__init__(world, me.node, me.incarnation, links=links)
+        limits = limits or Limits()
+        self.core = PricedCore(
+            me, f"/n{me.node}", manager_hint=manager_hint, unit_size=unit_size, view=view,
+            worker_limits=limits.worker, dispatcher_limits=limits.dispatcher, member_limits=limits.member,
+        )  # fmt: skip
+        self.core.costs = world.costs
+        self.hands = Hands(self, me.slots, memory, workload)
+        self.known: set[int] = set()  # members of the view that the transport was told of
+        self.stopped = ""
+
+    def start(self) -> None:
+        """Found or join the session."""
+        self.act(self.core.start(self.world.now))
+        self.transport.flush(self.world.now)
+
+    def tell(self, event: Event) -> None:
+        core, world = self.core, self.world
+        core.bill_us = 0.0
+        if type(event) is TasksExited:
+            core.bill_us = len(event.completions) * world.costs.task_us_worker / 2
+            if world.watched:
+                world.note(self.id, "tasks exited", event.completions)
+        effects = core.handle(event, world.now)
+        if world.watched:
+            core.check_invariants()
+        self.cost_us += core.bill_us
+        self.act(effects)
+
+    def act(self, effects: list[Effect]) -> None:
+        hands = self.hands
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect.to, effect.message)  # type: ignore[union-attr]
+            elif kind is SetTimer:
+                self.set_timer(effect.key, effect.at)  # type: ignore[union-attr]
+            elif kind is CancelTimer:
+                self.cancel_timer(effect.key)  # type: ignore[union-attr]
+            elif kind in hands.acts:
+                answer = hands.acts[kind](effect)  # type: ignore[index]
+                if answer is not None:
+                    self._send(effect.to, answer)  # type: ignore[union-attr]
+            elif kind is Log:
+                self.world.note(self.id, "says", effect.text)  # type: ignore[union-attr]
+            elif kind is Stop:
+                self.world.note(self.id, "stops", effect.reason)  # type: ignore[union-attr]
+                self.stopped = effect.reason  # type: ignore[union-attr]
+            else:
+                self.unknown(effect)
+        if self.core.view_changed:
+            self.core.view_changed = False
+            self._view()
+        if self.stopped:
+            self.transport.flush(self.world.now)
+            self.die()
+
+    def _view(self) -> None:
+        view = self.core.membership.view
+        assert view is not None
+        self.transport.set_members(view.members)
+        current = {member.node for member in view.members}
+        for gone in sorted(self.known - current):
+            self.transport.close_peer(gone)
+        self.known = current
+
+    def _send(self, to: int, message: m.Message) -> None:
+        if to == self.id:
+            # An answer of the hands to ourselves: the loop would deliver it in this turn.
+            self.tell_later(to, message)
+            return
+        self.cost_us += items_in(message) * self.world.costs.message_us
+        self.transport.queue(to, message)
+
+    def tell_later(self, peer: int, message: m.Message) -> None:
+        self.arrive(("batch", peer, [message]))
