@@ -11,6 +11,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
