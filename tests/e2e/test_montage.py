@@ -3,6 +3,7 @@
 # ruff: noqa: E402  (the example is a directory of scripts, found only once it is on the path)
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,39 @@ def test_killed_and_its_memory_lost_and_resumed_gives_the_identical_mosaic(
         # A program that was running may still be writing its last file.
         shutil.rmtree(directory, ignore_errors=True)
     run_script("run_montage.py", sky, "--tools", kind, "--resume")
+    assert same_mosaics(sky, work)
+
+
+@pytest.fixture
+def four_nodes() -> Iterator[str]:
+    """The name of a session of four node servers on this machine."""
+    name = f"montage-{os.getpid()}"
+    amfs_command("up", "--nodes", "4", "--slots", "1", "--name", name)
+    try:
+        yield name
+    finally:
+        amfs_command("down", name)
+
+
+def amfs_command(*arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_mosaic_on_four_nodes_is_the_one_made_by_hand(four_nodes: str, by_hand: tuple[str, Path], tmp_path: Path) -> None:
+    kind, work = by_hand
+    sky = new_sky(tmp_path / "sky")
+    done = run_script("run_montage.py", sky, "--tools", kind, "--arity", 3, "--session", four_nodes)
+    assert "on 4 nodes" in done.stderr
+    assert same_mosaics(sky, work)
+
+
+@pytest.mark.slow
+def test_driver_of_four_nodes_killed_and_run_again(four_nodes: str, whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path) -> None:
+    kind, work = by_hand
+    sky = new_sky(tmp_path / "sky")
+    start_and_kill(sky, whole_journal // 2, "--tools", kind, "--session", four_nodes)
+    run_script("run_montage.py", sky, "--tools", kind, "--session", four_nodes, "--resume")
     assert same_mosaics(sky, work)
 
 
