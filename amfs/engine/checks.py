@@ -8,7 +8,6 @@ C over whole lists; only when something looks odd is it looked at name by name.
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from array import array
@@ -582,5 +581,7 @@ class _Suggestions:
             self._plain = {made.rpartition("/")[2].casefold(): made for made in self._writers}
         guess = self._plain.get(name.rpartition("/")[2].casefold())
         if guess is None and len(self._writers) <= self.MAX_NAMES:
+            import difflib  # only for faulty workflows
+
             guess = next(iter(difflib.get_close_matches(name, self._writers, 1, 0.8)), None)
         return f"; did you mean the output {guess!r}?" if guess else ""

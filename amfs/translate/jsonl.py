@@ -7,7 +7,6 @@ Fields with their default values are left out. Names that are not UTF-8 are writ
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -109,6 +108,8 @@ def _field_with_nul(item: Any) -> str:
 
 def _in_words(error: Exception, line: str) -> str:
     """One clear line for what msgspec or json did not like."""
+    import difflib  # only for faulty lists
+
     text = str(error)
     if unknown := re.search(r"unknown field `(.*)`", text):
         kind = re.search(r'"type"\s*:\s*"(\w+)"', line)

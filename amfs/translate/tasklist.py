@@ -6,7 +6,6 @@ The rules are in docs/reference/task-lists.md. Lines without quotes in the usual
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -141,6 +140,8 @@ def _stray(word: str, before: list[str]) -> str:
     if not _is_option(word):
         where = f"after {before[-1]}" if before else "after the task id"
         return f"{word!r} {where} belongs to no option (arguments of the program follow -a)"
+    import difflib  # only for faulty lists
+
     near = difflib.get_close_matches(f"-{word.lstrip('-')}", [*_NAMES, *_LONG], 1, 0.7)
     guess = f"; did you mean {_LONG.get(near[0], near[0])}?" if near else ""
     return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
