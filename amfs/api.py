@@ -333,7 +333,7 @@ class Session:
         for handle in handles:
             if handle.skipped:
                 sub.skip(handle.index)
-        sub.again.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
+        sub.added.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
         for handle in again:
             sub.unskip(handle.index)
         self._shell.poke()

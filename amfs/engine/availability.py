@@ -87,7 +87,7 @@ class Availability(WorkerState):
             self._report_plan(entry)
             return
         files = [run.files[name] for name in spec.inputs]
-        if run.info.data_aware and not (options is not None and options.pin >= 0):
+        if run.info.data_aware and not entry.moved and not (options is not None and options.pin >= 0):
             here = 0
             held: dict[int, int] = {}
             for file in files:

@@ -59,10 +59,10 @@ class Worker(Availability):
                 if (known.spec.origin, known.spec.attempt) != (spec.origin, spec.attempt):
                     known.spec = spec
                 continue
-            self._admit(run, spec)
+            self._admit(run, spec, peer != spec.origin)
 
-    def _admit(self, run: Run, spec: m.TaskSpec) -> None:
-        entry = TaskEntry(run, spec)
+    def _admit(self, run: Run, spec: m.TaskSpec, moved: bool) -> None:
+        entry = TaskEntry(run, spec, moved)
         run.tasks[spec.tid] = entry
         files = run.files
         for name in spec.inputs:
@@ -181,6 +181,7 @@ class Worker(Availability):
             run = entry.run
             run.in_launcher -= 1
             if run.closing:
+                del run.tasks[entry.spec.tid]
                 self._close_if_empty(run)
                 continue
             spec = entry.spec

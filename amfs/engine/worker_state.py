@@ -38,11 +38,12 @@ class File:
 class TaskEntry:
     """One task that this node has."""
 
-    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "missing", "result", "run", "serial", "spec", "state", "unlocated")
+    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated")
 
-    def __init__(self, run: Run, spec: m.TaskSpec) -> None:
+    def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
         self.run = run
         self.spec = spec
+        self.moved = moved  # stolen, or forwarded to its data: stays here, or two nodes would pass it to and fro
         self.state = TaskState.INVALID
         self.missing = 0  # inputs that are not there
         self.unlocated = 0  # inputs of which not even a holder is known
