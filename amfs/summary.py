@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -96,3 +97,14 @@ class Meter:
         if total is None or rate <= 0:
             return rate, None
         return rate, max(0.0, (total - done) / rate)
+
+
+def sayable(value: Any) -> Any:
+    """The value with strings that JSON can hold: bytes of names that are not UTF-8 are replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {sayable(key): sayable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [sayable(item) for item in value]
+    return value

@@ -18,6 +18,7 @@ import msgspec
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError
+from amfs.summary import sayable
 
 RUN_PID = 1 << 30
 """Process id under which the counters of the whole run stand; nodes count from 0."""
@@ -157,17 +158,6 @@ class TraceWriter:
         self._parts.clear()
         self._pending = 0
         self._flushed_at = self._clock()
-
-
-def sayable(value: Any) -> Any:
-    """The value with strings that JSON can hold: bytes of names that are not UTF-8 are replaced."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {sayable(key): sayable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [sayable(item) for item in value]
-    return value
 
 
 def _outcome_name(outcome: int) -> str:

@@ -9,7 +9,6 @@ output to stdout and stderr, JSON to stdout. Not thread-safe: one thread calls.
 
 from __future__ import annotations
 
-import base64
 import re
 import sys
 import time
@@ -18,8 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from amfs.summary import Failure, Meter, Snapshot, Stage, Summary
-from amfs.trace import sayable
+from amfs.summary import Failure, Meter, Snapshot, Stage, Summary, sayable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -426,6 +424,8 @@ def _bytes_fields(name: str, data: bytes) -> dict[str, str]:
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:
+        import base64
+
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 

@@ -30,7 +30,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.node", 7),
     ("amfs.sim", 7),
     ("amfs.trace", 6),
-    ("amfs.summary", 6),
+    ("amfs.summary", 5),
     ("amfs.journal", 6),
     ("amfs.net", 6),
     ("amfs.translate", 6),
