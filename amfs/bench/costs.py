@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -64,5 +65,6 @@ def save_costs(costs: Costs, path: Path) -> None:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(costs)) + b"\n")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise AmfsError(f"cannot write {path}: {error.strerror}") from None
