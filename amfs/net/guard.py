@@ -41,6 +41,38 @@ class Refusals:
         return True
 
 
+class Handshakes:
+    """Which connections end without ever having introduced themselves.
+
+    ZeroMQ tells that a handshake succeeded or failed, but not of which connection; and of one that it hangs up on because it does not speak
+    the protocol at all it tells only the end. While one connection is at it, all is clear; else the benefit of the doubt is given.
+    """
+
+    def __init__(self) -> None:
+        self._shaking: dict[int, None] = {}
+        self._settled = 0  # handshakes that ended in some way, of one of these
+
+    def accepted(self, connection: int) -> None:
+        self._shaking[connection] = None
+
+    def ended(self) -> None:
+        """One succeeded, or failed in a way that has been told."""
+        if len(self._shaking) == 1:
+            self._shaking.clear()
+        elif self._settled < len(self._shaking):
+            self._settled += 1
+
+    def disconnected(self, connection: int) -> bool:
+        """Returns whether this one was cut off without a handshake."""
+        if connection not in self._shaking:
+            return False
+        del self._shaking[connection]
+        if self._settled:
+            self._settled -= 1
+            return False
+        return True
+
+
 def answer_zap(request: Sequence[bytes], public_key: bytes) -> tuple[list[bytes], str]:
     """The reply to a question of ZeroMQ's authentication protocol (RFC 27), and the address of the peer if it is refused.
 

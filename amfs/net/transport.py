@@ -34,7 +34,7 @@ from amfs.engine.messages import CLIENT_ID_MIN, Member, Message
 from amfs.errors import ProtocolError, SystemSetupError
 from amfs.net import wire
 from amfs.net.addresses import advertised, pick
-from amfs.net.guard import Refusals, answer_zap
+from amfs.net.guard import Handshakes, Refusals, answer_zap
 from amfs.net.link import Limits, Link, Packet, State
 from amfs.net.session import Keys, host_mark
 
@@ -169,8 +169,8 @@ class Transport:
             router.set(zmq.CURVE_SECRETKEY, self._keys.server_secret.encode())
             router.set(zmq.ZAP_DOMAIN, b"amfs")
             router.set(zmq.HANDSHAKE_IVL, 10_000)
-            failures = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-            self._monitor(router, failures, "a stranger on our port: does not speak our protocol, or has other keys")
+            handshakes = Handshakes()
+            self._monitor(router, lambda *event: self._stranger(handshakes, *event))
             for endpoint in remote:
                 if "[" in endpoint:
                     router.set(zmq.IPV6, 1)
@@ -208,8 +208,8 @@ class Transport:
         self._epoll.register(descriptor, select.EPOLLIN)
         return descriptor
 
-    def _monitor(self, socket: zmq.Socket[bytes], events: int, words: str) -> zmq.Socket[bytes]:
-        monitor = socket.get_monitor_socket(events)
+    def _monitor(self, socket: zmq.Socket[bytes], tell: Callable[[int, int, str], None]) -> zmq.Socket[bytes]:
+        monitor = socket.get_monitor_socket()
         monitor.set(zmq.LINGER, 0)
 
         def read() -> bool:
@@ -217,12 +217,29 @@ class Transport:
                 event = recv_monitor_message(monitor, zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            endpoint = event["endpoint"].decode(errors="replace")
-            self.refusals.add(f"{words} {endpoint}", f"{endpoint}: {words}")
+            tell(event["event"], event["value"], event["endpoint"].decode(errors="replace"))
             return True
 
         self._register(monitor, read)
         return monitor
+
+    def _stranger(self, handshakes: Handshakes, event: int, value: int, endpoint: str) -> None:
+        """What happens on our TCP port: log who is turned away (the ZAP handler does that for keys of clients)."""
+        refused = event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+        if event == zmq.EVENT_ACCEPTED:
+            handshakes.accepted(value)
+        elif refused or event in (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_HANDSHAKE_FAILED_AUTH):
+            handshakes.ended()
+        elif event == zmq.EVENT_DISCONNECTED:
+            refused = handshakes.disconnected(value)
+        if refused:
+            text = f"refused a stranger on {endpoint}: does not speak our protocol, or has other keys"
+            self.refusals.add(f"stranger {endpoint}", text)
+
+    def _refused_us(self, event: int, value: int, endpoint: str) -> None:
+        if event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_AUTH):
+            text = f"{endpoint} refused us: its keys are not those of this session file"
+            self.refusals.add(f"refused us {endpoint}", text)
 
     def _unregister(self, descriptor: int) -> None:
         self._epoll.unregister(descriptor)
@@ -298,6 +315,7 @@ class Transport:
         if dealer.monitor is not None:
             self._unregister(self._descriptor(dealer.monitor))
             dealer.socket.disable_monitor()
+            dealer.monitor.close(0)  # or the context never ends
         self._unregister(dealer.descriptor)
         dealer.socket.close()
 
@@ -319,8 +337,7 @@ class Transport:
             dealer.set(zmq.CURVE_PUBLICKEY, self._keys.client_public.encode())
             dealer.set(zmq.CURVE_SECRETKEY, self._keys.client_secret.encode())
             if self.own_id >= CLIENT_ID_MIN:  # a person waits for this one: say why it does not work
-                failures = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-                monitor = self._monitor(dealer, failures, "refused us: its keys are not those of this session file")
+                monitor = self._monitor(dealer, self._refused_us)
         try:
             dealer.connect(endpoint)
         except zmq.ZMQError as error:
