@@ -69,17 +69,29 @@ install_command() {  # how this system installs $1 (our words); empty if unknown
     fi
 }
 
+in_words() {
+    for word in $1; do
+        case $word in
+            python) echo "Python 3.11 or newer" ;;
+            venv) echo "Python's venv module" ;;
+            headers) echo "Python's C headers" ;;
+            compiler) echo "a C compiler" ;;
+        esac
+    done | paste -sd, - | sed 's/,/, /g'
+}
+
 python=$(find_python)
+if [ -z "$python" ] && [ -n "${PYTHON:-}" ]; then fail "PYTHON=$PYTHON is no Python 3.11 or newer"; fi
 lacking=$(missing)
 if [ -n "$lacking" ]; then
     command=$(install_command "$lacking")
-    [ -n "$command" ] || fail "this machine lacks: $lacking(needed: Python >= 3.11 with venv and headers, a C compiler). Install these, then try again."
+    [ -n "$command" ] || fail "this machine lacks $(in_words "$lacking"). Install that, then try again."
     as_root=
     if [ "$(id -u)" != 0 ]; then
         if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root="sudo -n"; else as_root=no; fi
     fi
     if [ $system = no ] || [ "$as_root" = no ]; then
-        fail "this machine lacks: $lacking- as root, run:  $command"
+        fail "this machine lacks $(in_words "$lacking"). As root, run:  $command"
     fi
     say "installing system packages: $command"
     case $command in apt-get*) $as_root apt-get update -q >/dev/null || say "apt-get update failed; trying with the lists there are" ;; esac
@@ -87,7 +99,7 @@ if [ -n "$lacking" ]; then
     DEBIAN_FRONTEND=noninteractive $as_root $command || fail "that did not work; as root, run:  $command"
     python=$(find_python)
     lacking=$(missing)
-    [ -z "$lacking" ] || fail "still lacking after that: $lacking"
+    [ -z "$lacking" ] || fail "still lacking after that: $(in_words "$lacking")"
 fi
 
 # ── the environment ──
