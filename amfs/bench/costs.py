@@ -21,14 +21,14 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     task_us_worker: float = 65.0
-    task_us_dispatcher: float = 5.0
-    task_us_submitter: float = 12.0
+    task_us_dispatcher: float = 8.0
+    task_us_submitter: float = 5.0
     task_us_fls: float = 5.0
-    message_us: float = 2.5
+    message_us: float = 0.3
     latency_s: float = 0.000075
     bandwidth_bytes_s: float = 2.2e9
     spawn_us: float = 60.0
-    file_us: float = 15.0
+    file_us: float = 20.0
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

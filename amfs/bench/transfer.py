@@ -5,10 +5,13 @@ Only the movers: no workflow, no control messages; what is compared with raw TCP
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from amfs._native import Mover
@@ -16,6 +19,23 @@ from amfs.bench.process import Failed
 
 _HANG_SECONDS = 60.0
 _FILE = "amfs-bench-large"
+_MOUNT_BYTES = 1 << 30
+
+
+@contextmanager
+def huge_pages(directory: Path) -> Iterator[bool]:
+    """Mount a tmpfs with huge pages on ``directory`` for the time being. False: this system or user may not."""
+    options = f"huge=within_size,mode=0700,size={_MOUNT_BYTES}"
+    try:
+        command = ["mount", "-t", "tmpfs", "-o", options, "amfs-bench", str(directory)]
+        mounted = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(directory)], capture_output=True, check=False)
 
 
 def serve(directory: str, size: int) -> None:

@@ -97,6 +97,6 @@ def costs(path: Path | None) -> int:
     save_costs(found, target)
     for name in found.__struct_fields__:
         value = getattr(found, name)
-        click.echo(f"{name:<20} {value:,.3f}" if value < 1e6 else f"{name:<20} {value:,.0f}")
+        click.echo(f"{name:<20} {value:.6g}")
     click.echo(f"written to {target}")
     return 0
