@@ -17,9 +17,7 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
     ADDRESS"); copy its session file there (it holds keys: mode 600) and give the path.
     """
-    import sys
-
-    from amfs.net import bootstrap, daemon
+    from amfs.net import bootstrap
     from amfs.net import session as registry
 
     session = registry.find(session_name)
@@ -29,7 +27,4 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
         click.echo(f"node {ready.node} joined {session.name}; log in {config.log_file}", err=True)
         return 0
     click.echo(f"node {config.node} joins {session.name}", err=True)
-    from importlib import import_module
-
-    sys.stderr.flush()
-    return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
+    return bootstrap.join_here(session, config)

@@ -5,9 +5,11 @@ Owns the order of things and that nothing is left behind when they fail. Every w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -106,7 +108,7 @@ def prepare_join(session: Session, wishes: Wishes) -> NodeConfig:
         if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
             raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
         node = client.number(Member(-1, client.transport.incarnation, (), wishes.slots, registry.host_mark()), view.manager)
-    if not session.path.exists():
+    if not session.directory.exists():
         registry.save(session)
     config = node_config(session.name, session.directory, session.keys, node, wishes)
     return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
@@ -122,7 +124,20 @@ def join_detached(session: Session, config: NodeConfig) -> Ready:
     except BaseException:
         daemon.stop([(ready.pid, ready.started)])
         raise
+    registry.add_node(session, entries([ready], registry.host_mark())[0])
     return ready
+
+
+def join_here(session: Session, config: NodeConfig) -> int:
+    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
+    pid = os.getpid()
+    registry.add_node(session, NodeEntry(config.node, config.listen[:1], registry.host_mark(), pid, registry.start_time(pid)))
+    try:
+        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
+    finally:
+        with contextlib.suppress(SessionError):
+            if session.path.exists() and not registry.is_live(registry.load(session.path), probe_s=0.5, but=pid):
+                registry.remove_directory(session.directory)
 
 
 def end(session: Session, timeout_s: float = 10.0) -> list[str]:

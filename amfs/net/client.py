@@ -87,7 +87,7 @@ class Client:
         chosen = list(nodes)
         for node in chosen:
             self.transport.queue(node, message)
-        self.transport.drain(timeout_s)
+        self.transport.drain(timeout_s, chosen)
         return not any(self.transport.backlog(node) for node in chosen)
 
     def number(self, member: Member, manager: int, timeout_s: float = 10.0) -> int:

@@ -14,6 +14,7 @@ command line.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
@@ -258,6 +259,18 @@ def load(path: Path) -> Session:
     return session
 
 
+def add_node(session: Session, entry: NodeEntry) -> None:
+    """Write a node that joined from this host into this host's session file, so that ``amfs down`` here knows its process."""
+    lock = os.open(_private_dir(session.directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = load(session.path) if session.path.exists() else session
+        others = tuple(other for other in known.nodes if other.node != entry.node)
+        save(msgspec.structs.replace(known, nodes=(*others, entry)))
+    finally:
+        os.close(lock)
+
+
 def list_all() -> list[Session]:
     """All readable session files of this user on this host, newest first, dead or alive."""
     base = _base_path()
@@ -305,23 +318,17 @@ def newest_live(*, probe_s: float = 1.0) -> Session | None:
     return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)
 
 
-def is_live(session: Session, *, probe_s: float = 1.0) -> bool:
-    """Whether any node lives: by its local process, else by an answer over the network within ``probe_s`` seconds."""
+def is_live(session: Session, *, probe_s: float = 1.0, but: int = 0) -> bool:
+    """Whether any node lives: by its local process (other than ``but``), else by an answer over the network within ``probe_s`` seconds."""
     host = host_mark()
-    if any(entry.host == host and is_running(entry.pid, entry.started) for entry in session.nodes):
+    if any(entry.host == host and entry.pid != but and is_running(entry.pid, entry.started) for entry in session.nodes):
         return True
-    if all(entry.host == host for entry in session.nodes) and host == session.host:
-        return bool(session.nodes) and _joined_elsewhere(session, probe_s)
-    return _joined_elsewhere(session, probe_s)
-
-
-def _joined_elsewhere(session: Session, probe_s: float) -> bool:
-    remote = [entry for entry in session.nodes if entry.host != host_mark()]
-    if not remote or probe_s <= 0:
+    elsewhere = tuple(entry for entry in session.nodes if entry.host != host)
+    if not elsewhere or probe_s <= 0:
         return False
     from amfs.net.client import answers  # the only place where the registry needs the network, and rarely
 
-    return answers(session, probe_s)
+    return answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
 
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────────

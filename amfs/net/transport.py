@@ -23,7 +23,7 @@ import random
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import zmq
@@ -454,14 +454,19 @@ class Transport:
                 self._due = due
         return down
 
-    def drain(self, timeout_s: float) -> list[tuple[int, Message]]:
-        """Before the end: block until all that was sent is acknowledged, at most ``timeout_s``. Returns what arrived meanwhile."""
+    def drain(self, timeout_s: float, peers: Collection[int] | None = None) -> list[tuple[int, Message]]:
+        """Before the end: block until what was sent (to ``peers``) is acknowledged, at most ``timeout_s``; returns what arrived meanwhile.
+
+        Clients that have hung up are not waited for.
+        """
         received: list[tuple[int, Message]] = []
         end = time.monotonic() + timeout_s
         while (now := time.monotonic()) < end:
             self.flush(now)
             self.on_timer(now)
-            if not any(record.queue or record.link.outstanding for record in self._peers.values() if record.link.state is not State.DOWN):
+            concerned = [record for record in self._peers.values() if peers is None or record.id in peers]
+            reachable = [record for record in concerned if record.dealer is not None or record.route is not None]
+            if not any(record.queue or record.link.outstanding for record in reachable):
                 break
             due = self._due if self._due is not None else end
             self.poll(max(0.0, min(due, end) - now))
