@@ -1,0 +1,147 @@
+"""``amfs explain``: why is a task not running?
+
+Owns the search for an answer: in the list (who makes what it waits for), in the journal of the list's last run (what is done), and, when a
+session is up, from its nodes (queues, slots, files on their way).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from amfs.errors import SessionError, UsageError
+
+if TYPE_CHECKING:
+    from amfs.engine.workflow import Task
+
+WAITS_SHOWN = 5
+CHAIN_SHOWN = 6
+
+
+@click.command()
+@click.argument("task", metavar="TASK")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
+@click.option("-C", "--directory", type=click.Path(file_okay=False), default=".", help="Where the run stands (default: here).")
+@click.option("--journal", type=click.Path(dir_okay=False), help="The run's journal (default: as for amfs run).")
+@click.option("--session", metavar="NAME", help="Ask the nodes of this session (default: the newest live one, if any).")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
+def explain(task: str, file: str, directory: str, journal: str | None, session: str | None, timeout: float) -> int:
+    """Say why TASK of the list FILE is not running: what it waits for, who makes that, and what the nodes know of it."""
+    from pathlib import Path
+
+    from amfs.engine.workflow import complete
+    from amfs.journal import default_path, read
+    from amfs.translate.detect import load
+
+    base = os.path.abspath(directory)
+    tasks = [complete(each) for each in load(file).tasks]
+    index = _find(tasks, task, file)
+    past = read(Path(journal) if journal else default_path(file, base))
+    for line in reasons(tasks, index, base, past.done.keys() if past is not None else ()):
+        click.echo(line)
+    for line in _ask_nodes(index, session, timeout):
+        click.echo(line)
+    return 0
+
+
+def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:
+    for index, task in enumerate(tasks):
+        if task.id == wanted:
+            return index
+    from difflib import get_close_matches
+
+    near = get_close_matches(wanted, [task.id for task in tasks], 3)
+    raise UsageError(f"there is no task '{wanted}' in {source}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+
+
+def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> list[str]:
+    """What list, journal and shared storage say of the task at ``index``. ``done_keys``: of finished tasks, as in the journal."""
+    from amfs.journal import task_key
+
+    done: set[int] = set(done_keys)  # type: ignore[call-overload]
+    task = tasks[index]
+    place = f"{task.id} (line {task.line})" if task.line else task.id
+    if task_key(task) in done:
+        return [f"{place} has finished, says the journal of the last run"]
+    writers = {os.path.normpath(name): other for other, each in enumerate(tasks) for name in each.outputs}
+
+    def blockers(at: int) -> list[str | int]:
+        """Inputs of a task that are not there: the index of the task to make it, or the name of a file that nobody makes."""
+        found: dict[str | int, None] = {}
+        for name in tasks[at].inputs:
+            writer = writers.get(os.path.normpath(name))
+            if writer is None:
+                if not os.path.exists(os.path.join(base, name)):
+                    found[name] = None
+            elif task_key(tasks[writer]) not in done:
+                found[writer] = None
+        return list(found)
+
+    waits = blockers(index)
+    if not waits:
+        return [f"{place} waits for no file: all its inputs are made or on shared storage; it needs a free slot, or is running"]
+    lines = [f"{place} waits for:"]
+    for blocker in waits[:WAITS_SHOWN]:
+        if isinstance(blocker, str):
+            lines.append(f"  {blocker}, which is not in {base} and which no task makes")
+            continue
+        lines.append(f"  {_makes(tasks[blocker], task)}")
+        seen, at, depth = {index, blocker}, blocker, 1
+        while depth < CHAIN_SHOWN:
+            further = blockers(at)
+            if not further:
+                lines.append(f"{'  ' * (depth + 1)}which waits for no file: it is running, waits for a slot, or has failed")
+                break
+            first = further[0]
+            more = f" (and {len(further) - 1} more)" if len(further) > 1 else ""
+            if isinstance(first, str):
+                lines.append(f"{'  ' * (depth + 1)}which waits for {first}, which is not there and which no task makes{more}")
+                break
+            if first in seen:
+                lines.append(f"{'  ' * (depth + 1)}which waits for {tasks[first].id}: a cycle")
+                break
+            lines.append(f"{'  ' * (depth + 1)}which waits for {_makes(tasks[first], tasks[at])}{more}")
+            seen.add(first)
+            at, depth = first, depth + 1
+    if len(waits) > WAITS_SHOWN:
+        lines.append(f"  and {len(waits) - WAITS_SHOWN} more")
+    return lines
+
+
+def _makes(writer: Task, reader: Task) -> str:
+    names = [name for name in writer.outputs if name in reader.inputs] or list(writer.outputs)
+    line = f" (line {writer.line})" if writer.line else ""
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} from task {writer.id}{line}"
+
+
+def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
+    """What the nodes of a session know of task number ``index`` in each of their runs."""
+    from amfs.engine.messages import Explain, ExplainAsk, Status, StatusAsk
+    from amfs.net import session as registry
+    from amfs.net.client import Client
+
+    session = registry.find(name) if name else registry.newest_live()
+    if session is None:
+        return []
+    lines: list[str] = []
+    try:
+        with Client(session) as client:
+            nodes = [member.node for member in client.view(timeout_s).members]
+            status = client.ask({node: StatusAsk() for node in nodes}, Status, timeout_s)
+            runs = sorted({run for answer in status.values() for run in answer.data.get("runs", [])})  # type: ignore[attr-defined]
+            for run in runs:
+                answers = client.ask({node: ExplainAsk(run, index) for node in nodes}, Explain, timeout_s)
+                heading = f"session {session.name}, run {run}: " if len(runs) > 1 else f"session {session.name}: "
+                lines += [heading + line for node in sorted(answers) for line in answers[node].lines]
+            silent = [str(node) for node in nodes if node not in status]
+    except SessionError as error:
+        return [f"session {session.name}: {error}"]
+    if not lines:
+        why = "its nodes know nothing of this task (not submitted yet, or ended)" if runs else "no run is going on"
+        lines.append(f"session {session.name}: {why}")
+    if silent:
+        lines.append(f"session {session.name}: no answer from node {', '.join(silent)}")
+    return lines
