@@ -11,7 +11,7 @@ import signal
 import sys
 from urllib.parse import urlsplit
 
-from amfs.engine.messages import Member
+from amfs.engine.messages import Leave, Member
 from amfs.net.daemon import enter, report_ready
 from amfs.net.session import NodeConfig, host_mark, usable_cpus
 from amfs.net.transport import Transport
@@ -69,6 +69,9 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         while not loop.stopping:
             loop.turn()
         log.info("stopping: %s", loop.stopping)
+        view = core.membership.view
+        if loop.stopping.startswith("signal") and view is not None and view.manager != config.node:
+            transport.queue(view.manager, Leave(config.node))  # so that nobody waits for a heartbeat to be missed
         transport.drain(1.0)
         return 0
     finally:
