@@ -466,7 +466,8 @@ class Session:
         return summary_text(self._summary)
 
     def close(self) -> None:
-        """Wait for all tasks, copy out what is final, end. Failed tasks raise nothing here (``wait`` does). Repeatable."""
+        """Wait for all tasks, copy out what is final, end. Failed tasks raise nothing here (``wait`` does). Repeatable. Raises AmfsError
+        when the run ended early or a final file could not be copied out."""
         if self._closed:
             return
         try:
@@ -480,6 +481,10 @@ class Session:
             self._abandon("interrupted")
             raise
         self._end()
+        if self._shell.over is not None and self._shell.over.reason:
+            raise AmfsError(f"the run ended before its tasks had: {self._shell.over.reason}")
+        if self._shell.flush_errors:
+            raise AmfsError("\n  ".join(["not copied to shared storage:", *self._shell.flush_errors[:10]]))
 
     def _abandon(self, reason: str) -> None:
         """Stop at once: kill what runs, keep the journal."""

@@ -23,7 +23,7 @@ SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need h
 class FileRecord:
     """What the shard knows of one file."""
 
-    __slots__ = ("cause", "final", "holders", "name", "readers", "released", "shared", "size", "state", "waiters")
+    __slots__ = ("cause", "final", "holders", "lost", "name", "readers", "released", "settler", "shared", "size", "state", "waiters")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,6 +35,8 @@ class FileRecord:
         self.released = 0
         self.final = False
         self.shared = False
+        self.lost = False  # it was VALID, and its last holder died
+        self.settler = -1  # submitter to tell when it is on shared storage: it settled the file before the publication came here
         self.cause = ""
 
 
@@ -48,6 +50,8 @@ class FlsShard(Machine):
         self.gone = GoneRuns()
         self._located: dict[tuple[int, int], list[m.FileAt]] = {}  # (run, to)
         self._drops: dict[tuple[int, int], list[str]] = {}
+        self._flushes: dict[tuple[int, int], list[str]] = {}
+        self._settled: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
         self.on_message = {
             m.Publish: self.on_publish,
             m.Replica: self.on_replica,
@@ -93,6 +97,9 @@ class FlsShard(Machine):
             if file.fate >= 0:
                 record.readers = file.fate >> 1
                 record.final = bool(file.fate & m.FINAL)
+            record.lost = False
+            if record.settler >= 0:
+                self._settle(run, record, record.settler)
             if record.waiters:
                 at = self._at(record)
                 for waiter in record.waiters:
@@ -165,22 +172,11 @@ class FlsShard(Machine):
             self.send(waiter, m.FileFailed(message.run, tuple(names), (message.cause,) * len(names)))
 
     def on_settle(self, peer: int, message: m.Settle) -> None:
-        flush: dict[int, list[str]] = {}
-        settled: list[tuple[str, int, str]] = []
-        scope = scope_of(message.run)
-        records = self.runs.get(message.run, {})
+        if message.run in self.gone:
+            return
         for name in message.finals:
-            record = records.get(name)
-            if record is not None and record.state == _VALID and not record.shared and record.holders:
-                record.final = True
-                flush.setdefault(record.holders[0], []).append(name)
-            else:  # the submitter waits for each: say at once what needs no copy, or can have none
-                there = record is not None and record.state == _VALID and record.shared
-                settled.append((name[len(scope) :], record.size if record else 0, "" if there else "it was lost with its node"))
-        if settled:
-            self.send(peer, m.Flushed(message.run, tuple(settled)))
-        for node, names in flush.items():
-            self.send(node, m.Flush(message.run, tuple(names)))
+            self._settle(message.run, self._record(message.run, name), peer)
+        records = self.runs.get(message.run, {})
         for name in message.drops:
             record = records.get(name)
             if record is not None:
@@ -199,6 +195,23 @@ class FlsShard(Machine):
             for record in records.values():
                 record.waiters.pop(node, None)
                 self._lose_holder(run, record, node)
+                if record.settler >= 0:
+                    # The publication may have died with it. Nobody can tell, and the run must end.
+                    record.lost = True
+                    self._settle(run, record, record.settler)
+
+    def _settle(self, run: int, record: FileRecord, submitter: int) -> None:
+        """Send a final on its way to shared storage. The submitter waits for each: say at once what needs no copy, or can have none."""
+        record.settler = -1
+        if record.state == _VALID and not record.shared:
+            record.final = True
+            self._flushes.setdefault((run, record.holders[0]), []).append(record.name)
+        elif record.state == _INVALID and not record.lost:
+            # That its writer has finished came round by the submitter faster than the publication came here.
+            record.settler = submitter
+        else:
+            error = "" if record.state == _VALID else "it was lost with its node"
+            self._settled.setdefault((run, submitter), []).append((record.name[len(scope_of(run)) :], record.size, error))
 
     # ── inside ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,6 +223,7 @@ class FlsShard(Machine):
             record.holders.remove(node)
             if not record.holders and not record.shared and record.state == _VALID:
                 self._move(record, LookupEvent.LAST_HOLDER_LOST)
+                record.lost = True
 
     def _drop_if_done(self, run: int, record: FileRecord) -> None:
         """All readers have finished: tell the holders to delete it, unless it must reach shared storage first."""
@@ -230,6 +244,14 @@ class FlsShard(Machine):
             for (run, to), names in self._drops.items():
                 self.send(to, m.Drop(run, tuple(names)))
             self._drops = {}
+        if self._flushes:
+            for (run, to), names in self._flushes.items():
+                self.send(to, m.Flush(run, tuple(names)))
+            self._flushes = {}
+        if self._settled:
+            for (run, to), files in self._settled.items():
+                self.send(to, m.Flushed(run, tuple(files)))
+            self._settled = {}
 
     def records(self) -> Iterable[tuple[int, FileRecord]]:
         for run, records in self.runs.items():
