@@ -57,6 +57,11 @@ def default_path(source: str, base: str) -> Path:
     return Path(state) / "amfs" / f"{os.path.basename(source)[:60]}-{mark:016x}.journal"
 
 
+def aside(path: Path) -> Path:
+    """Where an interrupted run puts the files between its tasks, beside its journal."""
+    return path.with_name(path.name + ".files")
+
+
 def read(path: Path) -> Past | None:
     """What the journal says; None if there is none. Raises UsageError if it is no journal at all."""
     try:

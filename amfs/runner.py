@@ -11,6 +11,7 @@ import posixpath
 import random
 import re
 import resource
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from amfs.engine.submitter import FINISHED, SKIPPED, Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import SessionError
 from amfs.fs.paths import scope_of, shared_path
-from amfs.journal import Header, Journal, Past, task_key
+from amfs.journal import Header, Journal, Past, aside, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
@@ -84,6 +85,11 @@ class Cluster:
         slots = self.options.slots or len(os.sched_getaffinity(0))
         self.client = m.CLIENT_ID_MIN
         self.store: Store | None = Store("run", 0, self.options.store, adopt)
+        if self.options.journal is not None:
+            if self.options.resume:
+                self.store.take_back(aside(self.options.journal))
+            else:
+                shutil.rmtree(aside(self.options.journal), ignore_errors=True)
         self.hands: Hands | None = Hands(self.store, slots, memory=self.options.memory)
         core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
         self.core: NodeCore | None = core
@@ -416,6 +422,26 @@ class RunShell:
     def stop(self, reason: str) -> None:
         """End it now; what runs is killed."""
         self.cluster.loop.tell(self.client, StopRun(reason))
+
+    def interrupt(self, reason: str) -> None:
+        """Stop, but keep what a resumed run can use: the journal, and on disk the files between the tasks."""
+        hands = self.cluster.hands
+        if self.journal is not None and hands is not None:
+            hands.keep_files = True
+        self.stop(reason)
+
+    def set_aside(self) -> str:
+        """After an interrupted run is over: its files go to disk. Returns a sentence about it, '' if there is nothing to tell."""
+        store = self.cluster.store
+        if self.journal is None or store is None or self.cluster.hands is None or not self.cluster.hands.keep_files:
+            return ""
+        place = aside(self.journal.path)
+        try:
+            files, size = store.set_aside(self.info.scope, place)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            return f"the files between the tasks could not be set aside ({error.strerror}); --resume will make them again"
+        return f"{files} files between tasks ({size} bytes) set aside for --resume" if files else ""
 
     def snapshot(self, open_list: bool = False) -> Snapshot:
         from amfs.summary import Snapshot

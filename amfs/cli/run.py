@@ -202,6 +202,8 @@ class Driver:
             outcome = "failed" if outcome == "finished" else outcome
         if code and shell.journal is not None and shell.submitter.ended:
             self.notes.append("what is done is in the journal; run again with --resume to do the rest")
+        if kept := shell.set_aside():
+            self.notes.append(kept)
         if self.options.trace:
             self.notes.append(f"trace written to {self.options.trace}")
         if self.options.keep_sandbox and self.options.session is None and shell.failures:
@@ -303,7 +305,7 @@ class Driver:
                 os._exit(128 + number)
             self.signal = number
             name = "interrupted" if number == signal.SIGINT else "terminated"
-            shell.cluster.loop.post(lambda: shell.stop(name))
+            shell.cluster.loop.post(lambda: shell.interrupt(name))
 
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)

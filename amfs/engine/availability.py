@@ -58,11 +58,16 @@ class Availability(WorkerState):
         run = self._run_for(message.run, peer, message)
         if run is None or run.closing:
             return
+        at: m.FileAt | None
         for at in message.files:
             file = run.files.get(at.name)
             if file is None or file.state != FileState.INVALID:
                 continue
             file.size = at.size
+            if at.holders and not self.alive.issuperset(at.holders):
+                at = self._without_dead(run, file, at)
+                if at is None:
+                    continue
             if not at.holders:
                 self._move_file(file, FileEvent.ON_SHARED)
                 self._there(run, file, fresh=True)
@@ -78,6 +83,18 @@ class Availability(WorkerState):
                 self._fetch_file(run, file)
             for entry in decided:
                 self._all_located(entry)
+
+    def _without_dead(self, run: Run, file: File, at: m.FileAt) -> m.FileAt | None:
+        """The shard has not heard yet that some holders died. Tell it, and if nobody else holds the file, ask again."""
+        shard = self.table.node_of(file.name)
+        for holder in at.holders:
+            if holder not in self.alive:
+                self.send(shard, m.Lost(run.id, (file.name,), holder))
+        live = tuple(holder for holder in at.holders if holder in self.alive)
+        if live:
+            return m.FileAt(at.name, at.size, live)
+        self._locate_file(run, file)
+        return None
 
     def _all_located(self, entry: TaskEntry) -> None:
         """Every input of a parked task is somewhere: go where most of it is, or have it brought here."""
@@ -287,12 +304,13 @@ class Availability(WorkerState):
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
-    def set_view(self, table: PartitionTable, peers: list[int], dead: set[int]) -> None:
+    def set_view(self, table: PartitionTable, peers: list[int], dead: set[int], alive: set[int]) -> None:
         """Membership changed: publish and ask again what moved to another shard; forget what the dead held."""
         moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
         changed = self.table.owners != table.owners
         self.table = table
         self.peers = peers
+        self.alive = alive
         for run in self.runs.values():
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):

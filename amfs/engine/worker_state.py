@@ -127,6 +127,7 @@ class WorkerState(Machine):
         self.limits = limits or WorkerLimits()
         self.table = PartitionTable.even([node])
         self.peers: list[int] = []  # other nodes of the unit, in ring order from here
+        self.alive: set[int] = {node}
         self.runs: dict[int, Run] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}  # for runs whose RunBegin is still on its way
         self.gone: dict[int, None] = {}  # runs that ended, newest last

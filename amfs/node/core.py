@@ -153,7 +153,7 @@ class NodeCore:
             machine.now = now
         for node in dead:
             self.fls.forget_node(node)
-        self.worker.set_view(table, ring(self.node, mine), dead)
+        self.worker.set_view(table, ring(self.node, mine), dead, set(slots))
         own_unit = {node: slots[node] for node in by_dispatcher.get(self.node, ())}
         self.dispatcher.set_view(table, own_unit, slots)
         for name in ("fls", "worker", "dispatcher"):

@@ -45,6 +45,7 @@ class Hands:
         self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
         self._mover: Mover | None = Mover(2, listen=listen) if listen else None
         self.umask = 0o022
+        self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
         self.immediate: list[Event] = []  # what ended at once
         self.acts: dict[type, Callable[[Any], Send | None]] = {
             Launch: self.launch,
@@ -94,7 +95,8 @@ class Hands:
 
     def close_run(self, effect: CloseRun) -> None:
         self.launcher.drop_context(effect.run)
-        self.store.drop_scope(effect.scope)
+        if not self.keep_files:
+            self.store.drop_scope(effect.scope)
 
     def delete(self, effect: Delete) -> None:
         self.store.delete(effect.names)

@@ -109,9 +109,25 @@ class Store:
                     inner = inner[len(ABSOLUTE):]
                 yield scope + inner, facts.st_size, facts.st_mtime_ns
 
-    def keep(self) -> None:
-        """Leave the directory where it is (a later run adopts it); give up the lock by ending."""
-        self.marked = None
+    def set_aside(self, scope: str, place: Path) -> tuple[int, int]:
+        """Copy the files of a scope to ``place`` (a disk), for a later run to ``take_back``; (files, bytes). Raises OSError."""
+        files = size = 0
+        for key, bytes_, mtime_ns in self.inventory(scope):
+            target = Path(store_path(str(place), scope, key))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.path_of(key), target)
+            shutil.copymode(self.path_of(key), target)
+            os.utime(target, ns=(mtime_ns, mtime_ns))
+            files += 1
+            size += bytes_
+        return files, size
+
+    def take_back(self, place: Path) -> None:
+        """Bring in what an interrupted run set aside, and remove it there."""
+        if place.is_dir():
+            shutil.copytree(place, self.root, dirs_exist_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+            self.adopted = True
 
     def close(self) -> None:
         """Remove everything."""
