@@ -161,8 +161,8 @@ class Dispatcher(Machine):
                 # The room may be full of tasks that wait for what this one makes.
                 worker = max(room, key=lambda worker: (room[worker], -worker))
             take = min(hand, max(1, room[worker])) if isinstance(placement, Even) else 1
-            for _ in range(take):
-                if not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0):
+            for count in range(take):
+                if count and (not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0)):
                     break
                 record = queue.popleft()
                 if record.state == RecordState.QUEUED:
