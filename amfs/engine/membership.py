@@ -127,9 +127,16 @@ class Membership(Machine):
         old = self.view
         if old is not None and (message.epoch, -message.manager) <= (old.epoch, -old.manager):
             return
-        if old is not None and all(member.node != self.node for member in message.members):
+        mine = next((member for member in message.members if member.node == self.node), None)
+        if mine is not None and mine.incarnation < self.me.incarnation:
+            if old is None:
+                return  # an earlier life of this node is in it, not this one: go on asking to join
+            mine = None
+        if old is not None and (mine is None or mine.incarnation > self.me.incarnation):
             self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
             self.out.append(Stop("the others took this node for dead"))
+            return
+        if mine is None:
             return
         self.unit_size = message.unit_size
         self._adopt(message)
