@@ -1,0 +1,218 @@
+"""Sessions of real node processes as a person uses them: up, status, join, down, and nodes that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from amfs.net import litter
+from amfs.net.session import NodeEntry, Session, host_mark, is_running, load
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+PATIENCE_S = 60.0  # only turns a hang into a failure
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for sessions of this test only; whatever still runs there at the end is killed, and the test fails."""
+    path = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))  # short: sockets lie in it
+    monkeypatch.setenv("AMFS_RUN_DIR", str(path))
+    monkeypatch.delenv("AMFS_SESSION", raising=False)
+    yield path
+    left = [entry for file in path.glob("*/session.json") for entry in load(file).nodes if is_running(entry.pid, entry.started)]
+    for entry in left:
+        os.kill(entry.pid, signal.SIGKILL)
+    shutil.rmtree(path)
+    assert not left, "nodes were left running"
+
+
+def session_of(home: Path, name: str) -> Session:
+    return load(home / name / "session.json")
+
+
+def node(session: Session, number: int) -> NodeEntry:
+    return next(entry for entry in session.nodes if entry.node == number)
+
+
+def status(amfs: Run, name: str) -> dict[int, str]:
+    """State by node."""
+    done = amfs("status", name, "--output", "json", "--timeout", "1")
+    assert done.returncode == 0, done.stderr
+    (session,) = json.loads(done.stdout)["sessions"]
+    return {each["node"]: each["state"] for each in session["nodes"]}
+
+
+def stores(name: str) -> list[Path]:
+    return sorted(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*"))
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def assert_gone(home: Path, session: Session) -> None:
+    """Nothing of it is left: no process, no directory, no memory."""
+    until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
+    assert not (home / session.name).exists()
+    assert not stores(session.name)
+
+
+def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> None:
+    name = f"four-{os.getpid()}"
+    up = amfs("up", "--nodes", "4", "--slots", "1", "--name", name)
+    assert (up.returncode, up.stdout) == (0, name + "\n"), up.stderr
+    session = session_of(home, name)
+    assert len(stores(name)) == 4
+    for entry in session.nodes:
+        told = Path(f"/proc/{entry.pid}/cmdline").read_bytes() + Path(f"/proc/{entry.pid}/environ").read_bytes()
+        assert session.keys.server_secret.encode() not in told and session.keys.client_secret.encode() not in told
+        assert os.getsid(entry.pid) != os.getsid(0) and os.readlink(f"/proc/{entry.pid}/fd/0") == "/dev/null"
+
+    assert status(amfs, name) == dict.fromkeys(range(4), "up")
+    table = amfs("status").stdout
+    assert table.startswith(f"{name}: 4 of 4 nodes up, 4 slots")
+    taken = amfs("up", "--name", name)
+    assert taken.returncode == 4 and "is running; end it with" in taken.stderr
+
+    (tmp_path / "list").write_text("".join(f"t{i} -b /bin/sh -o f{i} -a -c -a 'echo {i} > f{i}'\n" for i in range(20)))
+    ran = amfs("run", "list")
+    assert ran.returncode == 0, ran.stderr
+    assert [(tmp_path / f"f{i}").read_text() for i in range(20)] == [f"{i}\n" for i in range(20)]
+
+    down = amfs("down")
+    assert (down.returncode, down.stdout, down.stderr) == (0, f"{name} is down\n", "")
+    assert_gone(home, session)
+    again = amfs("status")
+    assert again.returncode == 4 and "no session is running; start one with 'amfs up'" in again.stderr
+
+
+def test_a_killed_node_is_noticed_and_the_run_goes_on(home: Path, amfs: Run, tmp_path: Path) -> None:
+    name = f"kill-{os.getpid()}"
+    assert amfs("up", "--nodes", "4", "--slots", "1", "--name", name).returncode == 0
+    session = session_of(home, name)
+    (tmp_path / "list").write_text("".join(f"t{i} -b /bin/sh -o f{i} -a -c -a 'sleep 0.2; echo {i} > f{i}'\n" for i in range(40)))
+    with subprocess.Popen(
+        [sys.executable, "-m", "amfs", "run", "list", "--output", "json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        until(lambda: list(tmp_path.glob("f*")))
+        os.kill(node(session, 2).pid, signal.SIGKILL)
+        output, errors = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, (output[-2000:], errors[-2000:])
+    assert [(tmp_path / f"f{i}").read_text() for i in range(40)] == [f"{i}\n" for i in range(40)]
+    until(lambda: status(amfs, name) == {0: "up", 1: "up", 2: "gone", 3: "up"})
+    assert amfs("down", name).returncode == 0
+    assert_gone(home, session)
+
+
+def test_the_manager_may_die(home: Path, amfs: Run) -> None:
+    name = f"head-{os.getpid()}"
+    assert amfs("up", "--nodes", "3", "--slots", "1", "--name", name).returncode == 0
+    session = session_of(home, name)
+    os.kill(node(session, 0).pid, signal.SIGKILL)
+    until(lambda: status(amfs, name) == {0: "gone", 1: "up", 2: "up"})
+    assert amfs("down", name).returncode == 0
+    assert_gone(home, session)
+
+
+def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run) -> None:
+    name = f"dead-{os.getpid()}"
+    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
+    session = session_of(home, name)
+    for entry in session.nodes:
+        os.kill(entry.pid, signal.SIGKILL)
+    until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
+    assert stores(name)
+    done = amfs("status", name)
+    assert done.returncode == 4 and f"session {name} is gone" in done.stderr
+    assert_gone(home, session)
+
+
+def test_a_node_that_does_not_listen_any_more_is_killed(home: Path, amfs: Run) -> None:
+    name = f"stop-{os.getpid()}"
+    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
+    session = session_of(home, name)
+    stuck = node(session, 1).pid
+    os.kill(stuck, signal.SIGSTOP)
+    down = amfs("down", name, "--timeout", "1")
+    assert down.returncode == 0 and f"killed process {stuck}: no end within 1 s" in down.stderr
+    assert_gone(home, session)
+
+
+def test_a_node_joins_and_leaves(home: Path, amfs: Run, tmp_path: Path) -> None:
+    name = f"join-{os.getpid()}"
+    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name, "--tcp", "127.0.0.1").returncode == 0
+    # As from another host: another place for sessions, a copy of the session file, and only TCP between them.
+    elsewhere = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))
+    copy = tmp_path / "copied.json"
+    raw = json.loads((home / name / "session.json").read_bytes())
+    for entry in raw["nodes"]:
+        entry["host"] = "another host"
+    copy.write_text(json.dumps(raw))
+    copy.chmod(0o600)
+    env = {**os.environ, "AMFS_RUN_DIR": str(elsewhere)}
+    join = [sys.executable, "-m", "amfs", "node", "--join", str(copy), "--slots", "3", "--tcp", "127.0.0.1"]
+    with subprocess.Popen(join, env=env, stderr=subprocess.PIPE, text=True) as joined:
+        until(lambda: status(amfs, name) == {0: "up", 1: "up", 2: "up"})
+        assert amfs("status", name).stdout.startswith(f"{name}: 3 of 3 nodes up, 5 slots")
+        joined.terminate()
+        assert joined.wait(PATIENCE_S) == 0
+        assert joined.stderr is not None and f"node 2 joins {name}" in joined.stderr.read()
+    until(lambda: status(amfs, name) == {0: "up", 1: "up"})
+    assert amfs("node", "--join", name, "--detach").returncode == 0  # on the same host, by name
+    session = session_of(home, name)
+    assert len(session.nodes) == 3 and {entry.host for entry in session.nodes} == {host_mark()}
+    assert amfs("down", name).returncode == 0
+    assert_gone(home, session)
+    shutil.rmtree(elsewhere)
+
+
+def test_without_tcp_nobody_joins_from_elsewhere(home: Path, amfs: Run, tmp_path: Path) -> None:
+    name = f"local-{os.getpid()}"
+    assert amfs("up", "--slots", "1", "--name", name).returncode == 0
+    copy = tmp_path / "copied.json"
+    shutil.copy(home / name / "session.json", copy)
+    text = copy.read_text().replace(host_mark(), "another host")
+    copy.write_text(text)
+    copy.chmod(0o600)
+    done = amfs("node", "--join", str(copy), env={"AMFS_RUN_DIR": str(tmp_path / "elsewhere")})
+    assert done.returncode == 4 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert amfs("down", name).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--tcp", "192.0.2.1"], 4, "cannot listen on tcp://192.0.2.1:0"),
+        (["--tcp", "nonsense:port"], 2, "is not an address to listen on"),
+        (["--store", "/proc/nowhere"], 4, "cannot make the store in /proc/nowhere"),
+        (["--memory", "lots"], 2, "'lots' is not a size"),
+        (["--name", "a/b"], 2, "cannot name a session"),
+        (["--nodes", "0"], 2, "0 is not in the range"),
+    ],
+)
+def test_what_cannot_start_says_why_and_leaves_nothing(home: Path, amfs: Run, arguments: list[str], code: int, words: str) -> None:
+    done = amfs("up", *arguments)
+    assert words in done.stderr and done.returncode == code and done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert list(home.iterdir()) == []
+
+
+def test_a_node_that_dies_at_once_is_reported_with_its_log(home: Path, amfs: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "sitecustomize.py"
+    broken.write_text("import sys\nif '-P' in sys.orig_argv: sys.exit('the interpreter is broken')\n")
+    done = amfs("up", env={"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"})
+    assert done.returncode == 4 and "node 0 did not start: it ended at once" in done.stderr and "the interpreter is broken" in done.stderr
+    assert list(home.iterdir()) == []
