@@ -35,8 +35,8 @@ lint: ## ruff and mypy --strict
 
 sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 	@$(SETUP) test
-	@$(BIN)/amfs simulate --seeds $(SEEDS) --faults all
-	@$(BIN)/amfs simulate --seeds $(SEEDS) --quiet-mode
+	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1))
+	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1)) --quiet-mode
 
 native-asan: ## the C tests under the address and undefined-behaviour sanitisers
 	@$(SETUP) dev
