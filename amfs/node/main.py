@@ -37,11 +37,8 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         members: dict[int, Member] = {}
 
         def host_of(node: int) -> str:
-            """Where a node's data port is: here, or where its TCP endpoint is."""
-            member = members[node]
-            if member.host == host:
-                return "127.0.0.1"
-            addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
+            """Where a node's data port is: at its TCP address if it has one, else on this host."""
+            addresses = [urlsplit(e).hostname for e in members[node].endpoints if e.startswith("tcp://")]
             return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
 
         hands = Hands(store, slots, memory=config.memory, listen=config.data_address, host_of=host_of)
