@@ -392,7 +392,8 @@ class RunShell:
             time_now = now()
             if time_now >= self.beat_at:
                 self.beat_at = time_now + 1.0
-                for node in {self.submitter.manager, *self.submitter.out_tids}:
+                others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
+                for node in {self.submitter.manager, *self.submitter.out_tids, *others}:
                     transport.queue(node, m.Heartbeat(self.submitter.epoch))
             longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
         loop.turn(longest_s)
