@@ -90,6 +90,7 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
     try:
         shell = RunShell(cluster, workflow.tasks, plan, chosen, past=past)
         shell.begin()
+        _open_trace(shell)
         shown.start(len(workflow.tasks), len(shell.submitter.members), sum(shell.submitter.members.values()))
         while shell.over is None:
             shell.turn(0.5)
@@ -97,13 +98,31 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
                 shown.update(shell.snapshot())
         code, outcome = exit_code_of(shell)
         summary = shell.summary(code, outcome, [shell.over.reason] if shell.over.reason else [])
+        _close_trace(shell, summary)
         if progress:
             shown.finish(summary)
         return RunResult(summary)
     finally:
         if shell is not None:
             shell.finish()
+            _close_trace(shell)
         cluster.close()
+
+
+def _open_trace(shell: RunShell) -> None:
+    if shell.options.trace:
+        from amfs.trace import TraceWriter
+
+        members = shell.submitter.members
+        name = shell.options.source or "session"
+        shell.trace = TraceWriter(shell.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
+
+
+def _close_trace(shell: RunShell, summary: Summary | None = None) -> None:
+    if shell.trace is not None:
+        from amfs.cli.output import summary_fields
+
+        shell.trace.close(summary_fields(summary) if summary is not None else None)
 
 
 def _options(given: dict[str, Any]) -> RunOptions:
@@ -203,6 +222,7 @@ class Session:
             self._shell = RunShell(self._cluster, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
             self._shell.begin()
             self._adopted = self._shell._inventory()
+            _open_trace(self._shell)
         except BaseException:
             self._cluster.close()
             raise
@@ -502,6 +522,7 @@ class Session:
             self._summary = self._shell.summary(code, outcome)
             if self._show:
                 self._progress.finish(self._summary)
+        _close_trace(self._shell, self._summary)
         self._shell.finish()
         self._cluster.close()
 

@@ -1,0 +1,178 @@
+"""``amfs run`` as people and scripts use it: what is printed where, exit statuses, traces, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amfs.trace import read_trace
+
+Amfs = Callable[..., subprocess.CompletedProcess[str]]
+
+CHAIN = """\
+count -b wc -stdin all.txt -stdout count.txt -a -l
+all   -b sort -i a.txt b.txt -o all.txt -a a.txt b.txt -o all.txt
+a     -b seq -stdout a.txt -a 5
+b     -b seq -stdout b.txt -a 7
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("AMFS_RUN_DIR", str(tmp_path / "run"))
+
+
+def write(place: Path, text: str, name: str = "tasks.txt") -> str:
+    (place / name).write_text(text)
+    return name
+
+
+def test_a_chain_runs_and_only_results_are_left(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("run", write(tmp_path, CHAIN))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert (tmp_path / "count.txt").read_text() == "12\n"
+    assert not (tmp_path / "all.txt").exists()
+    assert "4 tasks finished" in done.stderr
+
+
+def test_output_of_tasks_comes_in_one_piece_each(amfs: Amfs, tmp_path: Path) -> None:
+    lines = "\n".join(f"t{i} -b sh -a -c 'for x in 1 2 3; do echo {i}; sleep 0.01; done'" for i in range(12))
+    done = amfs("run", "-j", "4", "-q", write(tmp_path, lines))
+    assert done.returncode == 0
+    assert done.stderr == ""
+    said = done.stdout.split()
+    assert [said[i : i + 3] for i in range(0, 36, 3)] == [[said[i]] * 3 for i in range(0, 36, 3)]
+    assert sorted(set(said), key=int) == [str(i) for i in range(12)]
+
+
+def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("run", "--output", "json", write(tmp_path, CHAIN + "bad -b sh -a -c 'echo why >&2; exit 3'\n"))
+    assert done.returncode == 1
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0]["event"] == "start"
+    failed = next(event for event in events if event["event"] == "task_failed")
+    assert (failed["task"], failed["stderr"]) == ("bad", "why\n")
+    summary = events[-1]
+    assert summary["event"] == "summary"
+    assert summary["exit_code"] == 1
+    assert (summary["totals"]["ok"], summary["totals"]["failed"]) == (4, 1)
+    assert summary["failures"] == [{"id": "bad", "what": "exit status 3", "stderr": "why\n", "where": "tasks.txt:5", "node": 0}]
+
+
+def test_a_failure_takes_its_dependants_and_nobody_else(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("run", "-q", write(tmp_path, CHAIN.replace("b seq -stdout b.txt -a 7", "b seq -stdout b.txt -a x") + "c -b true\n"))
+    assert done.returncode == 1
+    assert "b (tasks.txt:4) failed on node 0: exit status 1" in done.stderr
+    assert "2 tasks finished, 1 failed, 2 could not run because of that" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "status"),
+    [
+        ("a -b true\n", (), 0),
+        ("a -b false\n", (), 1),
+        ("a -b nosuchprogram\n", (), 2),
+        ("a -b false\nb -b sleep -a 30\n", ("--fail-fast", "-j", "2"), 3),
+    ],
+)
+def test_exit_statuses(amfs: Amfs, tmp_path: Path, text: str, options: tuple[str, ...], status: int) -> None:
+    done = amfs("run", *options, write(tmp_path, text))
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_trace_and_its_page(amfs: Amfs, tmp_path: Path) -> None:
+    text = CHAIN + "bad -b false\nafter -b cat -i never -a never\nnever -b false -o never\n"
+    assert amfs("run", "--trace", "run.json", write(tmp_path, text)).returncode == 1
+    trace = read_trace(tmp_path / "run.json")
+    assert trace.complete
+    assert sorted(trace.task) == ["a", "all", "b", "bad", "count", "never"]
+    assert trace.never_ran == {"cat": {"UPSTREAM_FAILED": 1}}
+    assert trace.summary is not None
+    by_task = dict(zip(trace.task, zip(trace.start, trace.end, strict=True), strict=True))
+    assert by_task["a"][1] <= by_task["all"][0] <= by_task["all"][1] <= by_task["count"][0]
+    assert amfs("report", "run.json").stdout == "run.html\n"
+    assert "Slots over time" in (tmp_path / "run.html").read_text()
+
+
+def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Path) -> None:
+    (tmp_path / "tasks.txt").write_text(
+        f"quick -b sh -keep done.txt -o done.txt -a -c 'echo 1 > done.txt'\n"
+        f"slow -b sh -i done.txt -a -c 'echo $$ > {tmp_path}/pid; exec sleep 60'\n"
+    )
+    run = subprocess.Popen([sys.executable, "-m", "amfs", "run", "tasks.txt"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(600):
+            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
+                break
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 130, err
+    assert "interrupted: 1 task finished, 1 not run" in err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    (tmp_path / "pid").unlink()
+    text = (tmp_path / "tasks.txt").read_text().replace("exec sleep 60", "true")
+    again = amfs("run", "--resume", write(tmp_path, text))
+    assert again.returncode == 0, again.stderr
+    assert "1 task finished, 1 done before" in again.stderr
+
+
+def test_a_list_that_grows(tmp_path: Path) -> None:
+    """A task runs while its list is still open; the run ends when the list does."""
+    command = [sys.executable, "-m", "amfs", "run", "-q"]
+    run = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert run.stdin is not None
+    assert run.stdout is not None
+    try:
+        run.stdin.write("echo first\n")
+        run.stdin.flush()
+        assert run.stdout.readline() == "first\n"
+        run.stdin.write("echo second\n")
+        run.stdin.close()
+        assert run.stdout.read() == "second\n"
+        assert run.wait(60) == 0
+    finally:
+        run.kill()
+        run.wait()
+        run.stdout.close()
+
+
+def test_a_reader_who_leaves_early_is_not_our_fault(tmp_path: Path) -> None:
+    lines = "".join(f"echo {i} {'x' * 2000}\n" for i in range(500))
+    script = f"'{sys.executable}' -m amfs run -q cmds | head -n 1"
+    write(tmp_path, lines, "cmds")
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_python_writes_traces_too(tmp_path: Path) -> None:
+    import amfs as library
+
+    tasks = [library.Task("a", ("sh", "-c", "echo 1 > x"), outputs=("x",))]
+    assert library.run(tasks, base=str(tmp_path), trace=str(tmp_path / "one.json")).ok
+    with library.Session(base=tmp_path, trace=str(tmp_path / "two.json")) as session:
+        kept = session.submit("echo 2 > y", outputs=["y"], keep=True)
+        session.wait([kept])
+        assert (tmp_path / "y").read_text() == "2\n"
+    for name in ("one.json", "two.json"):
+        trace = read_trace(tmp_path / name)
+        assert trace.complete
+        assert len(trace) == 1
+        assert trace.summary is not None
