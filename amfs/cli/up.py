@@ -39,6 +39,8 @@ def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
 
     assert isinstance(wishes, bootstrap.Wishes)
     if nodes is not None:
+        if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
+            return UsageError.exit_code
         raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
     try:
         rank, session = bootstrap_mpi.start(name, wishes)

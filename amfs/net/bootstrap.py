@@ -44,6 +44,12 @@ def under_mpi() -> bool:
     return any(mark in os.environ for mark in _MPI_MARKS)
 
 
+def mpi_rank() -> int:
+    """The rank as far as the launcher's environment tells it, without starting MPI; else 0."""
+    ranks = (os.environ.get(name, "") for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"))
+    return next((int(rank) for rank in ranks if rank.isdecimal()), 0)
+
+
 def node_config(
     session: str, directory: Path, keys: Keys, node: int, wishes: Wishes, *, expected: int = 1, port_step: int = 0
 ) -> NodeConfig:

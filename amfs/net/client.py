@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Member, Message, Numbered, View
+from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Leave, Member, Message, Numbered, View
 from amfs.errors import SessionError
 from amfs.net.session import Session
 from amfs.net.transport import Transport, random_client_id
@@ -26,6 +26,7 @@ class Client:
         self.session = session
         self.transport = Transport(random_client_id(), session.keys)
         self.id = self.transport.own_id
+        self._greeted: set[int] = set()
         for entry in session.nodes:
             self.transport.connect(entry.node, entry.endpoints, entry.host)
 
@@ -36,6 +37,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Take leave of the nodes, so that none waits to hear from us, and close."""
+        for node in self._greeted:
+            self.transport.queue(node, Leave(-1))
+        self.transport.flush(time.monotonic())
         self.transport.close()
 
     def view(self, timeout_s: float = 5.0, until: Callable[[View], bool] = lambda view: True) -> View:
@@ -48,6 +53,7 @@ class Client:
         asked = [entry.node for entry in self.session.nodes]
         while time.monotonic() < end:
             for node in asked[:_ASKED_FIRST]:
+                self._greeted.add(node)
                 self.transport.queue(node, ClientHello(self.id))
             pause = min(end, time.monotonic() + 0.5)
             while time.monotonic() < pause:

@@ -301,14 +301,25 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> Session:
             raise SessionError(f"no session named {name}" + (f"; there are: {others}" if others else "; start one with 'amfs up'"))
         session = load(path)
         if not is_live(session, probe_s=probe_s):
+            words = _last_words(session.directory)
             remove_directory(session.directory)
-            raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it")
+            raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{words}")
         return session
     for session in list_all():
         if is_live(session, probe_s=probe_s):
             return session
         remove_directory(session.directory)
     raise SessionError("no session is running; start one with 'amfs up'")
+
+
+def _last_words(directory: Path, most: int = 4) -> str:
+    """What the logs of a dead session's nodes end in, where that is not the usual."""
+    words = []
+    for path in sorted(directory.glob("node-*.log"))[:64]:
+        lines = path.read_text(errors="replace").strip().splitlines()
+        if lines and " INFO " not in lines[-1]:
+            words.append(f"\n  {path.name} ends in: {lines[-1].strip()}")
+    return "".join(words[:most])
 
 
 def newest_live(*, probe_s: float = 1.0) -> Session | None:

@@ -192,7 +192,9 @@ def test_nothing_runs(base: Path) -> None:
 
 def test_asking_for_a_dead_session_says_so() -> None:
     session = make("late", GONE)
-    with pytest.raises(SessionError, match=r"session late is gone .*; cleaned up after it"):
+    (session.directory / "node-0.log").write_text("12:00 node 0 INFO x: serving\n")
+    (session.directory / "node-1.log").write_text("12:00 node 1 INFO x: serving\nTraceback\nMemoryError: no more\n")
+    with pytest.raises(SessionError, match=r"session late is gone .*; cleaned up after it\n  node-1.log ends in: MemoryError: no more$"):
         registry.find("late")
     assert not session.directory.exists()
 
