@@ -54,6 +54,11 @@ class Availability(WorkerState):
         self._locate.setdefault(run.id, []).append(file.name)
         self._touched[run.id] = None
 
+    def _wanted(self, file: File) -> bool:
+        """Does any task still wait for it? Those that failed or went elsewhere meanwhile are struck off."""
+        file.waiting = [entry for entry in file.waiting if entry.state == TaskState.INVALID]
+        return bool(file.waiting)
+
     def on_located(self, peer: int, message: m.Located) -> None:
         run = self._run_for(message.run, peer, message)
         if run is None or run.closing:
@@ -62,6 +67,9 @@ class Availability(WorkerState):
         for at in message.files:
             file = run.files.get(at.name)
             if file is None or file.state != FileState.INVALID:
+                continue
+            if not self._wanted(file):
+                del run.files[at.name]
                 continue
             file.size = at.size
             if at.holders and not self.alive.issuperset(at.holders):
@@ -192,9 +200,12 @@ class Availability(WorkerState):
         """Tell the FLS that ``holder`` has it no more, and ask anew: another holder, or word that it is lost."""
         file.fetching = False
         self._move_file(file, FileEvent.HOLDER_LOST)
+        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
+        if not self._wanted(file):
+            del run.files[file.name]
+            return
         for entry in file.waiting:
             entry.unlocated += 1
-        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
         self._locate_file(run, file)
 
     def on_file_failed(self, peer: int, message: m.FileFailed) -> None:
@@ -318,6 +329,9 @@ class Availability(WorkerState):
                     self._move_file(file, FileEvent.HOLDER_LOST)
                     file.holders = left
                     file.fetching = False
+                    if not self._wanted(file):
+                        del run.files[file.name]
+                        continue
                     for entry in file.waiting:
                         entry.unlocated += 1
                     self._locate_file(run, file)

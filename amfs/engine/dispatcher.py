@@ -7,6 +7,9 @@ ends with the first success, or when its retries are used up; what comes later i
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
+
+import msgspec
 
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
@@ -17,6 +20,7 @@ from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
 from amfs.fs.partition import PartitionTable
 
+_NOTHING = m.Result(-1)
 _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
 
 
@@ -33,12 +37,21 @@ class Record:
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
 
+class Tree(NamedTuple):
+    """A reduction that was planned: the task as it was submitted, and the partial tasks."""
+
+    spec: m.TaskSpec
+    parts: tuple[int, ...]
+
+
 class DispatchRun:
     """One run at this dispatcher."""
 
-    __slots__ = ("client", "in_use", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked")
+    __slots__ = (
+        "client", "in_use", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
+    )  # fmt: skip
 
-    def __init__(self, client: int, info: m.RunInfo, placement: Placement) -> None:
+    def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int) -> None:
         self.client = client
         self.info = info
         self.records: dict[int, Record] = {}
@@ -49,7 +62,8 @@ class DispatchRun:
         self.results: list[m.Result] = []
         self.told_parked = 0
         self.placement = placement
-        self.sub_tid = -1  # next id for the partial tasks of reductions
+        self.sub_tid = sub_tid  # next id for the partial tasks of reductions
+        self.trees: dict[int, Tree] = {}  # unfinished reductions that were planned
 
 
 class Dispatcher(Machine):
@@ -80,7 +94,9 @@ class Dispatcher(Machine):
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
         if message.run not in self.runs and message.run not in self.gone:
-            self.runs[message.run] = DispatchRun(message.client, message.info, make_placement(message.info.data_aware))
+            self.runs[message.run] = DispatchRun(
+                message.client, message.info, make_placement(message.info.data_aware), -1 - (self.node << 32)
+            )  # ids of partial tasks differ between dispatchers: they meet at the workers
             for sender, early in self.early.pop(message.run, []):
                 self.on_message[type(early)](sender, early)
 
@@ -234,16 +250,24 @@ class Dispatcher(Machine):
     def _ended(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
         if record.state == RecordState.BACKING_OFF:
             self.cancel_timer(("retry", number, record.spec.tid))
+        if record.worker >= 0:
+            run.out[record.worker] -= 1
+            record.worker = -1
         self._move(record, RecordEvent.END)
         del run.records[record.spec.tid]
         if record.spec.tid >= 0:
             run.results.append(result)
+            run.trees.pop(record.spec.tid, None)
         self._dirty[number] = None
 
     def _fail(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
         """No more attempts: its outputs will never be, its inputs have one reader less."""
         spec = record.spec
         self._ended(number, run, record, result)
+        if spec.tid < 0:
+            root = next((tid for tid, tree in run.trees.items() if spec.tid in tree.parts), None)
+            if root is not None:  # the reduction fails as its part did
+                self._fail(number, run, run.records[root], msgspec.structs.replace(result, tid=root))
         if spec.outputs:
             cause = result.detail if result.outcome == Outcome.UPSTREAM_FAILED else f"task #{spec.tid} failed"
             for shard, names in self.table.group(spec.outputs).items():
@@ -276,6 +300,8 @@ class Dispatcher(Machine):
             record.worker = -1
         partial, root = reduction.plan(record.spec, message.files, run.info.scope, run.sub_tid)
         run.sub_tid -= len(partial)
+        if partial:
+            run.trees[record.spec.tid] = Tree(record.spec, tuple([part.tid for part in partial]))
         record.spec = root
         record.urgent = True
         self._move(record, RecordEvent.PLANNED)
@@ -287,6 +313,7 @@ class Dispatcher(Machine):
     def set_view(self, table: PartitionTable, workers: dict[int, int], everyone: dict[int, int]) -> None:
         """Membership changed. Tasks of workers that are gone go back into the queue, first in line."""
         self.table = table
+        gone = self.everyone.keys() - everyone.keys()
         self.workers = workers
         self.everyone = everyone
         for number, run in self.runs.items():
@@ -297,12 +324,34 @@ class Dispatcher(Machine):
                 record.urgent = True
                 record.spec = _next_attempt(record.spec)
             run.queue.extendleft(reversed(lost))
+            if gone:
+                self._replant(number, run)
             for gone in [w for w in run.out if w not in everyone]:
                 del run.out[gone]
                 run.parked.pop(gone, None)
                 run.in_use.pop(gone, None)
             run.placement.forget(set(everyone))
             self._dirty[number] = None
+
+    def _replant(self, number: int, run: DispatchRun) -> None:
+        """A node is gone, and with it perhaps partial results, which nobody else could make again: plan all trees anew."""
+        for tid, tree in run.trees.items():
+            for part in tree.parts:
+                record = run.records.get(part)
+                if record is not None:
+                    self._ended(number, run, record, _NOTHING)
+            record = run.records[tid]
+            if record.state == RecordState.BACKING_OFF:
+                self.cancel_timer(("retry", number, tid))
+                self._move(record, RecordEvent.DUE)
+                run.queue.appendleft(record)
+            elif record.state == RecordState.ASSIGNED:
+                run.out[record.worker] -= 1
+                record.worker = -1
+                self._move(record, RecordEvent.WORKER_LOST)
+                run.queue.appendleft(record)
+            record.spec = msgspec.structs.replace(tree.spec, attempt=record.spec.attempt + 1)
+        run.trees.clear()
 
     def flush(self) -> None:
         if not self._dirty:

@@ -1,7 +1,8 @@
 """One shard of the File Location Service (AME §3.3) with the FLS half of the File Availability Protocol (§3.2). Pure.
 
 Owns, for the keys of the partitions this node has: state, size, holders, waiters, how many readers are left. Knows nothing of tasks or of
-where bytes lie on a node. It is soft state: a lost shard is rebuilt from what the surviving workers publish and ask again.
+where bytes lie on a node. It is soft state: a lost shard is rebuilt from what the surviving workers publish and ask again. Files that were
+made, are wanted and are nowhere any more are named to the submitter, which has them made again.
 
 Every message may be repeated: publishing adds a holder once, waiters are a set, a name is dropped once.
 """
@@ -23,11 +24,12 @@ SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need h
 class FileRecord:
     """What the shard knows of one file."""
 
-    __slots__ = ("cause", "final", "holders", "lost", "name", "readers", "released", "settler", "shared", "size", "state", "waiters")
+    __slots__ = ("cause", "final", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = LookupState.INVALID
+        self.made = False  # was VALID before
         self.size = 0
         self.holders: list[int] = []  # first producer first
         self.waiters: dict[int, None] = {}  # ordered set of nodes that asked while INVALID
@@ -48,6 +50,8 @@ class FlsShard(Machine):
         self.runs: dict[int, dict[str, FileRecord]] = {}
         self.keeping: set[int] = set()  # runs that lost a node: reader counts can no longer be trusted, nothing is dropped
         self.gone = GoneRuns()
+        self.clients: dict[int, int] = {}  # run -> its submitter
+        self._missing: dict[int, list[str]] = {}
         self._located: dict[tuple[int, int], list[m.FileAt]] = {}  # (run, to)
         self._drops: dict[tuple[int, int], list[str]] = {}
         self._flushes: dict[tuple[int, int], list[str]] = {}
@@ -60,6 +64,7 @@ class FlsShard(Machine):
             m.Poison: self.on_poison,
             m.Settle: self.on_settle,
             m.Lost: self.on_lost,
+            m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
         }
 
@@ -88,6 +93,7 @@ class FlsShard(Machine):
             record = self._record(run, file.name)
             first = record.state != _VALID
             self._move(record, LookupEvent.PUBLISHED)
+            record.made = True
             if first:
                 record.size = file.size
             if file.fate == SHARED_FATE:
@@ -130,6 +136,8 @@ class FlsShard(Machine):
                 failed.append(record)
             else:
                 record.waiters[peer] = None
+                if record.made or message.run in self.keeping:
+                    self._missing.setdefault(message.run, []).append(name)
         if failed:
             self.send(
                 peer, m.FileFailed(message.run, tuple(r.name for r in failed), tuple(r.cause for r in failed))
@@ -183,18 +191,26 @@ class FlsShard(Machine):
                 record.readers = 0
                 self._drop_if_done(message.run, record)
 
+    def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
+        if message.run not in self.gone:
+            self.clients[message.run] = message.client
+
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
+        self.clients.pop(message.run, None)
         self.runs.pop(message.run, None)
         self.keeping.discard(message.run)
         self.gone.add(message.run)
 
-    def forget_node(self, node: int, heirs_rebuild: bool = True) -> None:
+    def forget_node(self, node: int) -> None:
         """``node`` died: it holds nothing and waits for nothing any more. From now on no file of the running runs is dropped."""
+        self.keeping.update(self.clients)
         for run, records in self.runs.items():
             self.keeping.add(run)
             for record in records.values():
                 record.waiters.pop(node, None)
                 self._lose_holder(run, record, node)
+                if record.waiters:  # word that it was made may have died with the node
+                    self._missing.setdefault(run, []).append(record.name)
                 if record.settler >= 0:
                     # The publication may have died with it. Nobody can tell, and the run must end.
                     record.lost = True
@@ -240,6 +256,11 @@ class FlsShard(Machine):
             for (run, to), files in self._located.items():
                 self.send(to, m.Located(run, tuple(files)))
             self._located = {}
+        if self._missing:
+            for run, names in self._missing.items():
+                if run in self.clients:
+                    self.send(self.clients[run], m.Lost(run, tuple(names), -1))
+            self._missing = {}
         if self._drops:
             for (run, to), names in self._drops.items():
                 self.send(to, m.Drop(run, tuple(names)))

@@ -46,10 +46,12 @@ class Membership(Machine):
         self.client_runs: dict[int, set[int]] = {}
         self.manager_heard = 0.0
         self.next_id = 0  # the highest id given out so far
+        self.used: set[int] = set()  # ids of all nodes that ever were members
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
             m.View: self.on_view,
             m.Join: self.on_join,
+            m.Numbered: self.on_numbered,
             m.Heartbeat: self.on_heartbeat,
             m.Leave: self.on_leave,
             m.Shutdown: self.on_shutdown,
@@ -95,21 +97,25 @@ class Membership(Machine):
             return
         new = message.member
         if new.node < 0:
-            self.next_id = max(self.next_id, *self.nodes()) + 1
+            self.next_id = max((self.next_id, *self.used)) + 1
             self.send(peer, m.Numbered(self.next_id))
             return
         known = {member.node: member for member in view.members}
         if new.node in known and known[new.node].incarnation == new.incarnation:
             self.send(new.node, view)  # repeated
             return
-        members = tuple(member for member in view.members if member.node != new.node)
-        table = PartitionTable(view.table, view.epoch)
-        if new.node in known:  # came back before anybody missed it: its files and tasks are gone all the same
-            self._announce(members, table.without(new.node) if len(members) else table)
-            assert self.view is not None
-            members, table = self.view.members, PartitionTable(self.view.table, self.view.epoch)
+        if new.node in self.used:
+            # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
+            self.next_id = max((self.next_id, *self.used)) + 1
+            self.send(new.node, m.Numbered(self.next_id))
+            return
         self._admit(new.node)
-        self._announce((*members, new), table.with_node(new.node))
+        self._announce((*view.members, new), PartitionTable(view.table, view.epoch).with_node(new.node))
+
+    def on_numbered(self, peer: int, message: m.Numbered) -> None:
+        """Our own number was somebody's before."""
+        if self.view is None:
+            self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))
 
     def _announce(self, members: tuple[m.Member, ...], table: PartitionTable) -> None:
         """As manager: a new view for everybody."""
@@ -146,6 +152,7 @@ class Membership(Machine):
         self.changed = True
         self.manager_heard = self.now
         live = {member.node for member in view.members}
+        self.used |= live
         for node in [node for node in self.peers if node not in live]:
             del self.peers[node]
         for node in live:
@@ -237,6 +244,8 @@ class Membership(Machine):
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
         for peer in self.peers.values():
             peer.heard = self.now  # they have not been sending to us so far
+        for client in self.clients:
+            self.clients[client] = self.now
         self.peers.pop(lost, None)
         table = PartitionTable(view.table, view.epoch).without(lost)
         self._announce(tuple(member for member in view.members if member.node != lost), table)
@@ -255,6 +264,9 @@ class Membership(Machine):
                 self._take_over()
 
     def on_leave(self, peer: int, message: m.Leave) -> None:
+        if peer in self.clients and not self.client_runs.get(peer):
+            del self.clients[peer]  # a client with runs is heard out: it may only be reconnecting
+            self.client_runs.pop(peer, None)
         if self.is_manager and message.node in self.peers:
             self._move(message.node, self.peers[message.node], PeerEvent.GOODBYE)
             self._bury([message.node])

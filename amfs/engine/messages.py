@@ -317,7 +317,8 @@ class Flush(Message, frozen=True, tag=37):
 
 
 class Lost(Message, frozen=True, tag=38):
-    """Worker -> FLS: the sender holds these no longer (fetch from it failed, or a task spoiled them)."""
+    """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them). FLS -> submitter, holder -1: these are
+    wanted and nobody has them; those of them that were made are to be made again. Repeatable: what is lost is lost once."""
 
     run: int
     names: tuple[str, ...]
@@ -377,7 +378,7 @@ class Heartbeat(Message, frozen=True, tag=52):
 
 
 class Leave(Message, frozen=True, tag=53):
-    """Node -> manager: orderly goodbye."""
+    """Node -> manager, client (node == -1) -> node: orderly goodbye."""
 
     node: int
 

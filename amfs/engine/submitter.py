@@ -73,6 +73,7 @@ class Submitter(Machine):
         self.manager = 0
         self.epoch = 0
         self.turn = 0
+        self.lost: set[int] = set()  # nodes that were members
         self.begun: set[int] = set()  # nodes that were told of the run
         self.ending = False
         self.settling: set[str] = set()
@@ -82,6 +83,7 @@ class Submitter(Machine):
         self.counters: dict[str, int] = {}
         self.over = False
         self.redone = 0
+        self.redone_times: dict[int, int] = {}
         self.ended_log: list[m.Result] = []
         self.flush_log: list[tuple[str, int, str]] = []
         self.on_message = {
@@ -89,6 +91,7 @@ class Submitter(Machine):
             m.Results: self.on_results,
             m.RunReady: self.on_run_ready,
             m.Flushed: self.on_flushed,
+            m.Lost: self.on_lost,
             m.RunGone: self.on_run_gone,
         }
         self.on_event = {
@@ -121,6 +124,7 @@ class Submitter(Machine):
             self.in_use.pop(dispatcher, None)
         for dispatcher in dispatchers:
             self.out_tids.setdefault(dispatcher, set())
+        self.lost.update(dead)
         for node in dead:
             self.begun.discard(node)
             if self.ending:
@@ -131,40 +135,25 @@ class Submitter(Machine):
             self._redo_lost(set(dead))
 
     def _redo_lost(self, dead: set[int]) -> None:
-        """Run again what made the files that died with ``dead`` and that unfinished tasks still need, transitively."""
+        """Run again what made the files that died with ``dead`` and that unfinished tasks still need.
+
+        What those tasks need in turn, and what else turns out to be missing, the FLS names later (``on_lost``).
+        """
         state, where, writers, aliases = self.state, self.where, self.plan.writers, self.plan.aliases
-        wanted: dict[str, int] = {}  # file -> unfinished readers; a file without any was dropped already
-        need: deque[int] = deque()
-        for tid, task in enumerate(self.tasks):
-            if state[tid] == PENDING:
-                need.append(tid)
-                for name in task.inputs:
-                    name = aliases.get(name, name)
-                    wanted[name] = wanted.get(name, 0) + 1
         on_shared: list[str] = []
-        while need:
-            tid = need.popleft()
-            for name in self.tasks[tid].inputs:
+        for tid, task in enumerate(self.tasks):
+            if state[tid] != PENDING:
+                continue
+            for name in task.inputs:
                 name = aliases.get(name, name)
                 writer = writers.get(name)
                 if writer is None or state[writer] != FINISHED:
                     continue
-                if name in self.tasks[writer].keep or self.maker.keep_all or name.startswith("/"):
+                if self._is_final(writer, name):
                     on_shared.append(self.info.scope + name)
-                elif where[writer] in dead or (not self.maker.open_ended and name not in wanted):
-                    state[writer] = PENDING
-                    self.finished -= 1
-                    self.redone += 1
-                    self.again.append(writer)
-                    need.append(writer)
-                    for other in self.tasks[writer].inputs:
-                        other = aliases.get(other, other)
-                        if other not in wanted:
-                            continue
-                        wanted[other] += 1
-        if on_shared:
-            for shard, names in self.table.group(on_shared).items():
-                self.send(shard, m.Publish(self.run, tuple(m.Published(name, 0, SHARED_FATE) for name in names)))
+                elif not where or where[writer] in dead:
+                    self._redo(writer)
+        self._tell_shared(on_shared)
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
         """Good to know, nothing to do: what we send follows the RunBegin on the same link."""
@@ -260,23 +249,61 @@ class Submitter(Machine):
         self.parked[peer] = message.parked
         self.in_use[peer] = message.running
         state = self.state
-        where = self.where
         for result in message.results:
             tid = result.tid
             out.discard(tid)
             if state[tid]:
                 continue
             if result.outcome == Outcome.OK:
+                if result.node in self.lost and self._made_for_others(tid):
+                    self.again.append(tid)  # the word of it outlived the node, the files did not
+                    continue
                 state[tid] = FINISHED
                 self.finished += 1
-                if where:
-                    where[tid] = result.node
+                if self.where:
+                    self.where[tid] = result.node
             else:
                 state[tid] = FAILED
                 self.failed += 1
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
             self.ended_log.append(result)
+
+    def on_lost(self, peer: int, message: m.Lost) -> None:
+        """Files that tasks wait for are nowhere. If their writers have finished, they must do it again."""
+        if message.run != self.run or self.ending:
+            return
+        cut = len(self.info.scope)
+        on_shared: list[str] = []
+        for key in message.names:
+            writer = self.plan.writers.get(key[cut:])
+            if writer is None or self.state[writer] != FINISHED:
+                continue
+            if self._is_final(writer, key[cut:]):
+                on_shared.append(key)
+            else:
+                self._redo(writer)
+        self._tell_shared(on_shared)
+
+    def _is_final(self, writer: int, name: str) -> bool:
+        """Did the end of its writer mean that the file is on shared storage?"""
+        return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/")
+
+    def _redo(self, tid: int) -> None:
+        times = self.redone_times[tid] = self.redone_times.get(tid, 0) + 1
+        if times > self.limits.redo_max:
+            if not self.ending:
+                self._end(f"what task {self.tasks[tid].id} makes was lost {times} times")
+            return
+        self.state[tid] = PENDING
+        self.finished -= 1
+        self.redone += 1
+        self.again.append(tid)
+
+    def _tell_shared(self, keys: list[str]) -> None:
+        """Shards that lost their memory learn from us what is on shared storage."""
+        for shard, names in self.table.group(keys).items():
+            self.send(shard, m.Publish(self.run, tuple([m.Published(name, 0, SHARED_FATE) for name in names])))
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)

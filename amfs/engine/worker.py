@@ -56,10 +56,19 @@ class Worker(Availability):
             known = run.tasks.get(spec.tid)
             if known is not None:
                 # Repeated, or its dispatcher was rebuilt elsewhere: keep the work, report to whoever asks now.
-                if (known.spec.origin, known.spec.attempt) != (spec.origin, spec.attempt):
+                if (known.spec.origin, known.spec.attempt) == (spec.origin, spec.attempt):
+                    continue
+                if known.state in (TaskState.RUNNING, TaskState.FLUSHING):
                     known.spec = spec
-                continue
+                    continue
+                self._take_back(known)
             self._admit(run, spec, peer != spec.origin)
+
+    def _take_back(self, entry: TaskEntry) -> None:
+        """The task is given up here, not begun."""
+        if entry.state == TaskState.INVALID:
+            self._unpark(entry)
+        self._forget(entry)
 
     def _admit(self, run: Run, spec: m.TaskSpec, moved: bool) -> None:
         entry = TaskEntry(run, spec, moved)
