@@ -47,7 +47,8 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
         outcome = client.ended[tid][-1].outcome
         if tid in must_fail:
             assert s == FAILED, f"task {tid} always fails, and is said to have finished"
-            assert outcome == Outcome.EXIT, f"task {tid} fails by itself, and ended as {Outcome(outcome).name}"
+            away = suspected and workload.tasks[tid].node in lost_nodes
+            assert outcome == Outcome.EXIT or away, f"task {tid} fails by itself, and ended as {Outcome(outcome).name}"
         elif tid in downstream:
             if not faults.storage_errors and not suspected:
                 assert s == FAILED, f"task {tid} reads what was never made, and finished"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amfs.engine import messages as m
+from amfs.engine.events import Event, PeerDown, Received
 from amfs.fs.partition import PartitionTable
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.node import SimNode
+from amfs.sim.process import Process
 from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
@@ -59,16 +61,20 @@ class Cluster:
             node.die()
 
     def restart(self, number: int) -> None:
-        """A new process under the id of one that died asks the others to let it in."""
-        hint = next((node.id for node in self.alive() if node.id != number), None)
+        """The machine of a node that died is back: a new process asks the manager for a number, then to be let in under it."""
+        hint = next((node for node in self.alive() if node.core.membership.view is not None), None)
         if self.nodes[number].alive or hint is None:
             return
+        view = hint.core.membership.view
+        assert view is not None
         self.incarnation += 1
-        self.world.note(number, "starts again", self.incarnation)
-        me = m.Member(number, self.incarnation, (), self.slots[number])
-        node = SimNode(
-            self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links
-        )
+        Joiner(self, m.CLIENT_ID_MIN + 1000 + self.incarnation, self.slots[number], view.manager).start()
+
+    def join(self, number: int, slots: int, hint: int) -> None:
+        """A node with this number starts and asks ``hint`` to let it in."""
+        self.world.note(number, "starts", f"incarnation {self.incarnation}")
+        me = m.Member(number, self.incarnation, (), slots)
+        node = SimNode(self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links)
         self.nodes[number] = node
         node.start()
 
@@ -77,3 +83,25 @@ class Cluster:
         return SimClient(
             self.world, self.workload, sorted(self.nodes), limits=self.limits, links=self.links, **given  # type: ignore[arg-type]
         )
+
+
+class Joiner(Process):
+    """Whoever starts a node: asks for its number first, as ``amfs node`` does."""
+
+    def __init__(self, cluster: Cluster, number: int, slots: int, manager: int) -> None:
+        super().__init__(cluster.world, number, 1, links=cluster.links)
+        self.cluster = cluster
+        self.slots = slots
+        self.manager = manager
+
+    def start(self) -> None:
+        self.transport.queue(self.manager, m.Join(m.Member(-1, 0, (), self.slots)))
+        self.transport.flush(self.world.now)
+
+    def tell(self, event: Event) -> None:
+        if type(event) is Received and type(event.message) is m.Numbered:
+            self.transport.flush(self.world.now)
+            self.die()
+            self.cluster.join(event.message.node, self.slots, self.manager)
+        elif type(event) is PeerDown:
+            self.die()

@@ -111,6 +111,7 @@ class Process:
 
     def die(self) -> None:
         """Cease to exist; what was sent is on its way all the same."""
+        self.world.note(self.id, "is no more", "")
         self.alive = False
         self.inbox = []
         self.timers = {}
