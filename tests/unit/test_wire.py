@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import typing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -102,3 +104,9 @@ def test_the_message_for_another_version_names_both() -> None:
 def test_what_cannot_be_encoded_names_the_message() -> None:
     with pytest.raises(ProtocolError, match="cannot encode Status"):
         encode(Packet(1, 1, 1, 1, 1, 0, [Status(0, 0, {"x": object()})]))
+
+
+def test_the_protocol_page_lists_every_message() -> None:
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "protocol.md").read_text(encoding="utf-8")
+    listed = {(int(tag), name) for tag, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE)}
+    assert listed == {(kind.__struct_config__.tag, kind.__name__) for kind in typing.get_args(AnyMessage)}
