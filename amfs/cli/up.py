@@ -45,9 +45,9 @@ def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
     try:
         rank, session = bootstrap_mpi.start(name, wishes)
     except AmfsError as error:
-        if bootstrap_mpi.is_first():  # all ranks know the reason; one says it
-            raise
-        return error.exit_code
+        if bootstrap.mpi_rank() > 0:  # all ranks know the reason; one says it
+            return error.exit_code
+        raise
     if rank == 0:
         _say(session)
     return 0

@@ -64,16 +64,14 @@ def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, Session]:
     return rank, session
 
 
-def is_first() -> bool:
-    """Whether this is rank 0, the one that speaks for all."""
-    return bool(_world().Get_rank() == 0)
-
-
 def _world() -> Any:
     try:
         from mpi4py import MPI
-    except ImportError as error:
-        raise SystemSetupError(f"started by an MPI launcher, but mpi4py cannot be used ({error}): pip install 'amfs[mpi]'") from None
+    except (ImportError, RuntimeError, OSError) as error:  # the wheel raises RuntimeError when it finds no MPI library
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SystemSetupError(
+            f"started by an MPI launcher, but mpi4py cannot be used ({text}): pip install 'amfs[mpi]', or load your site's mpi4py"
+        ) from None
     return MPI.COMM_WORLD
 
 
