@@ -238,7 +238,10 @@ class Availability(WorkerState):
             return
         for name in message.names:
             file = run.files.get(name)
-            if file is None or file.waiting or file.fetching:
+            if file is None or file.fetching:
+                continue
+            if file.users:
+                file.dropped = file.state == FileState.LOCAL
                 continue
             del run.files[name]
             self._delete.append(name)
@@ -251,6 +254,9 @@ class Availability(WorkerState):
             self._copy_out(run, name, None)
 
     def _copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
+        file = run.files.get(name)
+        if file is not None:
+            file.users += 1
         path = shared_path(run.info.base, name[len(run.info.scope):], run.info.hashed_outputs)
         self.out.append(CopyOut(self._job("flush", run, name, entry), name, path))
 
@@ -299,6 +305,8 @@ class Availability(WorkerState):
             run.counters["copied_out_files"] += 1
             if file is not None and file.state == FileState.LOCAL:
                 self._publish_file(run, name, event.size, SHARED_FATE)
+        if file is not None:
+            self._leave(run, file)
         self._flushed.setdefault(run.id, []).append((short, event.size, event.error))
         self._touched[run.id] = None
         if entry is None:

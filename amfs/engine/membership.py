@@ -76,6 +76,7 @@ class Membership(Machine):
         self.now = now
         self.manager_heard = now
         if self.view is not None:
+            self.used.update(self.nodes())
             for member in self.view.members:
                 if member.node != self.node:
                     self._admit(member.node)

@@ -285,6 +285,12 @@ class Submitter(Machine):
                 self._redo(writer)
         self._tell_shared(on_shared)
 
+    def _made_for_others(self, tid: int) -> bool:
+        """Does it make files that only other tasks read, and that are in the memory of its node alone?"""
+        readers, aliases = self.plan.readers, self.plan.aliases
+        names = (aliases.get(name, name) for name in self.tasks[tid].outputs)
+        return any(readers.get(name, 0) and not self._is_final(tid, name) for name in names)
+
     def _is_final(self, writer: int, name: str) -> bool:
         """Did the end of its writer mean that the file is on shared storage?"""
         return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/")

@@ -79,6 +79,7 @@ class Worker(Availability):
             if file is None:
                 file = files[name] = File(name)
                 self._locate_file(run, file)
+            file.users += 1
             state = file.state
             if state == FileState.LOCAL or state == FileState.SHARED:
                 entry.bytes_in += file.size
@@ -210,9 +211,6 @@ class Worker(Availability):
                 continue
             if spec.outputs:
                 self._outputs_made(entry, made)
-            if spec.inputs:
-                self._release.setdefault(run.id, []).extend(spec.inputs)
-                self._touched[run.id] = None
             if entry.flushing:
                 entry.result = result
                 self._move(entry, TaskEvent.WROTE_FINALS)
@@ -239,10 +237,7 @@ class Worker(Availability):
                 self._publish_file(run, name, size, SHARED_FATE)
                 self._there(run, file, fresh)
                 continue
-            if fate & m.FINAL:
-                entry.flushing += 1
-                self._copy_out(run, name, entry)
-            elif not fate >> 1 and file is None:  # nobody reads it, nobody wants it
+            if not fate and file is None:  # nobody reads it, nobody wants it
                 self._delete.append(name)
                 continue
             if file is None:
@@ -250,6 +245,10 @@ class Worker(Availability):
             file.size = size
             file.mtime_ns = mtime_ns
             file.fetching = False
+            file.dropped = False
+            if fate & m.FINAL:
+                entry.flushing += 1
+                self._copy_out(run, name, entry)
             fresh = file.state == FileState.INVALID
             self._move_file(file, FileEvent.PRODUCED)
             self._publish_file(run, name, size, fate)

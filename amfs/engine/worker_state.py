@@ -16,14 +16,14 @@ from amfs.engine import messages as m
 from amfs.engine.events import CloseRun, Delete, Kill, OpenRun
 from amfs.engine.machine import Machine
 from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
-from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, TaskEvent, TaskState, illegal
+from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
 from amfs.fs.partition import PartitionTable
 
 
 class File:
     """One file as this node sees it."""
 
-    __slots__ = ("fetching", "holders", "mtime_ns", "name", "size", "state", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "name", "size", "state", "users", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,16 +33,19 @@ class File:
         self.holders: tuple[int, ...] = ()
         self.fetching = False  # REMOTE: a Fetch, FetchData or StageIn is out
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
+        self.users = 0  # unfinished tasks of this node that read it
+        self.dropped = False  # the FLS wants it gone: as soon as it has no users
 
 
 class TaskEntry:
     """One task that this node has."""
 
-    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated")
+    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated")
 
     def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
         self.run = run
         self.spec = spec
+        self.inputs = spec.inputs  # a newer spec may name others when a reduction is planned anew
         self.moved = moved  # stolen, or forwarded to its data: stays here, or two nodes would pass it to and fro
         self.state = TaskState.INVALID
         self.missing = 0  # inputs that are not there
@@ -232,13 +235,28 @@ class WorkerState(Machine):
 
     def _forget(self, entry: TaskEntry) -> None:
         """The task goes elsewhere."""
-        for name in entry.spec.inputs:
+        for name in entry.inputs:
             file = entry.run.files.get(name)
             if file is not None and entry in file.waiting:
                 file.waiting.remove(entry)
+        self._stop_using(entry)
         if entry.state in (TaskState.INVALID, TaskState.READY):
             self._move(entry, TaskEvent.GIVEN_AWAY)
         del entry.run.tasks[entry.spec.tid]
+
+    def _stop_using(self, entry: TaskEntry) -> None:
+        files = entry.run.files
+        for name in entry.inputs:
+            file = files.get(name)
+            if file is not None:
+                self._leave(entry.run, file)
+
+    def _leave(self, run: Run, file: File) -> None:
+        """One that uses the file is done with it."""
+        file.users -= 1
+        if file.dropped and not file.users:
+            del run.files[file.name]
+            self._delete.append(file.name)
 
     def _unpark(self, entry: TaskEntry) -> None:
         entry.run.parked[entry.spec.origin] -= 1
@@ -257,6 +275,11 @@ class WorkerState(Machine):
         run, spec = entry.run, entry.spec
         del run.tasks[spec.tid]
         run.ended += 1
+        if entry.inputs:
+            if result.outcome == Outcome.OK:
+                self._release.setdefault(run.id, []).extend(entry.inputs)
+                self._touched[run.id] = None
+            self._stop_using(entry)
         if result.attempt != spec.attempt:
             result = msgspec.structs.replace(result, attempt=spec.attempt)
         key = (run.id, spec.origin)
