@@ -33,6 +33,7 @@ class SubmitterLimits(msgspec.Struct, frozen=True):
     window: int = 4096  # unfinished, not parked tasks a dispatcher may have
     parked_max: int = 200_000
     batch: int = 256  # tasks in one Submit
+    unreachable_s: float = 20.0  # a node that we cannot reach and that stays a member for so long ends the run
     redo_max: int = 10  # how often one task is done again because what it made was lost
 
 

@@ -294,7 +294,7 @@ class RunShell:
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
         if isinstance(event, PeerDown):
-            return self._peer_down(event.peer, time_now)
+            self.down.add(event.peer)
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
             self._for_reader(event.message)
             return []
@@ -317,13 +317,6 @@ class RunShell:
             for name, cause in zip(message.names, message.causes, strict=True):
                 for reader in self.readers.pop(name, ()):
                     reader.failed(self.in_words(cause))
-
-    def _peer_down(self, peer: int, time_now: float) -> list[Effect]:
-        """If everybody we know of is gone, so is the session."""
-        self.down.add(peer)
-        if set(self.submitter.members) - self.down:
-            return []  # the manager, old or new, will say what has become of it
-        return self.submitter.handle(Received(peer, m.View(self.submitter.epoch + 1, peer, (), (0,))), time_now)
 
     def act(self, effect: Effect) -> None:
         if isinstance(effect, Ended):

@@ -186,6 +186,8 @@ class Membership(Machine):
     def on_heartbeat(self, peer: int, message: m.Heartbeat) -> None:
         if peer in self.clients or peer >= m.CLIENT_ID_MIN:
             self.clients[peer] = self.now
+            if self.view is not None and message.epoch < self.view.epoch:
+                self.send(peer, self.view)
             return
         known = self.peers.get(peer)
         if known is not None:

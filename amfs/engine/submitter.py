@@ -16,7 +16,7 @@ import msgspec
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, TimerFired
+from amfs.engine.events import PeerDown, AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, TimerFired
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.machine import Machine
 from amfs.engine.specs import SpecMaker
@@ -74,10 +74,12 @@ class Submitter(Machine):
         self.epoch = 0
         self.turn = 0
         self.lost: set[int] = set()  # nodes that were members
+        self.down: set[int] = set()  # nodes that do not answer us
         self.begun: set[int] = set()  # nodes that were told of the run
         self.ending = False
         self.settling: set[str] = set()
         self.settled = False
+        self.on_shared: set[str] = set()  # files of an open list that were settled
         self.reason = ""
         self.waiting_gone: set[int] = set()
         self.counters: dict[str, int] = {}
@@ -99,6 +101,7 @@ class Submitter(Machine):
             CloseList: self.on_close,
             StopRun: self.on_stop,
             TimerFired: self.on_timer,
+            PeerDown: self.on_peer_down,
         }
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
@@ -129,6 +132,8 @@ class Submitter(Machine):
             self.begun.discard(node)
             if self.ending:
                 self._gone(node)
+        if dead and self.settled:
+            self._settle_again(set(dead))
         if not now:
             self._over("all nodes are lost")
         elif dead and not self.ending:
@@ -314,8 +319,10 @@ class Submitter(Machine):
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
         if self.settling:
-            for name, _, _ in message.files:
+            for name, _, error in message.files:
                 self.settling.discard(name)
+                if not error:
+                    self.on_shared.add(name)
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
@@ -335,7 +342,9 @@ class Submitter(Machine):
         self.settled = True
         scope = self.info.scope
         writers = self.plan.writers
-        finals = [name for name in self._finals if name in writers and self.state[writers[name]] == FINISHED]
+        finals = [
+            name for name in self._finals if name in writers and self.state[writers[name]] == FINISHED and name not in self.on_shared
+        ]
         self.settling = set(finals)
         parts: dict[int, tuple[list[str], list[str]]] = {}
         for shard, names in self.table.group([scope + name for name in finals]).items():
@@ -344,6 +353,15 @@ class Submitter(Machine):
             parts.setdefault(shard, ([], []))[1].extend(names)
         for shard, (flushes, drops) in parts.items():
             self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
+
+    def _settle_again(self, dead: set[int]) -> None:
+        """Nodes died while an open list was settled: make again what died with them, ask for the rest once more."""
+        writers = self.plan.writers
+        for name in sorted(self.settling):
+            if (not self.where or self.where[writers[name]] in dead) and self.state[writers[name]] == FINISHED:
+                self._redo(writers[name])
+        self.settling.clear()
+        self.settled = False
 
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:
@@ -365,6 +383,18 @@ class Submitter(Machine):
         for name, count in message.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
         self._gone(message.node)
+        if not self.ending and message.node in self.members:
+            self._end(f"node {message.node} has ended the run: it had not heard from here for too long")
+
+    def on_peer_down(self, event: PeerDown) -> None:
+        """We cannot reach a node. The manager, old or new, will say what has become of it; if it says nothing, we cannot go on."""
+        self.down.add(event.peer)
+        if self.ending:
+            self._gone(event.peer)
+        elif self.members and self.down.issuperset(self.members):
+            self._over("all nodes are lost")
+        elif event.peer in self.members:
+            self.set_timer(("down", event.peer), self.limits.unreachable_s)
 
     def _gone(self, node: int) -> None:
         self.waiting_gone.discard(node)
@@ -380,7 +410,11 @@ class Submitter(Machine):
             self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
-        if event.key == "run gone" and not self.over:
+        if isinstance(event.key, tuple):
+            node = event.key[1]
+            if node in self.members and not self.ending:
+                self._end(f"node {node} does not answer, although it is there for the others")
+        elif event.key == "run gone" and not self.over:
             self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
 
     @property

@@ -160,7 +160,10 @@ class WorkerState(Machine):
             self.out.append(OpenRun(message.run, message.info))
             for sender, early in self.early.pop(message.run, []):
                 self.on_message[type(early)](sender, early)
-        self.send(message.client, m.RunReady(message.run, self.node, self.slots))
+        if message.run in self.gone:
+            self.send(message.client, m.RunGone(message.run, self.node, {}))
+        else:
+            self.send(message.client, m.RunReady(message.run, self.node, self.slots))
 
     def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
         """The run, or None; a message that overtook its RunBegin is kept for it."""
