@@ -6,9 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from amfs.engine import messages as m
-from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer
+from amfs.engine.events import (
+    AddTasks,
+    CancelTimer,
+    CloseList,
+    Effect,
+    Ended,
+    Event,
+    FilesFlushed,
+    Log,
+    PeerDown,
+    Received,
+    RunOver,
+    Send,
+    SetTimer,
+    StopRun,
+)
 from amfs.engine.specs import SpecMaker
-from amfs.engine.submitter import AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, Submitter
+from amfs.engine.submitter import Submitter
 from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.node import items_in
@@ -54,6 +69,7 @@ class SimClient(Process):
         self.ended: dict[int, list[m.Result]] = {}
         self.flushed: list[tuple[str, int, str]] = []
         self.over: RunOver | None = None
+        self.down: set[int] = set()
         self.over_at = 0.0
 
     def start(self) -> None:
@@ -90,10 +106,10 @@ class SimClient(Process):
     def tell(self, event: Event) -> None:
         world, submitter = self.world, self.submitter
         if type(event) is PeerDown:
-            self._peer_down(event.peer)
-            return
+            self.down.add(event.peer)
         if getattr(event, "key", None) == _BEAT:
-            for node in sorted({submitter.manager, *submitter.out_tids}):
+            others = submitter.members if self.down else ()  # somebody fell silent: are the others there?
+            for node in sorted({submitter.manager, *submitter.out_tids, *others}):
                 self.transport.queue(node, m.Heartbeat(submitter.epoch))
             self.set_timer(_BEAT, world.now + self.heartbeat_s)
             return
@@ -108,14 +124,6 @@ class SimClient(Process):
         if world.watched:
             submitter.check_invariants()
         self.act(effects)
-
-    def _peer_down(self, peer: int) -> None:
-        """If everybody we know of is gone, so is the session."""
-        submitter = self.submitter
-        left = [node for node in submitter.members if node != peer]
-        if left or peer >= m.CLIENT_ID_MIN:
-            return
-        self.act(submitter.handle(Received(peer, m.View(submitter.epoch + 1, peer, (), (0,))), self.world.now))
 
     def act(self, effects: list[Effect]) -> None:
         world = self.world
