@@ -256,16 +256,28 @@ class Worker(Availability):
                 self._there(run, file, fresh)
 
     def _spoiled(self, run: Run, spec: m.TaskSpec, detail: str) -> None:
-        """A task wrote on its input: this node's copy is worthless. Where it was the only one, the file is lost for good."""
+        """A task wrote on its input: this node's copy is worthless. Tasks that were to read it wait for another one, which a holder has
+        or which the submitter has made again."""
         for name in spec.inputs:
             file = run.files.get(name)
             short = name[len(run.info.scope):]
-            if file is not None and file.state == FileState.LOCAL and short in detail:
+            if file is None or file.state != FileState.LOCAL or short not in detail:
+                continue
+            self._move_file(file, FileEvent.DROPPED)
+            self._delete.append(name)
+            for entry in run.tasks.values():
+                if name in entry.spec.inputs and entry.state in (TaskState.INVALID, TaskState.READY):
+                    if entry.state == TaskState.READY:
+                        self._move(entry, TaskEvent.INPUT_GONE)
+                        run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
+                    entry.missing += 1
+                    entry.unlocated += 1
+                    file.waiting.append(entry)
+            self.send(self.table.node_of(name), m.Lost(run.id, (name,), self.node))
+            if file.waiting:
+                self._locate_file(run, file)
+            else:
                 del run.files[name]
-                self._delete.append(name)
-                shard = self.table.node_of(name)
-                self.send(shard, m.Lost(run.id, (name,), self.node))
-                self.send(shard, m.Poison(run.id, (name,), f"{short} was written on by a task that reads it"))
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,186 @@
+"""Runs over real node processes: placement, transfers small and large, stealing, reductions, and nodes and submitters that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import amfs as package
+from amfs.net.session import is_running, load
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch, amfs: Run) -> Iterator[str]:
+    """A session of four nodes with one slot each."""
+    home = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))
+    monkeypatch.setenv("AMFS_RUN_DIR", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.delenv("AMFS_SESSION", raising=False)
+    up = amfs("up", "--nodes", "4", "--slots", "1", "--name", "four")
+    assert up.returncode == 0, up.stderr
+    entries = load(home / "four" / "session.json").nodes
+    yield "four"
+    amfs("down", "four")
+    left = [entry for entry in entries if is_running(entry.pid, entry.started)]
+    for entry in left:
+        os.kill(entry.pid, signal.SIGKILL)
+    assert not list(Path("/dev/shm").glob(f"amfs-{os.getuid()}-four-*"))
+    shutil.rmtree(home)
+    assert not left
+
+
+def pid_of(number: int) -> int:
+    home = Path(os.environ["AMFS_RUN_DIR"])
+    return next(entry.pid for entry in load(home / "four" / "session.json").nodes if entry.node == number)
+
+
+def run(amfs: Run, here: Path, text: str, *options: str, status: int = 0) -> dict[str, object]:
+    """The summary, as JSON."""
+    (here / "list").write_text(text)
+    done = amfs("run", "--session", "four", "--output", "json", *options, "list", cwd=here)
+    assert done.returncode == status, done.stderr + done.stdout
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def total(summary: dict[str, object], field: str) -> int:
+    return sum(stage[field] for stage in summary["stages"])  # type: ignore[attr-defined]
+
+
+def test_pairs_forced_apart_travel_and_arrive(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    count = 40
+    text = "".join(f"p{i} -b sh -node {i % 4} -o t{i} -a -c 'echo {i} > t{i}'\n" for i in range(count))
+    text += "".join(f"c{i} -b cp -node {(i + 1) % 4} -i t{i} -o o{i} -a t{i} o{i}\n" for i in range(count))
+    summary = run(amfs, tmp_path, text)
+    assert [(tmp_path / f"o{i}").read_text() for i in range(count)] == [f"{i}\n" for i in range(count)]
+    assert total(summary, "between_nodes_bytes") == sum(len(f"{i}\n") for i in range(count))
+
+
+@pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000, 50_000_000])
+def test_files_of_any_size_travel_whole(nodes: str, amfs: Run, tmp_path: Path, size: int) -> None:
+    text = f"p -b sh -node 1 -o t -a -c 'head -c {size} /dev/urandom > t'\n"
+    text += "s -b sh -node 1 -i t -o here -a -c 'md5sum < t > here'\nc -b sh -node 3 -i t -o there -a -c 'md5sum < t > there'\n"
+    summary = run(amfs, tmp_path, text)
+    assert (tmp_path / "here").read_text() == (tmp_path / "there").read_text()
+    assert total(summary, "between_nodes_bytes") == size
+
+
+def test_one_transfer_however_many_readers_a_node_has(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    size = 300_000
+    text = f"p -b sh -node 0 -o t -a -c 'head -c {size} /dev/zero > t'\n"
+    text += "".join(f"c{i} -b cat -node 2 -i t -stdout o{i} -a t\n" for i in range(10))
+    assert total(run(amfs, tmp_path, text), "between_nodes_bytes") == size
+
+
+def test_tasks_go_to_their_data(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    text = "".join(f"p{i} -b sh -node {i} -o t{i} -a -c 'head -c 1000000 /dev/zero > t{i}'\n" for i in range(4))
+    text += "".join(f"c{i} -b sh -i t{i} -o o{i} -a -c 'wc -c < t{i} > o{i}'\n" for i in range(4))
+    assert total(run(amfs, tmp_path, text), "between_nodes_bytes") == 0
+
+
+def test_idle_nodes_steal(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    """One task in four is long: nodes that drew the short ones help out."""
+    text = "".join(f"t{i} -b sleep -a {0.6 if i % 4 == 0 else 0.01}\n" for i in range(32))
+    began = time.monotonic()
+    run(amfs, tmp_path, text, "--placement", "even")
+    assert time.monotonic() - began < 8 * 0.6 + 3, "one node did all the long ones"
+
+
+def test_a_reduction_runs_as_a_tree_over_the_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    count = 30
+    text = "".join(f"m{i} -b sh -node {i % 4} -o p{i} -a -c 'echo {i} > p{i}'\n" for i in range(count))
+    names = " ".join(f"p{i}" for i in range(count))
+    text += f"r -b sh -reduce 4 -i {names} -o all -a -c 'out=$1; shift; cat \"$@\" > $out' sh {{out}} {{in}}\n"
+    run(amfs, tmp_path, text)
+    assert (tmp_path / "all").read_text() == "".join(f"{i}\n" for i in range(count))
+
+
+def test_a_pin_to_a_node_that_is_not_there_fails_clearly(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    summary = run(amfs, tmp_path, "a -b true -node 9\nb -b true -node-soft 9\n", status=1)
+    assert [failure["what"] for failure in summary["failures"]] == ["must run on node 9, which is not there"]  # type: ignore[attr-defined]
+
+
+def test_failures_cross_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    text = "bad -b sh -node 1 -o x -a -c 'echo no >&2; exit 5'\nafter -b cat -node 2 -i x -a x\nlater -b cat -node 3 -i y -a y\n"
+    text = text.replace("after -b cat -node 2 -i x -a x", "after -b cat -node 2 -i x -stdout y -a x") + "fine -b true -node 0\n"
+    summary = run(amfs, tmp_path, text, status=1)
+    assert total(summary, "upstream_failed") == 2
+    assert total(summary, "ok") == 1
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_node_dies_and_the_result_is_the_same(nodes: str, amfs: Run, tmp_path: Path, victim: int) -> None:
+    """Node 0 is manager and dispatcher. What only the dead node had is made again."""
+    width = 40
+    text = "".join(f"p{i} -b sh -o t{i} -a -c 'sleep 0.1; echo {i} > t{i}'\n" for i in range(width))
+    text += "".join(f"c{i} -b sh -i t{i} t{(i * 7) % width} -o o{i} -a -c 'sleep 0.1; cat t{i} > o{i}'\n" for i in range(width))
+    text += f"s -b sh -i {' '.join(f'o{i}' for i in range(width))} -o sum -a -c 'cat o* | sort -n > sum'\n"
+    (tmp_path / "list").write_text(text)
+    command = [sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"]
+    going = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    os.kill(pid_of(victim), signal.SIGKILL)
+    _, said = going.communicate(timeout=90)
+    assert going.returncode == 0, said
+    assert (tmp_path / "sum").read_text() == "".join(f"{i}\n" for i in range(width))
+
+
+def test_all_nodes_die_and_the_run_ends(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("".join(f"{i} -b sleep -a 1\n" for i in range(100)))
+    command = [sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"]
+    going = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    for number in range(4):
+        os.kill(pid_of(number), signal.SIGKILL)
+    _, said = going.communicate(timeout=90)
+    assert going.returncode == 3
+    assert "all nodes are lost" in said
+
+
+def test_a_submitter_that_is_killed_leaves_no_task_running(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(f"long -b sh -a -c 'echo $$ > {tmp_path}/pid; exec sleep 300'\n")
+    going = subprocess.Popen([sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"], cwd=tmp_path)
+    end = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    going.kill()
+    going.wait()
+    pid = int((tmp_path / "pid").read_text())
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end + 30, "the nodes still run tasks of a submitter that is gone"
+        time.sleep(0.2)
+
+
+def test_a_python_session_reads_what_lies_on_nodes(nodes: str, tmp_path: Path) -> None:
+    with package.Session(session="four", base=tmp_path) as session:
+        session.submit("echo small > s", outputs=["s"], node=3)
+        session.submit("head -c 1000000 /dev/zero > b", outputs=["b"], node=2)
+        session.wait()
+        assert session.read("s") == b"small\n"
+        assert session.read("b") == bytes(1_000_000)
+    assert (tmp_path / "s").read_text() == "small\n"
+
+
+def test_two_runs_share_the_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    places = [tmp_path / "one", tmp_path / "two"]
+    going = []
+    for number, place in enumerate(places):
+        place.mkdir()
+        text = "".join(f"p{i} -b sh -o t{i} -a -c 'echo {number}-{i} > t{i}'\nc{i} -b cp -i t{i} -o o{i} -a t{i} o{i}\n" for i in range(30))
+        (place / "list").write_text(text)
+        going.append(subprocess.Popen([sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"], cwd=place))
+    assert [each.wait(timeout=90) for each in going] == [0, 0]
+    for number, place in enumerate(places):
+        assert [(place / f"o{i}").read_text() for i in range(30)] == [f"{number}-{i}\n" for i in range(30)]
