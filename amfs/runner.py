@@ -381,14 +381,17 @@ class RunShell:
         """One turn of the loop; also keeps the session told that we live."""
         loop = self.cluster.loop
         transport = loop.transport
-        if transport is not None:
-            time_now = now()
-            if time_now >= self.beat_at:
-                self.beat_at = time_now + 1.0
+        time_now = now()
+        if time_now >= self.beat_at:
+            self.beat_at = time_now + 1.0
+            beat = m.Heartbeat(self.submitter.epoch)
+            if transport is not None:
                 others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
                 for node in {self.submitter.manager, *self.submitter.out_tids, *others}:
-                    transport.queue(node, m.Heartbeat(self.submitter.epoch))
-            longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
+                    transport.queue(node, beat)
+            elif loop.core is not None:
+                loop.act(self.client, [Send(loop.core.node, beat)])  # an embedded node counts our silence, too
+        longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
         loop.turn(longest_s)
 
     def add(self, tasks: Sequence[Task]) -> None:
