@@ -87,6 +87,14 @@ def test_duplicates_and_reordering_do_not_show() -> None:
     assert two.repeated == 2
 
 
+def test_gaps_and_repetitions_are_answered_at_once() -> None:
+    one, two = pair()
+    first, second = (one.send(batch(label), 0.0)[0] for label in (1, 2))
+    assert [packet.ack for packet in two.receive(second, 0.0)[1]] == [0]  # there is a gap
+    assert two.receive(first, 0.0)[1] == []  # it is filled: this can wait
+    assert [packet.ack for packet in two.receive(first, 0.0)[1]] == [2]  # the sender must have missed something
+
+
 def test_a_batch_beyond_the_reorder_buffer_is_not_kept() -> None:
     one, two = pair()
     far = one.send(batch(1), 0.0)[0]._replace(seq=LIMITS.window + 1 + 1)
