@@ -326,10 +326,10 @@ class Dispatcher(Machine):
             run.queue.extendleft(reversed(lost))
             if gone:
                 self._replant(number, run)
-            for gone in [w for w in run.out if w not in everyone]:
-                del run.out[gone]
-                run.parked.pop(gone, None)
-                run.in_use.pop(gone, None)
+            for worker in [w for w in run.out if w not in everyone]:
+                del run.out[worker]
+                run.parked.pop(worker, None)
+                run.in_use.pop(worker, None)
             run.placement.forget(set(everyone))
             self._dirty[number] = None
 

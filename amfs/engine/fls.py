@@ -270,8 +270,8 @@ class FlsShard(Machine):
                 self.send(to, m.Flush(run, tuple(names)))
             self._flushes = {}
         if self._settled:
-            for (run, to), files in self._settled.items():
-                self.send(to, m.Flushed(run, tuple(files)))
+            for (run, to), settled in self._settled.items():
+                self.send(to, m.Flushed(run, tuple(settled)))
             self._settled = {}
 
     def records(self) -> Iterable[tuple[int, FileRecord]]:

@@ -279,6 +279,10 @@ class Membership(Machine):
             if self.is_manager or self.view is None or peer >= m.CLIENT_ID_MIN:
                 for node in self.peers:
                     self.send(node, m.Shutdown())
+                if self.view is not None:
+                    nobody = m.View(self.view.epoch + 1, self.node, (), (self.node,), self.unit_size)
+                    for client in self.clients:
+                        self.send(client, nobody)  # so that a submitter need not find out by waiting
             self.out.append(Stop("shut down"))
 
     # ── clients ────────────────────────────────────────────────────────────────────────────────────

@@ -86,6 +86,7 @@ class Submitter(Machine):
         self.over = False
         self.redone = 0
         self.redone_times: dict[int, int] = {}
+        self.causes: dict[int, str] = {}  # of tasks that failed because of others
         self.ended_log: list[m.Result] = []
         self.flush_log: list[tuple[str, int, str]] = []
         self.on_message = {
@@ -135,7 +136,7 @@ class Submitter(Machine):
         if dead and self.settled:
             self._settle_again(set(dead))
         if not now:
-            self._over("all nodes are lost")
+            self._over("all nodes are lost, or were shut down")
         elif dead and not self.ending:
             self._redo_lost(set(dead))
 
@@ -270,6 +271,8 @@ class Submitter(Machine):
             else:
                 state[tid] = FAILED
                 self.failed += 1
+                if result.outcome == Outcome.UPSTREAM_FAILED:
+                    self.causes[tid] = result.detail
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
             self.ended_log.append(result)
@@ -282,11 +285,14 @@ class Submitter(Machine):
         on_shared: list[str] = []
         for key in message.names:
             writer = self.plan.writers.get(key[cut:])
-            if writer is None or self.state[writer] != FINISHED:
-                continue
-            if self._is_final(writer, key[cut:]):
+            if writer is None:
+                continue  # a part of a reduction: its dispatcher knows
+            if self.state[writer] == FAILED:
+                cause = self.causes.get(writer, f"task #{writer} failed")
+                self.send(peer, m.Poison(self.run, (key,), cause))
+            elif self.state[writer] == FINISHED and self._is_final(writer, key[cut:]):
                 on_shared.append(key)
-            else:
+            elif self.state[writer] == FINISHED:
                 self._redo(writer)
         self._tell_shared(on_shared)
 
@@ -392,7 +398,7 @@ class Submitter(Machine):
         if self.ending:
             self._gone(event.peer)
         elif self.members and self.down.issuperset(self.members):
-            self._over("all nodes are lost")
+            self._over("all nodes are lost, or were shut down")
         elif event.peer in self.members:
             self.set_timer(("down", event.peer), self.limits.unreachable_s)
 
@@ -420,6 +426,11 @@ class Submitter(Machine):
     @property
     def total(self) -> int:
         return len(self.state)
+
+    @property
+    def outstanding(self) -> int:
+        """Tasks out that, as far as we know, do not wait for input."""
+        return sum(map(len, self.out_tids.values())) - sum(self.parked.values())
 
     @property
     def ended(self) -> int:
