@@ -448,7 +448,7 @@ class RunShell:
             total=None if open_list else sub.total,
             finished=sub.finished + sub.skipped,
             failed=sub.failed,
-            running=min(sum(sub.in_use.values()), sum(sub.members.values())),
+            running=max(0, min(sub.outstanding, sum(sub.members.values()))),
             waiting=sub.total - sub.ended,
             bytes_moved=self.moved,
         )
