@@ -79,6 +79,7 @@ def test_nodes_survive_the_launcher(home: Path, tmp_path: Path, command: Command
     name = f"mpik-{os.getpid()}"
     hold = tmp_path / "hold.py"
     hold.write_text("import sys, time\nfrom amfs.cli.main import main\ncode = main(sys.argv[1:])\ntime.sleep(600)\n")
+    before = set(litter.SHM.iterdir())
     arguments = [MPIEXEC, "-n", "2", sys.executable, str(hold), "up", "--slots", "1", "--name", name]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True) as launcher:
         assert launcher.stdout is not None
@@ -100,6 +101,9 @@ def test_nodes_survive_the_launcher(home: Path, tmp_path: Path, command: Command
             continue
         if mine:
             os.kill(int(process.name), signal.SIGKILL)
+    for path in set(litter.SHM.iterdir()) - before:  # what MPI leaves when it is killed
+        if path.name.startswith(("mpich_shm_", "sm_segment.")):
+            path.unlink()
 
 
 @pytest.mark.parametrize(
