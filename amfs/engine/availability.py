@@ -135,6 +135,7 @@ class Availability(WorkerState):
         self._forget(entry)
         run.counters["forwarded"] += 1
         self.send(to, m.Assign(run.id, (entry.spec,)))
+        self._gave(entry, to)
 
     def _fetch_file(self, run: Run, file: File) -> None:
         if file.fetching or file.state != FileState.REMOTE:

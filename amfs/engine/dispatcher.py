@@ -282,13 +282,28 @@ class Dispatcher(Machine):
         run = self.runs.get(message.run)
         if run is None:
             return
+        to = peer if message.by < 0 else message.by
         for tid, attempt in message.tasks:
             record = run.records.get(tid)
-            if record is not None and record.state == RecordState.ASSIGNED and record.spec.attempt == attempt and record.worker >= 0:
-                run.out[record.worker] -= 1
-                record.worker = peer
-                run.out[peer] = run.out.get(peer, 0) + 1
+            if record is None or record.state != RecordState.ASSIGNED or record.spec.attempt != attempt or record.worker < 0:
+                continue
+            if message.by >= 0 and record.worker != peer:
+                continue  # who has it now has told already
+            run.out[record.worker] -= 1
+            record.worker = -1
+            if to in self.everyone:
+                record.worker = to
+                run.out[to] = run.out.get(to, 0) + 1
+            else:
+                self._lost(run, record)
         self._dirty[message.run] = None
+
+    def _lost(self, run: DispatchRun, record: Record) -> None:
+        """Its worker is gone: it is the next to be given out."""
+        self._move(record, RecordEvent.WORKER_LOST)
+        record.urgent = True
+        record.spec = _next_attempt(record.spec)
+        run.queue.appendleft(record)
 
     def on_reduce_plan(self, peer: int, message: m.ReducePlan) -> None:
         run = self.runs.get(message.run)
@@ -318,12 +333,9 @@ class Dispatcher(Machine):
         self.everyone = everyone
         for number, run in self.runs.items():
             lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker not in everyone and r.worker >= 0]
-            for record in lost:
-                self._move(record, RecordEvent.WORKER_LOST)
+            for record in reversed(lost):
                 record.worker = -1
-                record.urgent = True
-                record.spec = _next_attempt(record.spec)
-            run.queue.extendleft(reversed(lost))
+                self._lost(run, record)
             if gone:
                 self._replant(number, run)
             for worker in [w for w in run.out if w not in everyone]:

@@ -129,6 +129,7 @@ class Submitter(Machine):
         for dispatcher in dispatchers:
             self.out_tids.setdefault(dispatcher, set())
         self.lost.update(dead)
+        self.lost.difference_update(now)  # the other side of a cut network has won
         for node in dead:
             self.begun.discard(node)
             if self.ending:
@@ -348,9 +349,18 @@ class Submitter(Machine):
         self.settled = True
         scope = self.info.scope
         writers = self.plan.writers
-        finals = [
-            name for name in self._finals if name in writers and self.state[writers[name]] == FINISHED and name not in self.on_shared
-        ]
+        finals: list[str] = []
+        for name in self._finals:
+            writer = writers.get(name, -1)
+            if writer < 0 or self.state[writer] != FINISHED or name in self.on_shared or self._is_final(writer, name):
+                continue
+            if self.where and self.where[writer] in self.lost:
+                self._redo(writer)  # nobody read it, so nobody has missed it yet
+            else:
+                finals.append(name)
+        if self.again:
+            self.settled = False
+            return
         self.settling = set(finals)
         parts: dict[int, tuple[list[str], list[str]]] = {}
         for shard, names in self.table.group([scope + name for name in finals]).items():
@@ -452,7 +462,10 @@ class Submitter(Machine):
         if not self.open and self.ended == self.total:
             if self.maker.open_ended and not self.settled:
                 self._settle()
-            if not self.settling:
+                if self.again:
+                    self._submit_again()
+                    return
+            if not self.settling and not self.ending:
                 self._end("")
 
     def check_invariants(self) -> None:

@@ -51,7 +51,7 @@ class Worker(Availability):
             return
         for spec in message.tasks:
             if peer != spec.origin:
-                self._took.setdefault((run.id, spec.origin), []).append((spec.tid, spec.attempt))
+                self._took.setdefault((run.id, spec.origin, -1), []).append((spec.tid, spec.attempt))
                 self._touched[run.id] = None
             known = run.tasks.get(spec.tid)
             if known is not None:
@@ -291,6 +291,7 @@ class Worker(Availability):
         for entry in reversed(taken):
             self._forget(entry)
             entry.run.counters["stolen"] += 1
+            self._gave(entry, peer)
             by_run.setdefault(entry.run.id, []).append(entry.spec)
         for run, specs in by_run.items():
             self.send(peer, m.Assign(run, tuple(specs)))
