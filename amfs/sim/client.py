@@ -33,6 +33,7 @@ from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
 _BEAT = "client beat"
+VIEW_PATIENCE_S = 15.0
 
 
 class SimClient(Process):
@@ -108,6 +109,9 @@ class SimClient(Process):
         if type(event) is PeerDown:
             self.down.add(event.peer)
         if getattr(event, "key", None) == _BEAT:
+            if not submitter.members and world.now > VIEW_PATIENCE_S:
+                self.act([RunOver("the session does not answer", {})])
+                return
             others = submitter.members if self.down else ()  # somebody fell silent: are the others there?
             for node in sorted({submitter.manager, *submitter.out_tids, *others}):
                 self.transport.queue(node, m.Heartbeat(submitter.epoch))

@@ -153,7 +153,7 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
         world.run(lambda: client.over is not None, latest)
         assert client.over is not None
         suspected = faults.nodes_may_go or not settings.quiet
-        checker.check_results(workload, client, faults, lost_nodes=lost, suspected=suspected)
+        checker.check_results(workload, client, faults, lost_nodes=lost | client.submitter.lost, suspected=suspected)
         checker.check_finals(workload, client, world.shared, faults)
         world.let_pass(1.0)
         client.die()
