@@ -139,6 +139,9 @@ class Cluster:
         if self.store is not None:
             self.store.close()
         if self.loop.transport is not None:
+            if self.view is not None:
+                for member in self.view.members:
+                    self.loop.transport.queue(member.node, m.Leave(-1))  # nobody need miss us
             self.loop.transport.drain(1.0)
             self.loop.transport.close()
         self.loop.close()

@@ -59,7 +59,7 @@ def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
     removed = []
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
         try:
-            if _is_orphan(path, session):
+            if is_orphan(path, session):
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
         except OSError:
@@ -67,7 +67,8 @@ def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
     return removed
 
 
-def _is_orphan(path: Path, session: str | None) -> bool:
+def is_orphan(path: Path, session: str | None) -> bool:
+    """Is ``path`` a marked directory of this user (of ``session``, if given) whose owner is dead? Raises OSError."""
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
         return False

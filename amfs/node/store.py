@@ -42,7 +42,7 @@ class Store:
         if adopt:
             try:
                 path = Path(adopt)
-                if litter._is_orphan(path, None):
+                if litter.is_orphan(path, None):
                     self.marked = litter.Marked(path, litter.mark(path, session))
             except OSError:
                 self.marked = None
