@@ -122,10 +122,16 @@ class Dispatcher(Machine):
             return
         records = run.records
         queue = run.queue
+        urgent: list[Record] = []
         for spec in message.tasks:
             if spec.tid not in records:
                 record = records[spec.tid] = Record(spec)
-                queue.append(record)
+                if record.urgent:
+                    urgent.append(record)
+                else:
+                    queue.append(record)
+        if urgent:
+            queue.extendleft(reversed(urgent))
         self._dirty[message.run] = None
 
     def _move(self, record: Record, event: RecordEvent) -> None:

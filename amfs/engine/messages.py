@@ -230,7 +230,7 @@ class Done(Message, frozen=True, tag=21):
     running: int = 0
 
 
-class Took(Message, tag=22):
+class Took(Message, frozen=True, tag=22):
     """Worker -> dispatcher: these tasks of yours are with me now, or, when I gave them away, with ``by`` (stolen or forwarded).
 
     Both sides tell, for either may die before it does. Repeatable: the same place twice; who gave tells only what was still its own.
