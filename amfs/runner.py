@@ -27,9 +27,9 @@ from amfs.engine.specs import SpecMaker
 from amfs.engine.states import Outcome
 from amfs.engine.submitter import FINISHED, SKIPPED, Submitter
 from amfs.engine.workflow import Task
-from amfs.errors import SessionError
+from amfs.errors import SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
-from amfs.journal import Header, Journal, Past, aside, task_key
+from amfs.journal import Header, Journal, Past, aside, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
@@ -64,6 +64,24 @@ class RunOptions(msgspec.Struct, kw_only=True):
     source: str = ""
 
 
+JOURNAL = "journal"  # in a store: the journal that can make use of it
+
+
+def _sweep(parent: str, spare: str) -> None:
+    """Remove what killed runs left in memory, unless a journal still leads to it."""
+    from amfs.net import litter
+    from amfs.node.store import default_parent
+
+    for path in (Path(parent) if parent else default_parent()).glob(f"amfs-{os.getuid()}-{litter.EMBEDDED}-*"):
+        with suppress(OSError, UsageError):
+            if str(path) == spare or not litter.is_orphan(path, litter.EMBEDDED):
+                continue
+            journal = path / JOURNAL
+            past = read(Path(journal.read_text())) if journal.exists() else None
+            if past is None or past.header.store != str(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
 class Cluster:
     """The loop and what is behind it: an embedded node, or a session of node servers. A context manager."""
 
@@ -79,12 +97,14 @@ class Cluster:
         self.loop.start()
 
     def _embed(self, adopt: str) -> None:
+        from amfs.net import litter
         from amfs.node.hands import Hands
         from amfs.node.store import Store
 
         slots = self.options.slots or len(os.sched_getaffinity(0))
         self.client = m.CLIENT_ID_MIN
-        self.store: Store | None = Store("run", 0, self.options.store, adopt)
+        _sweep(self.options.store, adopt)
+        self.store: Store | None = Store(litter.EMBEDDED, 0, self.options.store, adopt)
         if self.options.journal is not None:
             if self.options.resume:
                 self.store.take_back(aside(self.options.journal))
@@ -217,6 +237,8 @@ class RunShell:
         if options.journal is not None:
             store = str(cluster.store.path) if cluster.store is not None else ""
             self.journal = Journal(options.journal, Header(options.source, plan.base, store), past if options.resume else None)
+            if cluster.store is not None:
+                (cluster.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
         self.view_epoch = 0
         self.beat_at = 0.0
 

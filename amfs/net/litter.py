@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 MARK = ".amfs-session"
+EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to
 SHM = Path("/dev/shm")
 
 
@@ -54,12 +55,12 @@ def mark(path: Path, session: str) -> int:
 def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
     """Remove the marked directories in ``parent`` that are this user's and whose owner is dead; of ``session`` only, if given.
 
-    Returns what was removed. Everything without a mark, of other users, or with a living owner is left alone.
+    Returns what was removed. Everything without a mark, of other users, of embedded runs, or with a living owner is left alone.
     """
     removed = []
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
         try:
-            if is_orphan(path, session):
+            if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
         except OSError:

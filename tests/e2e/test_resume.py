@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     here = tmp_path / "here"
     here.mkdir()
+    (tmp_path / "store").mkdir()
     log = here / "log"
     lines = [f"p{i} -b sh -o t{i} -a -c 'sleep 0.1; echo {i} > t{i}; echo p{i} >> {log}'" for i in range(WIDTH)]
     lines += [f"c{i} -b sh -i t{i} -o o{i} -a -c 'sleep 0.1; cat t{i} > o{i}; echo c{i} >> {log}'" for i in range(WIDTH)]
@@ -32,9 +33,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(place: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "amfs", "run", "--local", "-q", "list.tasks"], cwd=place, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    command = [sys.executable, "-m", "amfs", "run", "--local", "-q", "--store", "../store", "list.tasks"]
+    return subprocess.Popen(command, cwd=place, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def ran(place: Path) -> Counter[str]:
@@ -50,19 +50,18 @@ def wait_for(place: Path, tasks: int) -> None:
 
 
 def resume(place: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "amfs", "run", "--local", "--resume", *options, "list.tasks"]
+    command = [sys.executable, "-m", "amfs", "run", "--local", "--resume", "--store", "../store", *options, "list.tasks"]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert (place / "sum").read_text() == "".join(f"{i}\n" for i in range(WIDTH))
     return done.stderr
 
 
-def stores() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if name.startswith(f"amfs-{os.getuid()}-run-")}
+def stores(place: Path) -> list[Path]:
+    return list((place.parent / "store").iterdir())
 
 
 def test_after_kill_9_the_files_in_memory_are_taken_over(place: Path) -> None:
-    before = stores()
     run = start(place)
     wait_for(place, WIDTH + 3)
     run.kill()
@@ -72,31 +71,27 @@ def test_after_kill_9_the_files_in_memory_are_taken_over(place: Path) -> None:
     twice = [task for task, times in counts.items() if times > 1]
     assert len(twice) <= 4, f"only what was running or not yet in the journal may run twice, not {twice}"
     assert "done before" in said
-    assert stores() <= before
+    assert not stores(place)
 
 
 def test_after_kill_9_with_the_memory_lost_only_what_is_needed_is_made_again(place: Path) -> None:
-    import shutil
-
-    before = stores()
     run = start(place)
     wait_for(place, WIDTH + 3)
     run.kill()
     run.wait()
-    for name in stores() - before:
-        shutil.rmtree(f"/dev/shm/{name}")
+    for store in stores(place):
+        shutil.rmtree(store)
     resume(place)
     assert ran(place)["s"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_runs_leave_nothing_behind_and_lose_nothing(place: Path, number: signal.Signals) -> None:
-    before = stores()
     run = start(place)
     wait_for(place, WIDTH + 3)
     run.send_signal(number)
     assert run.wait(timeout=30) == 128 + number
-    assert stores() <= before
+    assert not stores(place)
     assert not subprocess.run(["pgrep", "-g", str(run.pid)], capture_output=True, check=False).stdout
     resume(place)
     assert max(ran(place).values()) <= 2
@@ -166,3 +161,18 @@ def test_every_prefix_of_a_journal_can_be_read(tmp_path: Path, cut: int) -> None
     damaged = read(path)
     assert damaged is not None
     assert set(damaged.done.items()) <= set(whole.done.items())
+
+
+def test_what_a_killed_run_left_is_removed_once_no_journal_leads_to_it(place: Path) -> None:
+    run = start(place)
+    wait_for(place, 2)
+    run.kill()
+    run.wait()
+    assert len(stores(place)) == 1
+    (place / "other.tasks").write_text("a -b true\n")
+    command = [sys.executable, "-m", "amfs", "run", "--local", "-q", "--store", "../store"]
+    assert subprocess.run([*command, "other.tasks"], cwd=place, timeout=60, check=False).returncode == 0
+    assert len(stores(place)) == 1, "the killed run can still be resumed"
+    assert start(place).wait(timeout=60) == 0  # a new run of the list: the old journal is gone
+    assert subprocess.run([*command, "other.tasks"], cwd=place, timeout=60, check=False).returncode == 0
+    assert not stores(place)

@@ -34,7 +34,8 @@ def run(amfs: Amfs, here: Path, text: str, *options: str, status: int = 0) -> st
 
 
 def test_a_task_that_fails_twice_is_tried_a_third_time(amfs: Amfs, here: Path) -> None:
-    text = f"a -b sh -retries 2 -o x -a -c 'echo . >> {here}/tries; test $(wc -l < {here}/tries) -ge 3 && echo done > x'\nb -b cp -i x -o y -a x y\n"
+    text = f"a -b sh -retries 2 -o x -a -c 'echo . >> {here}/tries; test $(wc -l < {here}/tries) -ge 3 && echo done > x'\n"
+    text += "b -b cp -i x -o y -a x y\n"
     run(amfs, here, text)
     assert (here / "tries").read_text() == ".\n" * 3
     assert (here / "y").read_text() == "done\n"
@@ -84,7 +85,8 @@ def test_higher_priority_goes_first(amfs: Amfs, here: Path) -> None:
 def test_names_that_climb_work_from_the_sandbox(amfs: Amfs, here: Path) -> None:
     (here.parent / "data").mkdir()
     (here.parent / "data" / "in").write_text("up there\n")
-    text = "a -b cp -i ../data/in -o ../data/mid -a ../data/in ../data/mid\nb -b cp -i ../data/mid -o sub/dir/out -a ../data/mid sub/dir/out\n"
+    text = "a -b cp -i ../data/in -o ../data/mid -a ../data/in ../data/mid\n"
+    text += "b -b cp -i ../data/mid -o sub/dir/out -a ../data/mid sub/dir/out\n"
     run(amfs, here, text)
     assert (here / "sub" / "dir" / "out").read_text() == "up there\n"
     assert not (here.parent / "data" / "mid").exists(), "between tasks only"
