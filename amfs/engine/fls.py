@@ -48,7 +48,10 @@ class FlsShard(Machine):
     def __init__(self, node: int) -> None:
         super().__init__(node)
         self.runs: dict[int, dict[str, FileRecord]] = {}
-        self.keeping: set[int] = set()  # runs that lost a node: reader counts can no longer be trusted, nothing is dropped
+        self.epoch = 0
+        #: runs during which nodes came or went: records were lost or moved, so readers can no longer be counted and nothing is dropped;
+        #: a file that is not known may have been made
+        self.keeping: set[int] = set()
         self.gone = GoneRuns()
         self.clients: dict[int, int] = {}  # run -> its submitter
         self._missing: dict[int, list[str]] = {}
@@ -194,6 +197,11 @@ class FlsShard(Machine):
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
         if message.run not in self.gone:
             self.clients[message.run] = message.client
+            if message.epoch < self.epoch:
+                self.keeping.add(message.run)  # some of its records were elsewhere before
+                wanted = [record.name for record in self.runs.get(message.run, {}).values() if record.waiters]
+                if wanted:
+                    self._missing.setdefault(message.run, []).extend(wanted)
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.clients.pop(message.run, None)
@@ -201,11 +209,17 @@ class FlsShard(Machine):
         self.keeping.discard(message.run)
         self.gone.add(message.run)
 
-    def forget_node(self, node: int) -> None:
-        """``node`` died: it holds nothing and waits for nothing any more. From now on no file of the running runs is dropped."""
-        self.keeping.update(self.clients)
+    def set_view(self, epoch: int, dead: set[int]) -> None:
+        """Membership changed: partitions moved. From now on no file of the running runs is dropped."""
+        if self.epoch:
+            self.keeping.update(self.clients, self.runs)
+        self.epoch = epoch
+        for node in sorted(dead):
+            self._forget_node(node)
+
+    def _forget_node(self, node: int) -> None:
+        """``node`` died: it holds nothing and waits for nothing any more."""
         for run, records in self.runs.items():
-            self.keeping.add(run)
             for record in records.values():
                 record.waiters.pop(node, None)
                 self._lose_holder(run, record, node)

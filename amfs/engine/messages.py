@@ -141,6 +141,7 @@ class RunBegin(Message, frozen=True, tag=1):
     run: int
     client: int
     info: RunInfo
+    epoch: int = 0  # of the submitter's view when the run began
 
 
 class RunReady(Message, frozen=True, tag=2):

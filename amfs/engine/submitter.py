@@ -72,6 +72,7 @@ class Submitter(Machine):
         self.table = PartitionTable.even([0])
         self.manager = 0
         self.epoch = 0
+        self.began = 0  # the epoch in which the run began
         self.turn = 0
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
@@ -111,6 +112,7 @@ class Submitter(Machine):
         if (message.epoch, -message.manager) <= (self.epoch, -self.manager) and self.members:
             return
         self.epoch, self.manager = message.epoch, message.manager
+        self.began = self.began or self.epoch
         now = {member.node: member.slots for member in message.members}
         dead = [node for node in self.members if node not in now]
         self.members = now
@@ -119,9 +121,11 @@ class Submitter(Machine):
         if len(now) > 1 and not self.where:
             self.where = array("i", [next(iter(now))]) * len(self.state)
         for node in now:
-            if node not in self.begun and not self.ending:
+            if node not in self.begun and self.ending:
+                self.send(node, m.RunEnd(self.run, True))  # others may have told it of the run
+            elif node not in self.begun:
                 self.begun.add(node)
-                self.send(node, m.RunBegin(self.run, self.node, self.info))
+                self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
         for dispatcher in [d for d in self.out_tids if d not in dispatchers]:
             self.again.extend(sorted(self.out_tids.pop(dispatcher)))
             self.parked.pop(dispatcher, None)
@@ -387,7 +391,7 @@ class Submitter(Machine):
         self.ending = True
         self.reason = reason
         self.waiting_gone = set(self.begun)
-        for node in sorted(self.begun):
+        for node in sorted(self.begun.union(self.members)):
             self.send(node, m.RunEnd(self.run, bool(reason)))
         self.set_timer("run gone", 15.0)
         if not self.waiting_gone:

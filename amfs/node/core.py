@@ -151,8 +151,7 @@ class NodeCore:
         mine = next((workers for workers in by_dispatcher.values() if self.node in workers), [self.node])
         for machine in (self.fls, self.worker, self.dispatcher):
             machine.now = now
-        for node in dead:
-            self.fls.forget_node(node)
+        self.fls.set_view(view.epoch, dead)
         self.worker.set_view(table, ring(self.node, mine), dead, set(slots))
         own_unit = {node: slots[node] for node in by_dispatcher.get(self.node, ())}
         self.dispatcher.set_view(table, own_unit, slots)

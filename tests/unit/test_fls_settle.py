@@ -49,11 +49,11 @@ def test_a_final_whose_node_died_is_reported_so_that_the_run_can_end(published: 
     shard = FlsShard(0)
     if published:
         publish(shard)
-        shard.forget_node(WORKER)
+        shard.set_view(2, {WORKER})
         said = settle(shard)
     else:
         settle(shard)
-        shard.forget_node(WORKER)
+        shard.set_view(2, {WORKER})
         shard.flush()
         said = sent(shard.out)
     assert said == [(SUBMITTER, m.Flushed(RUN, (("a", 5 if published else 0, "it was lost with its node"),)))]
