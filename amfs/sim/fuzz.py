@@ -159,7 +159,7 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
         client.die()
     world.cut = None
     world.let_pass(120.0)
-    checker.check_nothing_left(cluster)
+    checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s))
     submitter = client.submitter
     return Verdict(
         settings.seed, world.digest, world.events, world.now, submitter.total, submitter.finished, submitter.failed,
