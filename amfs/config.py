@@ -30,7 +30,8 @@ class DispatcherLimits(msgspec.Struct, frozen=True):
 class SubmitterLimits(msgspec.Struct, frozen=True):
     """What bounds a submitter."""
 
-    window: int = 4096  # unfinished, not parked tasks a dispatcher may have
+    window: int = 4096  # unfinished, not parked tasks a dispatcher may have; at least this, and
+    window_per_slot: int = 4  # this for each slot of its unit
     parked_max: int = 200_000
     batch: int = 256  # tasks in one Submit
     unreachable_s: float = 20.0  # a node that we cannot reach and that stays a member for so long ends the run

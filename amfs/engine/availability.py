@@ -8,6 +8,7 @@ file, waking the tasks parked under it, serving others, dropping, copying out to
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 
 import msgspec
 
@@ -72,7 +73,7 @@ class Availability(WorkerState):
                 del run.files[at.name]
                 continue
             file.size = at.size
-            if at.holders and not self.alive.issuperset(at.holders):
+            if at.holders and not self.alive >= set(at.holders):
                 at = self._without_dead(run, file, at)
                 if at is None:
                     continue
@@ -324,7 +325,7 @@ class Availability(WorkerState):
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
-    def set_view(self, table: PartitionTable, peers: list[int], dead: set[int], alive: set[int]) -> None:
+    def set_view(self, table: PartitionTable, peers: list[int], dead: Set[int], alive: Set[int]) -> None:
         """Membership changed: publish and ask again what moved to another shard; forget what the dead held."""
         moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
         changed = self.table.owners != table.owners

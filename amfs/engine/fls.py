@@ -24,7 +24,9 @@ SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need h
 class FileRecord:
     """What the shard knows of one file."""
 
-    __slots__ = ("cause", "final", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters")
+    __slots__ = (
+        "cause", "final", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name

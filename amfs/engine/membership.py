@@ -46,7 +46,7 @@ class Membership(Machine):
         self.client_runs: dict[int, set[int]] = {}
         self.manager_heard = 0.0
         self.next_id = 0  # the highest id given out so far
-        self.used: set[int] = set()  # ids of all nodes that ever were members
+        self.left: set[int] = set()  # ids of nodes that were members
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
             m.View: self.on_view,
@@ -76,10 +76,7 @@ class Membership(Machine):
         self.now = now
         self.manager_heard = now
         if self.view is not None:
-            self.used.update(self.nodes())
-            for member in self.view.members:
-                if member.node != self.node:
-                    self._admit(member.node)
+            self._watch()
         elif self.hint == self.node:
             self._announce((self.me,), PartitionTable.even([self.node]))
         else:
@@ -98,16 +95,16 @@ class Membership(Machine):
             return
         new = message.member
         if new.node < 0:
-            self.next_id = max((self.next_id, *self.used)) + 1
+            self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
             self.send(peer, m.Numbered(self.next_id))
             return
         known = {member.node: member for member in view.members}
         if new.node in known and known[new.node].incarnation == new.incarnation:
             self.send(new.node, view)  # repeated
             return
-        if new.node in self.used:
+        if new.node in self.left or new.node in known:
             # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
-            self.next_id = max((self.next_id, *self.used)) + 1
+            self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
             self.send(new.node, m.Numbered(self.next_id))
             return
         self._admit(new.node)
@@ -149,14 +146,21 @@ class Membership(Machine):
         self._adopt(message)
 
     def _adopt(self, view: m.View) -> None:
+        if self.view is not None:
+            self.left.update({member.node for member in self.view.members} - {member.node for member in view.members})
         self.view = view
         self.changed = True
         self.manager_heard = self.now
-        live = {member.node for member in view.members}
-        self.used |= live
+        self._watch()
+
+    def _watch(self) -> None:
+        """The manager hears all the others; everybody else hears only the manager."""
+        view = self.view
+        assert view is not None
+        live = {member.node for member in view.members} if self.is_manager else set()
         for node in [node for node in self.peers if node not in live]:
             del self.peers[node]
-        for node in live:
+        for node in sorted(live):
             if node not in self.peers and node != self.node:
                 self._admit(node)
 
@@ -245,11 +249,8 @@ class Membership(Machine):
         assert view is not None
         lost = view.manager
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
-        for peer in self.peers.values():
-            peer.heard = self.now  # they have not been sending to us so far
         for client in self.clients:
             self.clients[client] = self.now
-        self.peers.pop(lost, None)
         table = PartitionTable(view.table, view.epoch).without(lost)
         self._announce(tuple(member for member in view.members if member.node != lost), table)
 
@@ -277,8 +278,9 @@ class Membership(Machine):
     def on_shutdown(self, peer: int, message: m.Shutdown) -> None:
         if peer >= m.CLIENT_ID_MIN or (self.view is not None and peer == self.view.manager):
             if self.is_manager or self.view is None or peer >= m.CLIENT_ID_MIN:
-                for node in self.peers:
-                    self.send(node, m.Shutdown())
+                for node in self.nodes():
+                    if node != self.node:
+                        self.send(node, m.Shutdown())
                 if self.view is not None:
                     nobody = m.View(self.view.epoch + 1, self.node, (), (self.node,), self.unit_size)
                     for client in self.clients:
@@ -316,4 +318,4 @@ class Membership(Machine):
         assert self.node in nodes
         assert self.view.manager in nodes
         assert set(self.view.table) <= set(nodes), "a partition belongs to nobody"
-        assert set(self.peers) == set(nodes) - {self.node}
+        assert set(self.peers) == (set(nodes) - {self.node} if self.is_manager else set())

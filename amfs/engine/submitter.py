@@ -16,7 +16,7 @@ import msgspec
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import PeerDown, AddTasks, CloseList, Ended, FilesFlushed, RunOver, StopRun, TimerFired
+from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun, TimerFired
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.machine import Machine
 from amfs.engine.specs import SpecMaker
@@ -66,6 +66,7 @@ class Submitter(Machine):
         self.added: deque[int] = deque()  # of a list that grows
         self.exhausted = False
         self.out_tids: dict[int, set[int]] = {}  # dispatcher -> tasks it has
+        self.windows: dict[int, int] = {}  # dispatcher -> unfinished, not parked tasks it may have
         self.parked: dict[int, int] = {}
         self.in_use: dict[int, int] = {}
         self.members: dict[int, int] = {}  # live node -> slots
@@ -130,8 +131,9 @@ class Submitter(Machine):
             self.again.extend(sorted(self.out_tids.pop(dispatcher)))
             self.parked.pop(dispatcher, None)
             self.in_use.pop(dispatcher, None)
-        for dispatcher in dispatchers:
+        for dispatcher, workers in dispatchers.items():
             self.out_tids.setdefault(dispatcher, set())
+            self.windows[dispatcher] = max(self.limits.window, self.limits.window_per_slot * sum([now[worker] for worker in workers]))
         self.lost.update(dead)
         self.lost.difference_update(now)  # the other side of a cut network has won
         for node in dead:
@@ -206,9 +208,10 @@ class Submitter(Machine):
             self.turn = (self.turn + 1) % len(dispatchers)
             dispatcher = dispatchers[self.turn]
             out = self.out_tids[dispatcher]
-            room = limits.window + min(self.parked.get(dispatcher, 0), limits.parked_max) - len(out)
+            window = self.windows[dispatcher]
+            room = window + min(self.parked.get(dispatcher, 0), limits.parked_max) - len(out)
             # Refilling by single tasks would cost a message each; wait until a quarter of the window is free.
-            if room <= 0 or (len(out) > limits.window // 2 and room < limits.window // 4):
+            if room <= 0 or (len(out) > window // 2 and room < window // 4):
                 full += 1
                 continue
             full = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Set
 
 import msgspec
 
@@ -40,7 +41,9 @@ class File:
 class TaskEntry:
     """One task that this node has."""
 
-    __slots__ = ("bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated")
+    __slots__ = (
+        "bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated",
+    )  # fmt: skip
 
     def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
         self.run = run
@@ -130,7 +133,7 @@ class WorkerState(Machine):
         self.limits = limits or WorkerLimits()
         self.table = PartitionTable.even([node])
         self.peers: list[int] = []  # other nodes of the unit, in ring order from here
-        self.alive: set[int] = {node}
+        self.alive: Set[int] = {node}
         self.runs: dict[int, Run] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}  # for runs whose RunBegin is still on its way
         self.gone: dict[int, None] = {}  # runs that ended, newest last

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
 from amfs.engine import messages as m
@@ -19,6 +20,31 @@ from amfs.engine.membership import Membership
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
 from amfs.fs.partition import PartitionTable
+
+
+class Facts(NamedTuple):
+    """What follows from a view. Shared between the nodes of one process, of which a simulation has thousands: not to be changed."""
+
+    view: m.View
+    slots: dict[int, int]
+    live: frozenset[int]
+    table: PartitionTable
+    dispatchers: frozenset[int]
+    unit_of: dict[int, list[int]]
+
+
+_latest: list[Facts] = []
+
+
+def facts_of(view: m.View) -> Facts:
+    """The facts of a view; kept for the latest one."""
+    if not _latest or _latest[0].view is not view:
+        slots = {member.node: member.slots for member in view.members}
+        by_dispatcher = units(slots, view.unit_size)
+        unit_of = {node: workers for workers in by_dispatcher.values() for node in workers}
+        facts = Facts(view, slots, frozenset(slots), PartitionTable(view.table, view.epoch), frozenset(by_dispatcher), unit_of)
+        _latest[:] = [facts]
+    return _latest[0]
 
 
 class NodeCore:
@@ -51,7 +77,7 @@ class NodeCore:
                 routes.setdefault(kind, []).append((name, machine))
         self.routes = routes
         self.local: deque[m.Message] = deque()  # from this node to itself
-        self.live: set[int] = set()
+        self.live: frozenset[int] = frozenset()
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
     def start(self, now: float) -> list[Effect]:
@@ -143,18 +169,16 @@ class NodeCore:
         view = self.membership.view
         assert view is not None
         self.view_changed = True
-        slots = {member.node: member.slots for member in view.members}
-        dead = self.live - set(slots)
-        self.live = set(slots)
-        table = PartitionTable(view.table, view.epoch)
-        by_dispatcher = units(slots, view.unit_size)
-        mine = next((workers for workers in by_dispatcher.values() if self.node in workers), [self.node])
+        facts = facts_of(view)
+        dead = set(self.live - facts.live)
+        self.live = facts.live
+        mine = facts.unit_of.get(self.node, [self.node])
         for machine in (self.fls, self.worker, self.dispatcher):
             machine.now = now
         self.fls.set_view(view.epoch, dead)
-        self.worker.set_view(table, ring(self.node, mine), dead, set(slots))
-        own_unit = {node: slots[node] for node in by_dispatcher.get(self.node, ())}
-        self.dispatcher.set_view(table, own_unit, slots)
+        self.worker.set_view(facts.table, ring(self.node, mine), dead, facts.live)
+        own_unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
+        self.dispatcher.set_view(facts.table, own_unit, facts.slots)
         for name in ("fls", "worker", "dispatcher"):
             self._collect(name, self._drain(self.machines[name]), out, local)
 
