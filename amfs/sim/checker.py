@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from amfs.engine.states import Outcome
 from amfs.engine.submitter import FAILED, FINISHED, PENDING
+from amfs.engine.worker_state import TaskEntry
 from amfs.net.link import State
+from amfs.node.core import NodeCore
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
 from amfs.sim.process import Linked
@@ -54,7 +56,8 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
                 assert s == FAILED, f"task {tid} reads what was never made, and finished"
             if tid in may_fail:
                 continue
-            assert s != FAILED or outcome == Outcome.UPSTREAM_FAILED, f"task {tid} ended as {Outcome(outcome).name} ({client.ended[tid][-1].detail})"
+            detail = client.ended[tid][-1].detail
+            assert s != FAILED or outcome == Outcome.UPSTREAM_FAILED, f"task {tid} ended as {Outcome(outcome).name} ({detail})"
         elif tid not in may_fail:
             assert s == FINISHED, f"task {tid} has no reason to fail: {client.ended[tid][-1]}"
     if not suspected and not faults.storage_errors:
@@ -110,8 +113,8 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
             assert not getattr(core.worker, name), who + f"unsent {name}: {getattr(core.worker, name)}"
 
 
-def _ready(core: object) -> list[object]:
-    queue = core.worker.ready  # type: ignore[attr-defined]
+def _ready(core: NodeCore) -> list[TaskEntry]:
+    queue = core.worker.ready
     return [*queue._fifo, *[item[2] for item in queue._heap]]
 
 

@@ -71,7 +71,7 @@ class SimClient(Process):
         self.flushed: list[tuple[str, int, str]] = []
         self.over: RunOver | None = None
         self.down: set[int] = set()
-        self.over_at = 0.0
+        self.ended_at = 0.0  # when the last task was heard to have ended
 
     def start(self) -> None:
         for node in self.contacts:
@@ -91,11 +91,11 @@ class SimClient(Process):
         assert item[0] == "grow"
         left = self.workload.tasks[len(self.tasks) :]
         if not left:
-            self.tell(self._closing())  # type: ignore[arg-type]
+            self.tell(self._closing())
             return
         more = left[: self.world.rng.randint(1, 5)]
         self.tasks.extend(more)
-        self.tell(AddTasks(len(self.tasks)))  # type: ignore[arg-type]
+        self.tell(AddTasks(len(self.tasks)))
         self.world.at(self.world.now + self.world.rng.uniform(0, 0.5), lambda: self.arrive(item) if self.alive else None)
 
     def _closing(self) -> CloseList:
@@ -150,7 +150,6 @@ class SimClient(Process):
                 self.flushed.extend(effect.files)  # type: ignore[union-attr]
             elif kind is RunOver:
                 self.over = effect  # type: ignore[assignment]
-                self.over_at = world.now
                 world.note(self.id, "run over", effect)
                 self.cancel_timer(_BEAT)
             elif kind is Log:
@@ -159,5 +158,6 @@ class SimClient(Process):
                 self.unknown(effect)
 
     def _note_ended(self, effect: Ended) -> None:
+        self.ended_at = self.world.now
         for result in effect.results:
             self.ended.setdefault(result.tid, []).append(result)

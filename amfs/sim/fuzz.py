@@ -62,7 +62,7 @@ class Finding(AssertionError):
 def _brief(task: Task) -> str:
     """What is out of the ordinary about a task, on one line."""
     default = Task(task.id, task.argv)
-    facts = [f"{name}={getattr(task, name)!r}" for name in Task.__struct_fields__ if getattr(task, name) != getattr(default, name)]
+    facts = [f"{name}={value!r}" for name in Task.__struct_fields__ if (value := getattr(task, name)) != getattr(default, name)]
     return " ".join([task.id, *facts])
 
 
@@ -99,7 +99,7 @@ def draw_settings(seed: int, *, quiet: bool) -> tuple[Settings, random.Random]:
             backlog_s=rng.choice((0.0, 0.01)), forward_bytes_min=rng.choice((0, 1000, 1 << 16)), parked_step=rng.choice((1, 4, 32))
         ),
         DispatcherLimits(window_min=rng.choice((1, 4, 128)), window_per_slot=rng.choice((1, 8)), parked_max=rng.choice((1, 100_000))),
-        SubmitterLimits(window=rng.choice((1, 8, 4096)), parked_max=rng.choice((1, 200_000)), batch=rng.choice((1, 5, 256))),
+        SubmitterLimits(window=rng.choice((1, 8, 4096)), window_per_slot=0, parked_max=rng.choice((1, 200_000)), batch=rng.choice((1, 5, 256))),
         MemberLimits(),
     )  # fmt: skip
     settings = Settings(

@@ -1,4 +1,4 @@
-"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. The counterpart of ``node.hands``.
+"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. Beside ``node.hands``.
 
 They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
 was closed, is an error of the machines and ends the simulation.
@@ -7,6 +7,7 @@ was closed, is an error of the machines and ends the simulation.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amfs.engine import messages as m
@@ -74,7 +75,7 @@ class Hands:
         self.bytes_fetched = 0
         self.task_s = 0.0  # time that tasks of which something came were running, times their cores
         self.jobs = 0  # of the mover, under way
-        self.acts = {
+        self.acts: dict[type, Callable[[Any], m.Content | None]] = {
             Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
             CopyOut: self.copy_out,
@@ -196,9 +197,9 @@ class Hands:
             self.task_s += (now - begin) * task.cores
             if task.outputs:
                 made = self._publish(task)
-        self.node.arrive(("event", TasksExited([
-            (serial, outcome, code, slot, int(begin * 1e6), int(now * 1e6), 0, 0, made, b"", b"", "" if not outcome else f"exit status {code}")
-        ])))  # fmt: skip
+        detail = f"exit status {code}" if outcome else ""
+        times = (int(begin * 1e6), int(now * 1e6))
+        self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail)])))
         self._fill()
 
     def _publish(self, task: Started) -> tuple[tuple[int, int], ...]:

@@ -106,7 +106,7 @@ class SimNode(Process):
             elif kind is CancelTimer:
                 self.cancel_timer(effect.key)  # type: ignore[union-attr]
             elif kind in hands.acts:
-                answer = hands.acts[kind](effect)  # type: ignore[index]
+                answer = hands.acts[kind](effect)
                 if answer is not None:
                     self._send(effect.to, answer)  # type: ignore[union-attr]
             elif kind is Log:

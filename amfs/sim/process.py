@@ -55,7 +55,8 @@ class Process:
     # ── the loop ───────────────────────────────────────────────────────────────────────────────────
 
     def arrive(self, item: tuple[Any, ...]) -> None:
-        """Something for the next turn: ("frame", sender, bytes), ("batch", sender, messages), ("timer", key), ("event", event), ("links",)."""
+        """Something for the next turn: ("frame", sender, bytes), ("batch", sender, messages), ("timer", key), ("event", event) or
+        ("links",)."""
         self.inbox.append(item)
         if not self._turn_is_due:
             self._turn_is_due = True

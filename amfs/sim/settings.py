@@ -15,8 +15,8 @@ NEVER = math.inf
 class Costs(msgspec.Struct, frozen=True):
     """What the engine and the machine cost; ``amfs bench costs`` measures all of it but ``batch_us`` (same names, same units).
 
-    CPU times (``_us``) are microseconds. ``task_us_*``: of the loop's thread, over the whole life of a task in that machine (``fls``: for each
-    task with files). ``message_us``: to encode and decode one task or result; ``batch_us``: of every batch besides, at either end.
+    CPU times (``_us``) are microseconds. ``task_us_*``: of the loop's thread, over the whole life of a task in that machine (``fls``: for
+    each task with files). ``message_us``: to encode and decode one task or result; ``batch_us``: of every batch besides, at either end.
     ``spawn_us``: of the launcher's thread, to start a process; ``file_us``: the same for each input linked or output published.
     ``bandwidth_bytes_s``: of one node's network interface, each way.
     """

@@ -19,9 +19,12 @@ BASE = "/work"
 class Workload:
     """Tasks with their plan and their behaviour in the simulated world."""
 
-    def __init__(self, tasks: Sequence[Task], *, name: str = "simulated", base: str = BASE, seconds: float = 1.0, bytes_each: int = 10) -> None:
-        """``seconds`` and ``bytes_each``: of tasks and files of which nothing else is said. Raises WorkflowError if the workflow is faulty."""
+    def __init__(
+        self, tasks: Sequence[Task], *, name: str = "simulated", base: str = BASE, seconds: float = 1.0, bytes_each: int = 10
+    ) -> None:
+        """``seconds`` and ``bytes_each``: of tasks and files of which nothing else is said. Raises WorkflowError if it is faulty."""
         workflow = Workflow(list(tasks), name=name)
+        self.name = name
         self.plan: Plan = check(workflow, AnyPlace(base))
         self.tasks = workflow.tasks
         self.seconds_default = seconds

@@ -1,0 +1,114 @@
+"""Simulations for numbers: how long would this workflow take on so many nodes, and what would it move. No faults unless asked for.
+
+Messages always arrive, all nodes are there from the beginning, heartbeats and stealing are as asked; so the machines of thousands of nodes
+fit into one process. The result is deterministic.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from amfs.engine import messages as m
+from amfs.fs.paths import scope_of
+from amfs.net.link import Limits as LinkLimits
+from amfs.sim.cluster import Cluster
+from amfs.sim.process import Direct
+from amfs.sim.settings import Costs, Faults, Limits, Storage
+from amfs.sim.workload import Workload
+from amfs.sim.world import World
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulated run was like. Times are virtual seconds except ``simulated_in_s``; sizes are bytes."""
+
+    workload: str
+    tasks: int
+    finished: int
+    failed: int
+    stopped: str  # why the run ended before its end; "" if it did not
+    nodes: int
+    slots: int  # of all nodes together
+    unit_size: int  # 0: all nodes in one unit
+    makespan_s: float
+    task_s: float  # of all tasks together, times their cores
+    dispatch_rate: float  # tasks a second
+    utilisation: float  # task_s over what the slots had; AME's efficiency (formula 1)
+    bytes_between_nodes: int  # files
+    bytes_of_messages: int
+    bytes_from_shared: int
+    bytes_to_shared: int
+    submitter_busy: float  # share of the makespan
+    dispatcher_busy: float  # of the busiest node
+    events: int
+    simulated_in_s: float  # wall-clock seconds
+
+
+def simulate(
+    workload: Workload,
+    *,
+    nodes: int,
+    slots: int,
+    unit_size: int = 0,
+    costs: Costs | None = None,
+    storage: Storage | None = None,
+    faults: Faults | None = None,
+    seed: int = 0,
+    data_aware: bool = True,
+    stealing: bool = True,
+    latest_s: float = 1e9,
+    before: Callable[[World, Cluster], None] | None = None,
+) -> Report:
+    """Run ``workload``. Raises Stuck if it does not end by ``latest_s``; ``before`` may schedule things in the world first."""
+    started = time.perf_counter()
+    world = World(seed, costs=costs, storage=storage, faults=faults, watched=False)
+    limits = Limits()
+    if faults is None or not faults.in_the_network:
+        silent = Limits.silent()
+        limits = Limits(limits.worker if stealing else silent.worker, limits.dispatcher, limits.submitter, silent.member)
+    links = LinkLimits() if faults is not None and faults.in_the_network else None
+    collecting = gc.isenabled()
+    gc.disable()  # nearly nothing here is cyclic, and looking for it takes a third of the time
+    try:
+        cluster = Cluster(world, workload, nodes=nodes, slots=slots, unit_size=unit_size, limits=limits, links=links)
+        info = m.RunInfo(scope_of(1), workload.plan.base, (), data_aware=data_aware)
+        client = cluster.client(info=info, heartbeat_s=1.0 if links else float("inf"))
+        if before is not None:
+            before(world, cluster)
+        client.start()
+        world.run(lambda: client.over is not None, latest_s)
+    finally:
+        if collecting:
+            gc.enable()
+    assert client.over is not None
+    submitter = client.submitter
+    last = max((results[-1].end_us for results in client.ended.values()), default=0) * 1e-6
+    makespan = max(last, client.ended_at)
+    task_s = sum(node.hands.task_s for node in cluster.nodes.values())
+    busiest = max((node.busy_s for node in cluster.nodes.values()), default=0.0)
+    transports = [process.transport for process in world.processes.values()]
+    return Report(
+        workload=workload.name,
+        tasks=submitter.total,
+        finished=submitter.finished,
+        failed=submitter.failed,
+        stopped=client.over.reason,
+        nodes=nodes,
+        slots=nodes * slots,
+        unit_size=unit_size,
+        makespan_s=makespan,
+        task_s=task_s,
+        dispatch_rate=submitter.finished / makespan if makespan else 0.0,
+        utilisation=task_s / (makespan * nodes * slots) if makespan else 0.0,
+        bytes_between_nodes=client.over.counters.get("fetched_bytes", 0),
+        bytes_of_messages=sum(transport.bytes_sent for transport in transports if isinstance(transport, Direct)),
+        bytes_from_shared=world.bytes_from_shared,
+        bytes_to_shared=world.bytes_to_shared,
+        submitter_busy=client.busy_s / makespan if makespan else 0.0,
+        dispatcher_busy=busiest / makespan if makespan else 0.0,
+        events=world.events,
+        simulated_in_s=time.perf_counter() - started,
+    )
