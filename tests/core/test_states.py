@@ -1,0 +1,138 @@
+"""The tables of states: complete, reachable, and the only moves there are.
+
+Every pair of state and event of every table is tried on the machine that owns the thing: a listed one moves it, any other raises
+InvalidTransition and leaves it where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import pytest
+
+from amfs.engine import messages as m
+from amfs.engine import states
+from amfs.engine.dispatcher import Dispatcher, Record
+from amfs.engine.events import PeerDown, Received
+from amfs.engine.fls import FileRecord, FlsShard
+from amfs.engine.membership import Membership, Peer
+from amfs.engine.worker import Worker
+from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.errors import InvalidTransition, ProtocolError
+
+SPEC = m.TaskSpec(5, b"")
+
+
+class Owned(NamedTuple):
+    """A table, its compiled form, and how its machine moves a thing of it."""
+
+    table: Mapping[Any, Any]
+    compiled: list[list[Any]]
+    states: type[IntEnum]
+    events: type[IntEnum]
+    thing: Callable[[], Any]  # anew, in its first state
+    move: Callable[[Any, Any], object]
+    key: str  # what an error must name
+
+
+def peer_of(membership: Membership) -> Owned:
+    return Owned(
+        states.PEER_TABLE, states.PEER_NEXT, states.PeerState, states.PeerEvent,
+        lambda: Peer(0.0), lambda peer, event: membership._move(3, peer, event), "node 3",
+    )  # fmt: skip
+
+
+OWNED = {
+    "file on its worker": Owned(
+        states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
+        lambda: File("7/a"), Worker(0, 1, "/store")._move_file, "file 7/a",
+    ),
+    "file on its shard": Owned(
+        states.LOOKUP_TABLE, states.LOOKUP_NEXT, states.LookupState, states.LookupEvent,
+        lambda: FileRecord("7/a"), FlsShard(0)._move, "FLS file 7/a",
+    ),
+    "task on its worker": Owned(
+        states.TASK_TABLE, states.TASK_NEXT, states.TaskState, states.TaskEvent,
+        lambda: TaskEntry(Run(7, 9, m.RunInfo("7/", "/base", ())), SPEC), Worker(0, 1, "/store")._move, "task 5",
+    ),
+    "task on its dispatcher": Owned(
+        states.RECORD_TABLE, states.RECORD_NEXT, states.RecordState, states.RecordEvent,
+        lambda: Record(SPEC), Dispatcher(0)._move, "record of task 5",
+    ),
+    "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
+}  # fmt: skip
+
+PAIRS = [(name, state, event) for name, owned in OWNED.items() for state in owned.states for event in owned.events]
+
+
+@pytest.mark.parametrize(("name", "state", "event"), PAIRS, ids=[f"{n}: {s.name} on {e.name}" for n, s, e in PAIRS])
+def test_the_machine_makes_the_listed_moves_and_no_others(name: str, state: IntEnum, event: IntEnum) -> None:
+    owned = OWNED[name]
+    thing = owned.thing()
+    thing.state = state
+    after = owned.table.get((state, event))
+    if after is not None:
+        owned.move(thing, event)
+        assert thing.state is after
+        return
+    with pytest.raises(InvalidTransition) as caught:
+        owned.move(thing, event)
+    assert thing.state is state, "an illegal move must change nothing"
+    assert (caught.value.state, caught.value.event) == (state.name, event.name)
+    assert str(caught.value) == f"{owned.key}: no move from {state.name} on {event.name}"
+    assert isinstance(caught.value, ProtocolError)
+    assert caught.value.exit_code == 70
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_things_begin_in_the_first_state_and_every_other_can_be_reached(name: str) -> None:
+    owned = OWNED[name]
+    first = owned.thing().state
+    assert first is next(iter(owned.states))
+    reached = {first}
+    while more := {after for (state, _), after in owned.table.items() if state in reached} - reached:
+        reached |= more
+    assert reached == set(owned.states)
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_every_event_moves_something(name: str) -> None:
+    owned = OWNED[name]
+    assert {event for _, event in owned.table} == set(owned.events)
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_the_compiled_table_is_the_table(name: str) -> None:
+    owned = OWNED[name]
+    assert [len(row) for row in owned.compiled] == [len(owned.events)] * len(owned.states)
+    for state in owned.states:
+        for event in owned.events:
+            assert owned.compiled[state][event] is owned.table.get((state, event))
+
+
+def test_all_tables_are_drawn() -> None:
+    """``docs/states.md`` is made of TABLES: a table that is not in it would not be seen."""
+    tables = [value for name, value in vars(states).items() if name.endswith("_TABLE")]
+    assert len(tables) == len(states.TABLES) == len(OWNED)
+    for table in tables:
+        assert any(table is drawn for drawn in states.TABLES.values())
+        assert any(table is owned.table for owned in OWNED.values())
+
+
+def test_what_ended_stays_so() -> None:
+    """No table has a way out of a task's or a node's last states."""
+    last: list[IntEnum] = [
+        states.TaskState.FINISHED, states.TaskState.FAILED, states.TaskState.MOVED, states.RecordState.ENDED, states.PeerState.DEAD,
+        states.PeerState.LEFT,
+    ]  # fmt: skip
+    for state in last:
+        assert not [pair for owned in OWNED.values() for pair in owned.table if pair[0] is state]
+
+
+def test_a_machine_refuses_what_is_not_for_it() -> None:
+    with pytest.raises(ProtocolError, match="FlsShard got StealNone, which is not for it"):
+        FlsShard(0).handle(Received(1, m.StealNone()), 0.0)
+    with pytest.raises(ProtocolError, match="FlsShard got PeerDown, which is not for it"):
+        FlsShard(0).handle(PeerDown(1), 0.0)
