@@ -13,6 +13,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+from amfs.net import hugetmpfs
+
 MARK = ".amfs-session"
 EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to
 SHM = Path("/dev/shm")
@@ -28,6 +30,7 @@ class Marked:
     def remove(self) -> None:
         """Remove the directory with all it holds and give up the lock. Repeatable."""
         if self._descriptor >= 0:
+            hugetmpfs.unmount(self.path)
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._descriptor)
             self._descriptor = -1
@@ -61,6 +64,7 @@ def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
         try:
             if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
+                hugetmpfs.unmount(path)
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
         except OSError:

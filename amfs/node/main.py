@@ -33,7 +33,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
-        store = Store(config.session, config.node, config.store_dir)
+        store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
 
         def host_of(node: int) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from amfs.engine.events import StoreInline
 from amfs.errors import SystemSetupError
 from amfs.fs.paths import ABSOLUTE, store_path
-from amfs.net import litter
+from amfs.net import hugetmpfs, litter
 
 _FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
 
@@ -36,8 +36,9 @@ def default_parent() -> Path:
 class Store:
     """One node's store. ``root`` is what the worker calls its store."""
 
-    def __init__(self, session: str, node: int, parent: str = "", adopt: str = "") -> None:
-        """Make it below ``parent`` ("": the default); ``adopt``: take over the directory of a dead owner. Raises SystemSetupError."""
+    def __init__(self, session: str, node: int, parent: str = "", adopt: str = "", huge: bool = False) -> None:
+        """Make it below ``parent`` ("": the default); ``adopt``: take over the directory of a dead owner; ``huge``: on a tmpfs of its own
+        with huge pages if we may. Raises SystemSetupError."""
         self.marked: litter.Marked | None = None
         if adopt:
             try:
@@ -56,9 +57,10 @@ class Store:
                     f"cannot make the store in {place}: {error.strerror}; name another place with --store"
                 ) from None
         self.path = self.marked.path
-        self.root = str(self.path / "files")
-        self.sandboxes = str(self.path / "sandboxes")
-        self.logs = str(self.path / "logs")
+        inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
+        self.root = str(inside / "files")
+        self.sandboxes = str(inside / "sandboxes")
+        self.logs = str(inside / "logs")
         for directory in (self.sandboxes, self.logs):
             shutil.rmtree(directory, ignore_errors=True)
             os.makedirs(directory, 0o700)

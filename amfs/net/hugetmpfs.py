@@ -1,0 +1,35 @@
+"""A tmpfs on huge pages below a marked directory, where this process may mount. Measured: two to three times the bandwidth of /dev/shm.
+
+Only node servers of root use it. The mount is visible to all, so that it outlives nobody unseen: who removes or sweeps the marked directory
+takes the mount off first (lazily: files in use stay valid until they are closed).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+NAME = "mem"  # of the mount point in the marked directory
+_MNT_DETACH = 2
+_NOSUID, _NODEV = 2, 4
+
+
+def mount(directory: Path) -> Path | None:
+    """Mount on ``directory/mem``; returns that, or None if this system or user may not."""
+    if os.geteuid():
+        return None
+    place = directory / NAME
+    place.mkdir(mode=0o700)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"amfs", os.fsencode(place), b"tmpfs", _NOSUID | _NODEV, b"huge=within_size,mode=0700") == 0:
+        return place
+    place.rmdir()
+    return None
+
+
+def unmount(directory: Path) -> None:
+    """Take off what ``mount`` put below ``directory``, if anything."""
+    place = directory / NAME
+    if os.path.ismount(place):
+        ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(place), _MNT_DETACH)
