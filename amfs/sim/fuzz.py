@@ -17,8 +17,7 @@ from amfs.engine import messages as m
 from amfs.engine.workflow import Task
 from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import checker
-from amfs.sim.client import SimClient
+from amfs.sim import calamities, checker
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Faults, Limits, draw_faults
 from amfs.sim.workload import Workload, random_workload
@@ -99,7 +98,9 @@ def draw_settings(seed: int, *, quiet: bool) -> tuple[Settings, random.Random]:
             backlog_s=rng.choice((0.0, 0.01)), forward_bytes_min=rng.choice((0, 1000, 1 << 16)), parked_step=rng.choice((1, 4, 32))
         ),
         DispatcherLimits(window_min=rng.choice((1, 4, 128)), window_per_slot=rng.choice((1, 8)), parked_max=rng.choice((1, 100_000))),
-        SubmitterLimits(window=rng.choice((1, 8, 4096)), window_per_slot=0, parked_max=rng.choice((1, 200_000)), batch=rng.choice((1, 5, 256))),
+        SubmitterLimits(
+            window=rng.choice((1, 8, 4096)), window_per_slot=0, parked_max=rng.choice((1, 200_000)), batch=rng.choice((1, 5, 256))
+        ),
         MemberLimits(),
     )  # fmt: skip
     settings = Settings(
@@ -144,7 +145,7 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
         info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all, heartbeat_s=1.0 if not settings.quiet else float("inf")
     )
     client.start()
-    lost = _schedule(settings, rng, world, cluster, client)
+    lost = calamities.schedule(cluster, client, faults, rng, rng.choice((0.05, 1.0, 10.0)))
     work_s = sum(workload.seconds.values()) * 4
     latest = PATIENCE_S + work_s
     if faults.client_dies:
@@ -158,62 +159,10 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
         world.let_pass(1.0)
         client.die()
     world.cut = None
-    world.let_pass(120.0)
+    world.let_pass(60.0)
     checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s))
     submitter = client.submitter
     return Verdict(
         settings.seed, world.digest, world.events, world.now, submitter.total, submitter.finished, submitter.failed,
         client.over.reason if client.over is not None else "the submitter died",
     )  # fmt: skip
-
-
-def _schedule(settings: Settings, rng: random.Random, world: World, cluster: Cluster, client: SimClient) -> set[int]:
-    """Draw when the big faults happen. Returns the nodes that may be lost."""
-    faults = settings.faults
-    scale = rng.choice((0.05, 1.0, 10.0))
-    lost: set[int] = set()
-    for number in rng.sample(range(settings.nodes), min(faults.crashes, settings.nodes - 1)):
-        lost.add(number)
-        when = rng.uniform(0, scale)
-        world.at(when, cluster.crash, number)
-        if faults.restarts:
-            world.at(when + rng.choice((0.01, 1.0, 5.0, 20.0)) * rng.random(), cluster.restart, number)
-    if faults.partition_s:
-        side = set(rng.sample(range(settings.nodes), rng.randint(1, settings.nodes - 1)))
-        lost |= set(range(settings.nodes))
-        if rng.random() < 0.5:
-            side.add(client.id)
-        begin = rng.uniform(0, scale)
-
-        def cut(sides: set[int] | None) -> None:
-            world.note("network", "cut", sorted(sides) if sides else "healed")
-            world.cut = sides
-
-        world.at(begin, cut, side)
-        if not faults.partition_for_good:
-            world.at(begin + faults.partition_s, cut, None)
-    if faults.client_dies:
-        world.at(rng.uniform(0, scale), client.die)
-    if faults.client_stops:
-        world.at(rng.uniform(0, scale), client.stop, "interrupted")
-    return lost
-
-
-def main(
-    seeds: range, *, quiet: bool, say: Callable[[str], None], stop_at: int = 1, faults: Callable[[Verdict], None] | None = None
-) -> int:
-    """Run all ``seeds``; returns how many failed. Gives up after ``stop_at`` failures."""
-    failed = 0
-    for seed in seeds:
-        try:
-            verdict = run_seed(seed, quiet=quiet)
-        except Finding as finding:
-            failed += 1
-            say(finding.report)
-            say(f"replay: python -m amfs.sim --seeds {seed} {'--quiet-mode ' if quiet else ''}--verbose")
-            if failed >= stop_at:
-                break
-        else:
-            if faults is not None:
-                faults(verdict)
-    return failed

@@ -51,6 +51,11 @@ class Started(NamedTuple):
     base: str
 
 
+def _root_of(part: Started) -> int:
+    """The reduction that a partial task belongs to: its output's name says it (engine.reduction)."""
+    return int(part.outputs[0][0].split("/")[1])
+
+
 class Hands:
     """Launcher, mover and store of one simulated node."""
 
@@ -180,7 +185,7 @@ class Hands:
             begin = max(world.now, self.spawner_free_at) + (costs.spawn_us + costs.file_us * task.files) * 1e-6
             self.spawner_free_at = begin
             self.running[task.serial] = (task, begin, slot)
-            outcome, code, seconds = self.workload.what_happens(task.tid)
+            outcome, code, seconds = self.workload.what_happens(task.tid, task.tid if task.tid >= 0 else _root_of(task))
             world.at(begin + seconds, self._exit, task.serial, outcome, code)
 
     def _exit(self, serial: int, outcome: int, code: int) -> None:

@@ -25,6 +25,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class Transport(Protocol):
     """What carries messages away from a process."""
 
+    bytes_sent: int
+
     def queue(self, to: int, message: m.Message) -> None: ...
 
     def flush(self, depart: float) -> None: ...
@@ -194,7 +196,8 @@ class Linked:
         self.links: dict[int, Link] = {}
         self.queues: dict[int, list[m.Message]] = {}
         self.restarts: dict[int, int] = {}
-        self.due = NEVER
+        self.due = NEVER  # not later than the earliest timer of a link
+        self.bytes_sent = 0
         self.out: list[Packet] = []
 
     def _link(self, peer: int) -> Link:
@@ -214,8 +217,9 @@ class Linked:
             self._after(link, link.send(messages, self.world.now))
         out, self.out = self.out, []
         for packet in out:
-            self.world.carry(self.process.id, packet.receiver, bytes(wire.encode(packet)), depart)
-        self._arm()
+            frame = bytes(wire.encode(packet))
+            self.bytes_sent += len(frame)
+            self.world.carry(self.process.id, packet.receiver, frame, depart)
 
     def take(self, frame: bytes) -> None:
         packet = wire.decode(frame)
@@ -239,6 +243,8 @@ class Linked:
                     self.process.peer_down(peer)
                 else:
                     self._after(link, packets)
+            elif due is not None:
+                self._arm(due)
 
     def _give_up(self, peer: int) -> None:
         self.links[peer].take_dropped()
@@ -254,9 +260,11 @@ class Linked:
             self.restarts[link.peer] = link.restarts
             link.take_dropped()
             self.process.peer_down(link.peer)
+        timer = link.next_timer()
+        if timer is not None:
+            self._arm(timer)
 
-    def _arm(self) -> None:
-        due = min((due for link in self.links.values() if (due := link.next_timer()) is not None), default=NEVER)
+    def _arm(self, due: float) -> None:
         if due < self.due:
             self.due = due
             self.world.at(max(due, self.world.now), self._due, due)

@@ -7,16 +7,16 @@ fit into one process. The result is deterministic.
 from __future__ import annotations
 
 import gc
+import random
 import time
-from collections.abc import Callable
 
 import msgspec
 
 from amfs.engine import messages as m
 from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
+from amfs.sim import calamities
 from amfs.sim.cluster import Cluster
-from amfs.sim.process import Direct
 from amfs.sim.settings import Costs, Faults, Limits, Storage
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
@@ -60,9 +60,8 @@ def simulate(
     data_aware: bool = True,
     stealing: bool = True,
     latest_s: float = 1e9,
-    before: Callable[[World, Cluster], None] | None = None,
 ) -> Report:
-    """Run ``workload``. Raises Stuck if it does not end by ``latest_s``; ``before`` may schedule things in the world first."""
+    """Run ``workload``. Raises Stuck if it does not end by ``latest_s``. Faults happen in the first half of what the tasks need."""
     started = time.perf_counter()
     world = World(seed, costs=costs, storage=storage, faults=faults, watched=False)
     limits = Limits()
@@ -76,14 +75,15 @@ def simulate(
         cluster = Cluster(world, workload, nodes=nodes, slots=slots, unit_size=unit_size, limits=limits, links=links)
         info = m.RunInfo(scope_of(1), workload.plan.base, (), data_aware=data_aware)
         client = cluster.client(info=info, heartbeat_s=1.0 if links else float("inf"))
-        if before is not None:
-            before(world, cluster)
         client.start()
-        world.run(lambda: client.over is not None, latest_s)
+        if faults is not None:
+            ideal_s = workload.work_s() / (nodes * slots)
+            calamities.schedule(cluster, client, faults, random.Random(seed), ideal_s / 2)
+        world.run(lambda: client.over is not None or not client.alive, latest_s)
     finally:
         if collecting:
             gc.enable()
-    assert client.over is not None
+    counters = client.over.counters if client.over is not None else {}
     submitter = client.submitter
     last = max((results[-1].end_us for results in client.ended.values()), default=0) * 1e-6
     makespan = max(last, client.ended_at)
@@ -95,7 +95,7 @@ def simulate(
         tasks=submitter.total,
         finished=submitter.finished,
         failed=submitter.failed,
-        stopped=client.over.reason,
+        stopped=client.over.reason if client.over is not None else "the submitter died",
         nodes=nodes,
         slots=nodes * slots,
         unit_size=unit_size,
@@ -103,8 +103,8 @@ def simulate(
         task_s=task_s,
         dispatch_rate=submitter.finished / makespan if makespan else 0.0,
         utilisation=task_s / (makespan * nodes * slots) if makespan else 0.0,
-        bytes_between_nodes=client.over.counters.get("fetched_bytes", 0),
-        bytes_of_messages=sum(transport.bytes_sent for transport in transports if isinstance(transport, Direct)),
+        bytes_between_nodes=counters.get("fetched_bytes", 0),
+        bytes_of_messages=sum(transport.bytes_sent for transport in transports),
         bytes_from_shared=world.bytes_from_shared,
         bytes_to_shared=world.bytes_to_shared,
         submitter_busy=client.busy_s / makespan if makespan else 0.0,

@@ -45,6 +45,18 @@ class Workload:
         self.first = first
         self.plan.count = first
 
+    def work_s(self) -> float:
+        """What all tasks need together, each run once, times their cores."""
+        return sum(self.seconds.get(tid, self.seconds_default) * task.cores for tid, task in enumerate(self.tasks))
+
+    def spoil(self, rng: random.Random, faults: Faults) -> None:
+        """Draw which tasks fail always, and which as often as their retries allow."""
+        for tid, task in enumerate(self.tasks):
+            if rng.random() < faults.broken_tasks:
+                self.broken[tid] = None
+            elif task.retries > 0 and rng.random() < faults.flaky_tasks:
+                self.flaky[tid] = rng.randint(1, task.retries)
+
     def size_of(self, name: str) -> int:
         """Bytes of a file; ``name`` as a key or as a name."""
         size = self.sizes.get(name)
@@ -52,11 +64,11 @@ class Workload:
             size = self.sizes.get(name.partition("/")[2], self.bytes_default) if self.sizes else self.bytes_default
         return size
 
-    def what_happens(self, tid: int) -> tuple[int, int, float]:
-        """(outcome, code, seconds) of running a task now. Partial tasks of reductions (negative) always succeed."""
+    def what_happens(self, tid: int, root: int) -> tuple[int, int, float]:
+        """(outcome, code, seconds) of running a task now. A part of a reduction (``tid`` negative) behaves as its ``root``."""
         seconds = self.seconds.get(tid, self.seconds_default)
         tries = self.tries[tid] = self.tries.get(tid, 0) + 1
-        if tid in self.broken or tries <= self.flaky.get(tid, 0):
+        if root in self.broken or tries <= self.flaky.get(root, 0):
             return int(Outcome.EXIT), 1, seconds
         return int(Outcome.OK), 0, seconds
 
@@ -179,12 +191,7 @@ def random_workload(rng: random.Random, nodes: int, faults: Faults) -> Workload:
         workload.seconds[tid] = rng.expovariate(1 / mean)
         for name in task.outputs:
             workload.sizes[name] = rng.choice((0, 10, 1000, 70_000, 5_000_000))
-        if task.reduce:
-            continue
-        if rng.random() < faults.broken_tasks:
-            workload.broken[tid] = None
-        elif task.retries > 0 and rng.random() < faults.flaky_tasks:
-            workload.flaky[tid] = rng.randint(1, task.retries)
+    workload.spoil(rng, faults)
     workload.seconds_default = mean
     if workload.plan.order is None and rng.random() < 0.15:
         workload.open(rng.randint(0, len(workload.tasks)))
