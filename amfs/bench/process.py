@@ -66,10 +66,11 @@ def run(
             ended = _wait(process.pid, hang_seconds)
             seconds = time.perf_counter() - started
             own, children = cpu_of(process.pid)
+            how = "" if ended else f"; it used {own:.1f} s of CPU, its children {children:.1f} s"
         finally:
             _end(process)
         if not ended:
-            raise Failed(f"{_short(command)} did not end within {hang_seconds:.0f} s")
+            raise Failed(f"{_short(command)} did not end within {hang_seconds:.0f} s{how}")
         if process.returncode != 0:
             err.seek(0)
             raise Failed(f"{_short(command)} ended with status {process.returncode}: {_last_line(err.read())}")
