@@ -1,7 +1,7 @@
 """The scaling figures of the AME paper (Zhang, Katz, Ripeanu, Wilde, Foster: AME, 2011; Figures 6-9 and 11), simulated.
 
-``python -m amfs.sim.figures`` simulates the paper's experiments up to 16,384 cores and writes one SVG a figure and a table of the numbers to
-``docs/figures``. Twice: with the costs of this engine on a small machine of today, and with costs like those of the paper's machine,
+``python -m amfs.sim.figures`` simulates the paper's experiments up to 16,384 cores and writes one SVG a figure and a table of the numbers
+to ``docs/figures``. Twice: with the costs of this engine on a small machine of today, and with costs like those of the paper's machine,
 without which there is no bottleneck to see. ``docs/simulator.md`` compares both with the paper.
 """
 
@@ -33,8 +33,8 @@ AME_2011 = Costs(
     task_us_dispatcher=700.0,
     task_us_submitter=5.0,
     task_us_fls=1_200.0,
-    message_us=150.0,
-    batch_us=300.0,
+    message_us=10.0,
+    batch_us=200.0,
     latency_s=200e-6,
     bandwidth_bytes_s=3e8,
     spawn_us=40_000.0,
