@@ -181,6 +181,7 @@ class Availability(WorkerState):
                 self._fetched(run, file, blob.size)
             else:
                 serial = self._job("fetch", run, blob.name, None)
+                self.sources[serial] = peer
                 self.out.append(
                     FetchData(serial, peer, blob.port, blob.ticket, blob.name, blob.size, blob.mode)
                 )
@@ -267,6 +268,7 @@ class Availability(WorkerState):
         if job is None:
             return
         kind, run, name, entry = job
+        source = self.sources.pop(event.serial, -1)
         if run.closing:
             self._close_if_empty(run)
             return
@@ -278,7 +280,8 @@ class Availability(WorkerState):
         elif kind == "fetch":
             if event.error:
                 self.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
-                self._fetch_failed(run, file, file.holders[self.node % len(file.holders)])
+                if source in self.alive:  # else another holder has been asked since, and is not to blame
+                    self._fetch_failed(run, file, source)
             else:
                 self._fetched(run, file, event.size)
         elif event.error:  # stage
