@@ -8,7 +8,7 @@ nobody took fails the test that caused it (``nothing_left``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, Self, TypeVar
 
 from amfs.engine.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer, TimerFired
 from amfs.engine.machine import Machine
@@ -19,6 +19,7 @@ from amfs.net.wire import decode, encode
 
 M = TypeVar("M", bound=Message)
 E = TypeVar("E")
+T = TypeVar("T", bound=Machine)
 
 
 def over_the_wire(message: M, sender: int = 0, receiver: int = 0) -> M:
@@ -31,10 +32,10 @@ def over_the_wire(message: M, sender: int = 0, receiver: int = 0) -> M:
     return decoded
 
 
-class Recorder:
+class Recorder(Generic[T]):
     """``tell`` and ``feed`` put events in; ``take``, ``take_all`` and ``effect`` get answers out; ``nothing_left`` ends a story."""
 
-    def __init__(self, machine: Machine, now: float = 100.0) -> None:
+    def __init__(self, machine: T, now: float = 100.0) -> None:
         self.machine = machine
         self.now = now
         self.sent: list[tuple[int, Message]] = []
@@ -44,17 +45,17 @@ class Recorder:
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def tell(self, peer: int, *messages: Message) -> Recorder:
+    def tell(self, peer: int, *messages: Message) -> Self:
         """``peer`` says these."""
         for message in messages:
             self.feed(Received(peer, over_the_wire(message, peer, self.machine.node)))
         return self
 
-    def feed(self, event: Event) -> Recorder:
+    def feed(self, event: Event) -> Self:
         self._answer(self.machine.handle(event, self.now))
         return self
 
-    def call(self, method: Callable[..., object], *arguments: object) -> Recorder:
+    def call(self, method: Callable[..., object], *arguments: object) -> Self:
         """Something that the node calls directly (``set_view``, ``adopt``); the node drains the machine afterwards."""
         self.machine.now = self.now
         method(*arguments)
@@ -63,7 +64,7 @@ class Recorder:
         self._answer(effects)
         return self
 
-    def advance(self, seconds: float) -> Recorder:
+    def advance(self, seconds: float) -> Self:
         """Let time pass; timers that become due fire in their order, each at its own time."""
         end = self.now + seconds
         while True:
@@ -127,13 +128,13 @@ class Recorder:
         self.effects = [effect for effect in self.effects if not isinstance(effect, kind)]
         return taken
 
-    def nothing_left(self) -> Recorder:
+    def nothing_left(self) -> Self:
         """Nothing was said or asked for that the test has not taken."""
         assert not self.sent, f"nobody expected {self.sent}"
         assert not self.effects, f"nobody expected {self.effects}"
         return self
 
-    def forget(self) -> Recorder:
+    def forget(self) -> Self:
         """What was said so far is not what the test is about."""
         self.sent.clear()
         self.effects.clear()

@@ -25,7 +25,7 @@ NODES = (1, 2, 3, 4)
 BEGIN = m.RunBegin(RUN, CLIENT, m.RunInfo("7/", "/base", ()), 1)
 
 
-def shard() -> Recorder:
+def shard() -> Recorder[FlsShard]:
     """A shard in a session at epoch 1 that knows the run."""
     machine = FlsShard(0)
     recorder = Recorder(machine)
@@ -105,7 +105,7 @@ def test_a_node_that_was_thought_dead_may_make_a_failed_file_after_all() -> None
 
 def test_a_file_that_died_with_its_node_is_named_to_the_submitter() -> None:
     fls = shard().tell(1, publish("7/a"))
-    fls.call(fls.machine.set_view, 2, {1}).nothing_left()  # type: ignore[attr-defined]
+    fls.call(fls.machine.set_view, 2, {1}).nothing_left()
     fls.tell(2, m.Locate(RUN, ("7/a",)))
     assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1)
     fls.nothing_left()
@@ -116,7 +116,7 @@ def test_a_file_that_died_with_its_node_is_named_to_the_submitter() -> None:
 
 def test_what_is_waited_for_when_a_node_dies_may_have_died_with_it() -> None:
     fls = shard().tell(2, m.Locate(RUN, ("7/a",))).tell(1, m.Locate(RUN, ("7/b",)))
-    fls.call(fls.machine.set_view, 2, {1})  # type: ignore[attr-defined]
+    fls.call(fls.machine.set_view, 2, {1})
     assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1), "what only the dead waited for is not wanted"
     fls.nothing_left()
 
@@ -125,7 +125,7 @@ def test_nothing_of_an_ended_run_comes_back() -> None:
     fls = shard().tell(1, publish("7/a")).tell(CLIENT, m.RunEnd(RUN))
     fls.tell(1, publish("7/b")).tell(2, m.Locate(RUN, ("7/a",))).tell(2, m.Release(RUN, ("7/a",)), m.Poison(RUN, ("7/c",), "x"))
     fls.tell(CLIENT, m.RunEnd(RUN), BEGIN, m.Settle(RUN, ("7/a",), ()))
-    assert fls.machine.runs == {}  # type: ignore[attr-defined]
+    assert fls.machine.runs == {}
     fls.nothing_left()
 
 
@@ -197,7 +197,6 @@ class AgainstModel(RuleBasedStateMachine):
         assert sorted(said) == sorted(self.expected), f"expected {self.expected}"
         self.expected.clear()
         self.fls.forget()
-        assert isinstance(self.fls.machine, FlsShard)
         records = self.fls.machine.runs.get(RUN, {})
         for name, known in self.files.items():
             record = records[name]
@@ -336,7 +335,6 @@ class AgainstModel(RuleBasedStateMachine):
             if known.asked_by_submitter:
                 known.lost = True
                 self.settled(name, known)
-        assert isinstance(self.fls.machine, FlsShard)
         self.fls.call(self.fls.machine.set_view, self.epoch, {node})
         self.compare()
 

@@ -1,0 +1,627 @@
+"""The worker, as stories: what one node says and does about its tasks and files, and nothing else.
+
+The node under test is 0; the records of all files are kept by node 5, tasks come from the dispatcher on node 4, nodes 1 to 3 are
+neighbours in the unit.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Self
+
+import pytest
+from parts import BASE, CLIENT, RUN, begin, key, keys, spec
+from recorder import Recorder
+
+from amfs.config import WorkerLimits
+from amfs.engine import messages as m
+from amfs.engine.events import (
+    CloseRun,
+    CopyOut,
+    Delete,
+    FetchData,
+    JobDone,
+    Kill,
+    Launch,
+    OpenRun,
+    ReadStore,
+    StageIn,
+    StoreInline,
+    TasksExited,
+)
+from amfs.engine.fls import SHARED_FATE
+from amfs.engine.records import Record, unpack_body, unpack_record
+from amfs.engine.states import Outcome
+from amfs.engine.worker import Worker
+from amfs.fs.partition import PartitionTable
+
+DISPATCHER, SHARD = 4, 5
+NODES = frozenset(range(6))
+BIG = WorkerLimits().forward_bytes_min
+
+
+class Node(Recorder[Worker]):
+    """A worker with short ways to tell it things."""
+
+    def __init__(self, slots: int = 2, **of_run: Any) -> None:
+        super().__init__(Worker(0, slots, "/store"))
+        self.call(self.machine.set_view, PartitionTable([SHARD] * 8), [1, 2, 3], set(), NODES)
+        if of_run.pop("begun", True):
+            self.tell(CLIENT, begin(**of_run))
+            self.effect(OpenRun)
+            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0, slots)
+
+    def assign(self, *specs: m.TaskSpec, by: int = DISPATCHER) -> Self:
+        self.tell(by, m.Assign(RUN, specs))
+        return self
+
+    def located(self, name: str, *holders: int, size: int = 5) -> Self:
+        self.tell(SHARD, m.Located(RUN, (m.FileAt(key(name), size, holders),)))
+        return self
+
+    def inline(self, name: str, holder: int, data: bytes = b"hello") -> Self:
+        self.tell(holder, m.Content(RUN, (m.Blob(key(name), len(data), data),)))
+        return self
+
+    def launched(self) -> list[Record]:
+        """What went to the launcher since last asked."""
+        return [unpack_record(record) for launch in self.effects_of(Launch) for record in launch.records]
+
+    def running(self) -> list[int]:
+        """The ids of the tasks that went to the launcher since last asked."""
+        return [tid_of(record) for record in self.launched()]
+
+    def exits(self, tid: int, *sizes: int, outcome: int = 0, detail: str = "", took_us: int = 1000) -> Self:
+        """The launcher reports the end of a task with outputs of these sizes."""
+        serial = next(serial for serial, entry in self.machine.inflight.items() if entry.spec.tid == tid)
+        code = 1 if outcome else 0
+        made = tuple((size, 1000 + size) for size in sizes)
+        self.feed(TasksExited([(serial, outcome, code, 1, 10**6, 10**6 + took_us, 900, 64, made, b"", b"", detail)]))
+        return self
+
+    def done(self) -> list[m.Result]:
+        """The results that the dispatcher was told since last asked."""
+        return [one for _, done in self.take_all(m.Done, DISPATCHER) for one in done.results]
+
+
+def tid_of(record: Record) -> int:
+    return int(unpack_body(record.body)[0].removeprefix("/bin/t"))
+
+
+def mine(tid: int, inputs: str = "", outputs: str = "", **more: Any) -> m.TaskSpec:
+    return spec(tid, inputs, outputs, origin=DISPATCHER, **more)
+
+
+# ── tasks that run ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_without_inputs_runs_at_once_and_is_reported() -> None:
+    node = Node().assign(mine(1, outputs="out"))
+    (record,) = node.launched()
+    assert tid_of(record) == 1
+    assert record.outputs == (("out", "/store/7/out"),)
+    node.nothing_left()
+    node.exits(1, 12)
+    assert node.take(m.Publish, SHARD) == m.Publish(RUN, (m.Published(key("out"), 12, m.fate(1)),))
+    (told,) = node.done()
+    assert (told.tid, told.outcome, told.sizes, told.bytes_out, told.node, told.end_us - told.start_us) == (1, 0, (12,), 12, 0, 1000)
+    node.nothing_left()
+
+
+def test_slots_are_filled_first_come_first_run() -> None:
+    node = Node(slots=2).assign(*(mine(tid) for tid in range(1, 5)))
+    assert node.running() == [1, 2]
+    node.exits(2)
+    assert node.running() == [3]
+    node.exits(1)
+    assert node.running() == [4]
+
+
+def test_short_tasks_are_queued_at_the_launcher_beyond_its_slots() -> None:
+    node = Node(slots=1).assign(*(mine(tid) for tid in range(1, 100)))
+    assert node.running() == [1]
+    for tid in range(1, 80):
+        node.exits(tid, took_us=10)
+    backlog = len(node.machine.inflight)
+    assert 1 < backlog <= 1 + WorkerLimits().backlog_max, "tasks of 10 us must not wait for a turn of the loop each"
+
+
+def test_higher_priority_runs_first() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, priority=5), mine(4, priority=9), mine(5, priority=-1))
+    order = node.running()
+    while order[-1] != 5:
+        node.exits(order[-1])
+        order += node.running()
+    assert order == [4, 3, 1, 2, 5]
+
+
+def test_a_failed_task_keeps_its_inputs_for_the_next_attempt() -> None:
+    node = Node().assign(mine(1, "a", "b")).located("a", 2).inline("a", 2).forget()
+    node.exits(1, outcome=Outcome.EXIT, detail="status 1")
+    (told,) = node.done()
+    assert (told.outcome, told.code, told.detail) == (Outcome.EXIT, 1, "status 1")
+    node.nothing_left()  # neither Release nor Publish: the dispatcher decides
+
+
+def test_a_repeated_assignment_is_one_task() -> None:
+    node = Node().assign(mine(1)).assign(mine(1))
+    assert node.running() == [1]
+    node.exits(1)
+    assert [told.tid for told in node.done()] == [1]
+    node.nothing_left()
+
+
+def test_a_new_attempt_at_a_running_task_is_answered_by_the_old_one() -> None:
+    """Its dispatcher was lost, the next one assigns it again: the work is kept."""
+    node = Node().assign(mine(1))
+    node.running()
+    node.assign(spec(1, attempt=1, origin=3), by=3).exits(1)
+    assert node.running() == []
+    done = node.take(m.Done, 3)
+    assert [(told.tid, told.attempt) for told in done.results] == [(1, 1)]
+    node.nothing_left()
+
+
+def test_outputs_that_nobody_reads_or_wants_are_deleted() -> None:
+    node = Node().assign(mine(1, outputs="scratch", readers=0)).forget()
+    node.exits(1, 12)
+    assert node.effect(Delete) == Delete([key("scratch")])
+    assert len(node.done()) == 1
+    node.nothing_left()
+
+
+# ── files come ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_is_parked_under_a_missing_file_and_woken_by_it() -> None:
+    node = Node().assign(mine(1, "a", "b"))
+    assert node.take(m.Locate, SHARD) == m.Locate(RUN, keys("a"))
+    node.nothing_left()
+    node.located("a", 2)
+    assert node.take(m.Fetch, 2) == m.Fetch(RUN, keys("a"))
+    node.nothing_left()
+    node.inline("a", 2)
+    assert node.effect(StoreInline) == StoreInline(key("a"), b"hello", 0o444)
+    assert node.take(m.Replica, SHARD) == m.Replica(RUN, keys("a"))
+    (record,) = node.launched()
+    assert record.inputs == (("/store/7/a", "a"),)
+    assert record.stamps == ((5, 0),)
+    node.nothing_left()
+    node.exits(1, 7)
+    assert node.take(m.Release, SHARD) == m.Release(RUN, keys("a"))
+    (told,) = node.done()
+    assert (told.bytes_in, told.bytes_fetched) == (5, 5)
+    assert node.take(m.Publish, SHARD).files[0].name == key("b")
+    node.nothing_left()
+
+
+def test_one_fetch_serves_all_tasks_that_wait() -> None:
+    node = Node(slots=3).assign(mine(1, "a"), mine(2, "a")).assign(mine(3, "a"))
+    assert node.take(m.Locate).names == keys("a")
+    node.located("a", 2)
+    node.take(m.Fetch, 2)
+    node.assign(mine(4, "a")).located("a", 2)
+    node.nothing_left()
+    node.inline("a", 2)
+    assert node.running() == [1, 2, 3]
+    node.take(m.Replica)
+    node.effect(StoreInline)
+    node.exits(1)
+    assert node.running() == [4]
+
+
+def test_a_task_waits_for_all_its_inputs() -> None:
+    node = Node().assign(mine(1, "a b")).forget().located("a", 2).inline("a", 2)
+    assert node.running() == []
+    node.located("b", 3).inline("b", 3)
+    assert node.running() == [1]
+
+
+def test_locations_are_asked_for_in_one_message_per_shard() -> None:
+    node = Node(begun=False)
+    owners = [SHARD, 4]
+    node.call(node.machine.set_view, PartitionTable(owners), [1], set(), NODES).tell(CLIENT, begin()).forget()
+    names = " ".join(f"f{i}" for i in range(20))
+    node.assign(mine(1, names))
+    asked = dict(node.take_all(m.Locate))
+    assert asked.keys() == {SHARD, 4}
+    assert sorted(asked[SHARD].names + asked[4].names) == sorted(keys(names))
+    for shard, locate in asked.items():
+        assert all(node.machine.table.node_of(name) == shard for name in locate.names)
+    node.nothing_left()
+
+
+def test_large_content_comes_through_the_data_port() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 2, size=BIG - 1).forget()
+    node.tell(2, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99, mode=0o555),)))
+    job = node.effect(FetchData)
+    assert (job.peer, job.port, job.ticket, job.name, job.size, job.mode) == (2, 99, b"T" * 16, key("a"), BIG - 1, 0o555)
+    node.nothing_left()
+    node.feed(JobDone(job.serial, "", BIG - 1))
+    assert node.running() == [1]
+    node.take(m.Replica, SHARD)
+    node.nothing_left()
+
+
+def test_when_a_holder_has_it_no_more_another_is_asked() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 2).forget()
+    node.tell(2, m.Content(RUN, (m.Blob(key("a"), 0, missing=True),)))
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 2)
+    assert node.take(m.Locate, SHARD) == m.Locate(RUN, keys("a"))
+    node.nothing_left()
+    node.located("a", 3)
+    assert node.take(m.Fetch, 3) == m.Fetch(RUN, keys("a"))
+    node.inline("a", 3)
+    assert node.running() == [1]
+
+
+def test_a_broken_fetch_is_blamed_on_the_holder_that_broke_it() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 3, 2, size=BIG - 1).forget()
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99),)))
+    first = node.effect(FetchData)
+    node.feed(JobDone(first.serial, "connection reset", 0))
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 3)
+    assert node.take(m.Locate, SHARD).names == keys("a")
+    assert "connection reset" in node.logs[-1]
+    node.nothing_left()
+
+
+def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 3, size=BIG - 1).forget()
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99),)))
+    old = node.effect(FetchData)
+    node.call(node.machine.set_view, node.machine.table, [1, 2], {3}, NODES - {3})
+    assert node.take(m.Locate, SHARD).names == keys("a")
+    node.located("a", 2, size=BIG - 1)
+    node.take(m.Fetch, 2)
+    node.feed(JobDone(old.serial, "connection timed out", 0)).nothing_left()
+    node.inline("a", 2)
+    assert node.running() == [1]
+
+
+def test_holders_known_to_be_dead_are_not_asked() -> None:
+    node = Node()
+    node.call(node.machine.set_view, node.machine.table, [1, 2], {3}, NODES - {3}).assign(mine(1, "a b")).forget()
+    node.tell(SHARD, m.Located(RUN, (m.FileAt(key("a"), 5, (3, 1)), m.FileAt(key("b"), 5, (3,)))))
+    assert [message for _, message in node.take_all(m.Lost, SHARD)] == [m.Lost(RUN, keys("a"), 3), m.Lost(RUN, keys("b"), 3)]
+    assert node.take(m.Fetch, 1).names == keys("a")
+    assert node.take(m.Locate, SHARD).names == keys("b")
+    node.nothing_left()
+
+
+def test_a_file_on_shared_storage_is_read_in_place() -> None:
+    node = Node().assign(mine(1, "a")).forget().located("a")
+    (record,) = node.launched()
+    assert record.inputs == ((f"@{BASE}/a", "a"),)
+    node.nothing_left()
+
+
+def test_shared_inputs_are_staged_once_when_the_run_wants_it() -> None:
+    node = Node(stage_shared=True).assign(mine(1, shared="in"), mine(2, shared="in"))
+    job = node.effect(StageIn)
+    assert (job.name, job.path) == (key("in"), f"{BASE}/in")
+    node.nothing_left()
+    node.feed(JobDone(job.serial, "", 3))
+    records = node.launched()
+    assert [tid_of(record) for record in records] == [1, 2]
+    assert records[0].inputs == (("/store/7/in", "in"),)
+    node.nothing_left()
+
+
+def test_shared_inputs_that_cannot_be_staged_fail_their_tasks() -> None:
+    node = Node(stage_shared=True).assign(mine(1, shared="in"), mine(2, shared="in"))
+    node.feed(JobDone(node.effect(StageIn).serial, "no such file", 0))
+    assert [(told.tid, told.outcome, told.detail) for told in node.done()] == [
+        (tid, Outcome.SETUP, "cannot read its input: no such file") for tid in (1, 2)
+    ]
+    node.nothing_left()
+
+
+def test_a_file_that_will_never_be_fails_its_tasks() -> None:
+    node = Node().assign(mine(1, "a b", "c"), mine(2, "b")).forget()
+    node.tell(SHARD, m.FileFailed(RUN, keys("a"), ("task #0 failed",)))
+    (told,) = node.done()
+    assert (told.tid, told.outcome, told.detail) == (1, Outcome.UPSTREAM_FAILED, "task #0 failed")
+    node.nothing_left()
+    node.located("b", 2).inline("b", 2)
+    assert node.running() == [2]
+
+
+def test_a_file_made_here_wakes_its_readers_without_a_word() -> None:
+    node = Node(slots=1).assign(mine(1, outputs="a"), mine(2, "a"))
+    assert node.running() == [1]
+    node.take(m.Locate)
+    node.exits(1, 9)
+    assert node.running() == [2]
+    assert node.take(m.Publish).files == (m.Published(key("a"), 9, m.fate(1)),)
+    assert [told.tid for told in node.done()] == [1]
+    node.nothing_left()
+
+
+# ── tasks go to their data ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_goes_to_the_node_that_holds_most_of_its_input() -> None:
+    node = Node().assign(mine(1, "a b")).forget().located("b", 3)
+    assert node.take(m.Fetch, 3).names == keys("b"), "small files are fetched as soon as they are located"
+    node.located("a", 2, size=2 * BIG)
+    assert node.take(m.Assign, 2).tasks == (mine(1, "a b"),)
+    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), 2)
+    node.nothing_left()
+    node.inline("b", 3)
+    assert node.running() == []
+
+
+@pytest.mark.parametrize("why", ["came from a neighbour", "is pinned", "the run is not data-aware"])
+def test_a_task_stays_when_it(why: str) -> None:
+    node = Node(data_aware=why != "the run is not data-aware")
+    task = mine(1, "a", pin=0) if why == "is pinned" else mine(1, "a")
+    node.assign(task, by=1 if why == "came from a neighbour" else DISPATCHER)
+    if why == "came from a neighbour":
+        assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+    node.take(m.Locate)
+    node.located("a", 2, size=2 * BIG)
+    node.take(m.Fetch, 2)
+    node.nothing_left()
+
+
+def test_a_reduction_tells_its_dispatcher_where_the_inputs_are() -> None:
+    node = Node().assign(mine(1, "a b", "out", reduce=2)).forget()
+    node.located("a", 2, size=7).located("b", 3, 1, size=8)
+    at = (m.FileAt(key("a"), 7, (2,)), m.FileAt(key("b"), 8, (3, 1)))
+    assert node.take(m.ReducePlan, DISPATCHER) == m.ReducePlan(RUN, 1, 0, at)
+    assert node.machine.runs[RUN].tasks == {}
+    assert node.running() == []
+
+
+# ── files go ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_finals_are_on_shared_storage_before_their_task_is_reported() -> None:
+    node = Node().assign(mine(1, outputs="out", readers=0, final=True)).forget().exits(1, 12)
+    job = node.effect(CopyOut)
+    assert (job.name, job.path) == (key("out"), f"{BASE}/out")
+    assert node.take(m.Publish).files == (m.Published(key("out"), 12, m.fate(0, True)),)
+    assert node.done() == []
+    node.feed(JobDone(job.serial, "", 12))
+    assert node.take(m.Publish).files == (m.Published(key("out"), 12, SHARED_FATE),)
+    assert node.take(m.Flushed, CLIENT) == m.Flushed(RUN, (("out", 12, ""),))
+    assert [told.outcome for told in node.done()] == [0]
+    node.nothing_left()
+
+
+def test_a_final_that_cannot_be_written_fails_its_task() -> None:
+    node = Node().assign(mine(1, "a", "out", readers=0, final=True)).located("a", 2).inline("a", 2).forget().exits(1, 12)
+    job = node.effect(CopyOut)
+    node.forget().feed(JobDone(job.serial, "disk full", 0))
+    assert node.take(m.Flushed, CLIENT).files == (("out", 0, "disk full"),)
+    (told,) = node.done()
+    assert (told.outcome, told.detail) == (Outcome.OUTPUT_LOST, "cannot write its output: disk full")
+    node.nothing_left()
+
+
+def test_outputs_written_in_place_are_shared_at_once() -> None:
+    node = Node().assign(mine(1, outputs="out", unstaged=True), mine(2, "out"))
+    (record,) = node.launched()
+    assert record.outputs == (("out", ""),)
+    node.take(m.Locate)
+    node.exits(1, 3)
+    assert node.take(m.Publish).files == (m.Published(key("out"), 3, SHARED_FATE),)
+    assert node.running() == [2]
+
+
+def test_a_dropped_file_is_deleted() -> None:
+    node = Node().assign(mine(1, outputs="a")).exits(1, 12).forget()
+    node.tell(SHARD, m.Drop(RUN, keys("a")))
+    assert node.effect(Delete) == Delete([key("a")])
+    node.tell(SHARD, m.Drop(RUN, keys("a"))).nothing_left()
+
+
+def test_a_dropped_file_stays_until_the_tasks_here_have_read_it() -> None:
+    node = Node().assign(mine(1, outputs="a")).exits(1, 12).assign(mine(2, "a")).forget()
+    node.tell(SHARD, m.Drop(RUN, keys("a"))).nothing_left()
+    node.exits(2)
+    assert node.effect(Delete) == Delete([key("a")])
+
+
+def test_files_are_served_from_the_store() -> None:
+    node = Node().tell(3, m.Fetch(RUN, keys("a b")))
+    assert node.effect(ReadStore) == ReadStore(3, RUN, keys("a b"))
+    node.nothing_left()
+
+
+def test_a_file_that_a_settled_run_wants_is_copied_out() -> None:
+    node = Node().assign(mine(1, outputs="a", readers=m.KEEP)).exits(1, 12).forget()
+    node.tell(SHARD, m.Flush(RUN, keys("a")))
+    node.feed(JobDone(node.effect(CopyOut).serial, "", 12))
+    assert node.take(m.Flushed, CLIENT).files == (("a", 12, ""),)
+    assert node.take(m.Publish).files[0].fate == SHARED_FATE
+    node.nothing_left()
+
+
+def test_a_spoiled_input_is_had_again_for_those_who_wait_for_it() -> None:
+    node = Node(slots=1).assign(mine(1, "a"), mine(2, "a"), mine(3)).located("a", 2).inline("a", 2).forget()
+    assert sorted(entry.spec.tid for entry in node.machine.inflight.values()) == [3]
+    node.exits(3)
+    assert node.running() == [1]
+    node.forget().exits(1, outcome=Outcome.INPUT_CHANGED, detail="it wrote on its input a")
+    assert node.effect(Delete) == Delete([key("a")])
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 0)
+    assert node.take(m.Locate, SHARD) == m.Locate(RUN, keys("a"))
+    assert [told.outcome for told in node.done()] == [Outcome.INPUT_CHANGED]
+    node.nothing_left()
+    node.located("a", 3).inline("a", 3)
+    assert node.running() == [2]
+
+
+# ── stealing ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_half_of_what_waits_for_a_slot_is_given_to_who_asks() -> None:
+    node = Node(slots=1).assign(*(mine(tid) for tid in range(1, 6))).forget()
+    node.tell(2, m.StealAsk(10))
+    assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4, 5]
+    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((4, 0), (5, 0)), 2)
+    node.nothing_left()
+    node.tell(3, m.StealAsk(1))
+    assert [task.tid for task in node.take(m.Assign, 3).tasks] == [3]
+
+
+def test_pinned_tasks_and_those_that_have_a_slot_are_not_given() -> None:
+    node = Node(slots=2).assign(mine(1), mine(2), mine(3, pin=0, pin_hard=False), mine(4)).forget()
+    node.tell(2, m.StealAsk(10))
+    assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4]
+    node.take(m.Took)
+    node.tell(2, m.StealAsk(10)).take(m.StealNone, 2)
+    node.nothing_left().exits(1)
+    assert node.running() == [3]
+
+
+def test_an_idle_node_asks_round_the_ring_ever_more_rarely() -> None:
+    node = Node(slots=4)
+    limits = WorkerLimits()
+    asked: list[tuple[float, int]] = []
+    for _ in range(6):
+        start = node.now
+        while not node.sent:
+            node.advance(0.0005)
+            assert node.now - start < 1, "it has given up asking"
+        ((peer, ask),) = node.take_all(m.StealAsk)
+        assert ask.want == 8
+        asked.append((node.now, peer))
+    assert {peer for _, peer in asked} == {1, 2, 3}
+    gaps = [later[0] - sooner[0] for sooner, later in pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] <= limits.steal_last_s + 0.001
+
+
+def test_a_busy_node_does_not_ask() -> None:
+    node = Node(slots=1).assign(mine(1)).forget()
+    node.advance(5).nothing_left()
+
+
+def test_a_stolen_task_is_told_to_its_dispatcher() -> None:
+    node = Node().assign(mine(1), by=3)
+    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+    assert node.running() == [1]
+    node.exits(1)
+    assert [told.tid for told in node.done()] == [1]
+
+
+# ── runs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_overtakes_the_begin_of_its_run_is_kept_for_it() -> None:
+    node = Node(begun=False).assign(mine(1), mine(2, "a"))
+    node.nothing_left().tell(CLIENT, begin())
+    assert node.running() == [1]
+    node.take(m.Locate, SHARD)
+    node.take(m.RunReady, CLIENT)
+    node.effect(OpenRun)
+    node.nothing_left()
+
+
+def test_a_run_that_begins_twice_is_answered_twice() -> None:
+    node = Node().tell(CLIENT, begin())
+    node.take(m.RunReady, CLIENT)
+    node.nothing_left()
+
+
+def test_the_end_of_a_run_kills_its_tasks_and_then_removes_all_of_it() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
+    node.tell(CLIENT, m.RunEnd(RUN, True))
+    (serial,) = node.effect(Kill).serials
+    node.nothing_left()
+    node.assign(mine(9)).located("a", 2).inline("a", 2).tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",))).nothing_left()
+    node.feed(TasksExited([(serial, Outcome.CANCELLED, 15, 0, 0, 0, 0, 0, (), b"", b"", "")]))
+    assert node.effect(CloseRun) == CloseRun(RUN, "7/")
+    assert node.take(m.RunGone, CLIENT).node == 0
+    assert node.machine.runs == {}
+    node.nothing_left()
+    node.assign(mine(1)).nothing_left()
+    node.tell(CLIENT, m.RunEnd(RUN))
+    node.take(m.RunGone, CLIENT)
+    node.tell(CLIENT, begin())
+    node.take(m.RunGone, CLIENT)
+    node.nothing_left()
+
+
+def test_a_run_ends_when_its_copies_have_ended() -> None:
+    node = Node().assign(mine(1, outputs="out", final=True)).exits(1, 12)
+    job = node.effect(CopyOut)
+    node.forget().tell(CLIENT, m.RunEnd(RUN)).nothing_left()
+    node.feed(JobDone(job.serial, "", 12))
+    node.effect(CloseRun)
+    counters = node.take(m.RunGone, CLIENT).counters
+    assert set(counters) >= {"fetched_bytes", "copied_out_files", "stolen", "forwarded"}
+    node.nothing_left()
+
+
+def test_traffic_is_counted() -> None:
+    node = Node().assign(mine(1, "a", "out", final=True)).located("a", 2).inline("a", 2).exits(1, 12)
+    node.feed(JobDone(node.effect(CopyOut).serial, "", 12)).forget().tell(CLIENT, m.RunEnd(RUN))
+    counters = node.take(m.RunGone, CLIENT).counters
+    counted = {name: count for name, count in counters.items() if count}
+    assert counted == {"fetched_bytes": 5, "fetched_files": 1, "copied_out_bytes": 12, "copied_out_files": 1}
+
+
+def test_files_of_an_earlier_life_are_adopted() -> None:
+    node = Node().assign(mine(1, "a")).forget()
+    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.fate(1)), (key("b"), 6, 78, m.fate(2))])
+    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.fate(1)), m.Published(key("b"), 6, m.fate(2)))
+    (record,) = node.launched()
+    assert record.stamps == ((5, 77),)
+    node.nothing_left()
+
+
+# ── nodes come and go ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
+    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
+    node.call(node.machine.set_view, PartitionTable([3] * 8), [1, 2, 3], {SHARD}, NODES - {SHARD})
+    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.fate(m.KEEP)),), "readers can be counted no more"
+    assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
+    node.nothing_left()
+
+
+def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 2).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2})
+    assert node.take(m.Locate, SHARD).names == keys("a")
+    node.located("a", 3)
+    assert node.take(m.Fetch, 3).names == keys("a")
+    node.nothing_left()
+
+
+def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 2, 3], {DISPATCHER}, NODES - {DISPATCHER})
+    assert set(node.machine.runs[RUN].tasks) == {1}
+    node.located("a", 2).exits(1).forget()
+    assert node.machine.runs[RUN].tasks == {}
+
+
+def test_it_can_say_why_a_task_does_not_run() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a b")).located("b", 2)
+    worker = node.machine
+    assert worker.explain(RUN, 1) == ["node 0: given to the launcher, 1 tasks there for 1 slots"]
+    assert worker.explain(RUN, 2) == ["node 0: READY, 1 in the queue for 1 slots"]
+    assert worker.explain(RUN, 3) == ["node 0: waits for a: nobody has made it yet", "node 0: waits for b: on its way from node (2,)"]
+    assert worker.explain(RUN, 99) == worker.explain(99, 1) == []
+
+
+def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
+    step = WorkerLimits().parked_step
+    node = Node().assign(*(mine(tid, "a") for tid in range(step)))
+    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step, 0)
+    node.forget().tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",)))
+    done = node.take(m.Done, DISPATCHER)
+    assert (len(done.results), done.parked) == (step, 0)
+
+
+def test_results_of_several_tasks_travel_together() -> None:
+    node = Node(slots=2).assign(mine(1), mine(2))
+    exits = [(serial, 0, 0, 0, 0, 1, 0, 0, (), b"", b"", "") for serial in node.machine.inflight]
+    node.forget().feed(TasksExited(exits))
+    assert node.take(m.Done).results == (m.Result(1, end_us=1), m.Result(2, end_us=1))
