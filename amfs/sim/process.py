@@ -197,6 +197,7 @@ class Linked:
         self.queues: dict[int, list[m.Message]] = {}
         self.restarts: dict[int, int] = {}
         self.due = NEVER  # not later than the earliest timer of a link
+        self.scheduled: set[float] = set()
         self.bytes_sent = 0
         self.out: list[Packet] = []
 
@@ -232,7 +233,6 @@ class Linked:
             self.process.deliver(packet.sender, message)
 
     def on_timer(self) -> None:
-        self.due = NEVER
         now = self.world.now
         for peer, link in list(self.links.items()):
             due = link.next_timer()
@@ -267,10 +267,14 @@ class Linked:
     def _arm(self, due: float) -> None:
         if due < self.due:
             self.due = due
-            self.world.at(max(due, self.world.now), self._due, due)
+            if due not in self.scheduled:  # or the same moment would be scheduled again and again
+                self.scheduled.add(due)
+                self.world.at(max(due, self.world.now), self._due, due)
 
     def _due(self, due: float) -> None:
+        self.scheduled.discard(due)
         if self.process.alive and self.due == due:
+            self.due = NEVER
             self.process.arrive(("links",))
 
     def set_members(self, members: Iterable[m.Member]) -> None:
