@@ -203,7 +203,8 @@ class RunShell:
         # Of an open list: label and size of outputs that nobody reads as yet. Final only if that stays so.
         self.unread: dict[str, tuple[str, int]] | None = {} if open_ended else None
         self.over: RunOver | None = None
-        self.failures: list[tuple[int, m.Result]] = []
+        self.failures: list[tuple[int, m.Result]] = []  # the first that failed by themselves
+        self.failures_omitted = 0
         self.started = time.time()
         self.stages: dict[str, list[float]] = {}
         self.on_ended = on_ended
@@ -382,8 +383,11 @@ class RunShell:
                     result = msgspec.structs.replace(result, detail=self.in_words(result.detail))
                 else:
                     stage[1] += 1
-                if len(self.failures) < FAILURES_KEPT or result.outcome != Outcome.UPSTREAM_FAILED:
-                    self.failures.append((result.tid, result))
+                if result.outcome != Outcome.UPSTREAM_FAILED:
+                    if len(self.failures) < FAILURES_KEPT:
+                        self.failures.append((result.tid, result))
+                    else:
+                        self.failures_omitted += 1  # a million of them would fill the memory with their last words
             stage[3] += result.end_us - result.start_us
             stage[4] += result.bytes_fetched
             stage[6] += result.bytes_in
@@ -519,7 +523,6 @@ class RunShell:
                 result.node,
             )
             for tid, result in self.failures
-            if result.outcome != Outcome.UPSTREAM_FAILED
         ]
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Summary(
@@ -527,8 +530,8 @@ class RunShell:
             exit_code=exit_code,
             wall_seconds=time.time() - self.started,
             stages=list(stages.values()),
-            failures=failures[:FAILURES_KEPT],
-            failures_omitted=max(0, len(failures) - FAILURES_KEPT),
+            failures=failures,
+            failures_omitted=self.failures_omitted,
             nodes=max(1, len(self.submitter.members)),
             slots=sum(self.submitter.members.values()),
             engine_cpu_seconds=used.ru_utime + used.ru_stime,

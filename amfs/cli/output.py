@@ -33,8 +33,11 @@ class Progress(Protocol):
     def start(self, total: int | None, nodes: int, slots: int) -> None: ...
     def update(self, snapshot: Snapshot) -> None: ...
     def message(self, text: str) -> None: ...
-    def task_output(self, task: str, stdout: bytes, stderr: bytes) -> None:
-        """The whole output of one task, passed on in one piece."""
+    def fault(self, text: str) -> None:
+        """A faulty line of a list that runs already; not even ``--quiet`` hides it."""
+
+    def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
+        """The whole output of one task, passed on in one piece; all of stdout is in the file ``whole`` when that is given."""
 
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None: ...
     def finish(self, summary: Summary) -> None: ...
@@ -105,7 +108,7 @@ def failure_text(failure: Failure, lines: int = 5) -> str:
     """A failed task as people read it: id, place, reason, and its last words indented."""
     place = f" ({failure.where})" if failure.where else ""
     node = f" on node {failure.node}" if failure.node >= 0 else ""
-    head = f"{printable(failure.id)}{place} failed{node}: {printable(failure.what)}"
+    head = f"task {printable(failure.id)}{place} failed{node}: {printable(failure.what)}"
     return "\n".join([head, *(f"    | {line}" for line in tail_lines(failure.stderr, lines))])
 
 
@@ -220,6 +223,13 @@ def _pass_on(stream: IO[str], data: bytes) -> None:
     stream.flush()
 
 
+def _pass_file_on(stream: IO[str], path: str) -> None:
+    """Write a file to a text stream, never all of it in memory."""
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            _pass_on(stream, piece)
+
+
 def timed(shot: Snapshot, meter: Meter) -> Snapshot:
     """The snapshot with rate and remaining time, unless the driver knew better."""
     if shot.rate or shot.eta_seconds is not None:
@@ -246,8 +256,14 @@ class QuietProgress:
     def message(self, text: str) -> None:
         pass
 
-    def task_output(self, task: str, stdout: bytes, stderr: bytes) -> None:
-        _pass_on(self.stdout, stdout)
+    def fault(self, text: str) -> None:
+        self._line(f"amfs: {text}")
+
+    def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
+        if whole:
+            _pass_file_on(self.stdout, whole)
+        else:
+            _pass_on(self.stdout, stdout)
         _pass_on(self.stderr, stderr)
 
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None:
@@ -266,6 +282,7 @@ class PlainProgress(QuietProgress):
     """Lines on stderr, for pipes and log files: the first after two seconds, then at growing intervals up to a minute."""
 
     interval = 0.5
+    _FAILURES_SHOWN = 20  # as they happen; the summary has them again, with their last words
 
     def __init__(
         self,
@@ -278,6 +295,7 @@ class PlainProgress(QuietProgress):
         self._meter = Meter(clock)
         self._step = 2.0
         self._next = clock() + self._step
+        self._failures = 0
 
     def start(self, total: int | None, nodes: int, slots: int) -> None:
         self._step = 2.0
@@ -295,7 +313,11 @@ class PlainProgress(QuietProgress):
         self._line(f"amfs: {text}")
 
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None:
-        self._line(f"amfs: {printable(task)} failed: {printable(detail)}")
+        self._failures += 1
+        if self._failures <= self._FAILURES_SHOWN:
+            self._line(f"amfs: task {printable(task)} failed: {printable(detail)}")
+        elif self._failures == self._FAILURES_SHOWN + 1:
+            self._line("amfs: more tasks fail; see the summary")
 
     def finish(self, summary: Summary) -> None:
         self._line(summary_text(summary))
@@ -371,8 +393,8 @@ class TerminalProgress(PlainProgress):
     def _line(self, text: str) -> None:
         self._above(lambda: super(TerminalProgress, self)._line(text))
 
-    def task_output(self, task: str, stdout: bytes, stderr: bytes) -> None:
-        self._above(lambda: super(TerminalProgress, self).task_output(task, stdout, stderr))
+    def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
+        self._above(lambda: super(TerminalProgress, self).task_output(task, stdout, stderr, whole))
         for stream, data in ((self.stdout, stdout), (self.stderr, stderr)):
             if data and not data.endswith(b"\n") and stream.isatty():
                 stream.write("\n")  # the bar starts on a line of its own
@@ -400,7 +422,13 @@ class JsonProgress(QuietProgress):
     def message(self, text: str) -> None:
         self._event("message", text=text)
 
-    def task_output(self, task: str, stdout: bytes, stderr: bytes) -> None:
+    def fault(self, text: str) -> None:
+        self._event("fault", text=text)
+
+    def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
+        if whole:
+            with open(whole, "rb") as file:
+                stdout = file.read()
         self._event("output", task=task, **_bytes_fields("stdout", stdout), **_bytes_fields("stderr", stderr))
 
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None:

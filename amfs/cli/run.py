@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
+import shutil
 import signal
 import stat
 import sys
+import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
+from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, Fault, SessionError, UsageError, WorkflowError
+
+#: How the launcher says where it saved what a task printed, if that is more than goes into a message.
+_WHOLE = re.compile(r"(?:; |\A)all \d+ bytes of stdout: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL)
 
 if TYPE_CHECKING:
     from amfs.cli.output import Progress
@@ -141,6 +151,8 @@ class Driver:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.broken: Exception | None = None
+        self.sandboxes = ""  # where kept ones go
+        self.far: set[int] = set()  # tasks whose whole stdout is on another host
 
     def run(self) -> int:
         from amfs import runner
@@ -163,6 +175,8 @@ class Driver:
                 cluster, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended,
             )  # fmt: skip
             self._catch(shell)
+            if options.keep_sandbox and options.session is None:
+                self.sandboxes = tempfile.mkdtemp(prefix="amfs-sandboxes-")
             shell.begin()
             members = shell.submitter.members
             self.progress.start(None if growing else len(tasks), len(members), sum(members.values()))
@@ -206,8 +220,9 @@ class Driver:
             self.notes.append(kept)
         if self.options.trace:
             self.notes.append(f"trace written to {self.options.trace}")
-        if self.options.keep_sandbox and self.options.session is None and shell.failures:
-            self.notes.append(self._keep_sandboxes(shell))
+        if self.sandboxes:
+            self._keep_sandboxes(shell)
+        shell.failures = [(tid, self._for_people(result)) for tid, result in shell.failures]
         summary = shell.summary(code, outcome, self.notes)
         if shell.trace is not None:
             from amfs.cli.output import summary_fields
@@ -216,17 +231,23 @@ class Driver:
         self.progress.finish(summary)
         return code
 
-    def _keep_sandboxes(self, shell: RunShell) -> str:
+    def _keep_sandboxes(self, shell: RunShell) -> None:
         """Move kept sandboxes out of the store, which ends with this process."""
-        import shutil
-        import tempfile
-
         store = shell.cluster.store
         assert store is not None
-        place = tempfile.mkdtemp(prefix="amfs-sandboxes-")
         for name in os.listdir(store.sandboxes):
-            shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(place, name), symlinks=True)
-        return f"sandboxes of failed tasks are kept in {place}"
+            shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(self.sandboxes, name), symlinks=True)
+        try:
+            os.rmdir(self.sandboxes)
+        except OSError:  # there is something in it
+            self.notes.append(f"sandboxes of failed tasks are kept in {self.sandboxes}")
+
+    def _for_people(self, result: Any) -> Any:
+        """The result as it will be true when this process has ended: with the last place of its sandbox, without a file that is gone."""
+        detail = _WHOLE.sub(lambda found: found[0] if result.tid in self.far else "", result.detail)
+        if self.sandboxes:
+            detail = re.sub(r"(; sandbox kept: )/.*(/[^/]+)\Z", lambda found: f"{found[1]}{self.sandboxes}{found[2]}", detail)
+        return msgspec.structs.replace(result, detail=detail)
 
     def _load(self) -> tuple[Any, Any, None]:
         from amfs.translate.detect import load_checked
@@ -283,7 +304,7 @@ class Driver:
 
     def _fault(self, fault: Fault) -> None:
         self.faults.append(fault)
-        self.progress.message(str(fault))
+        self.progress.fault(str(fault))
 
     def _break(self, error: AmfsError) -> None:
         if isinstance(error, WorkflowError):
@@ -300,22 +321,54 @@ class Driver:
         shell.close_list(tuple(orphans))
 
     def _catch(self, shell: RunShell) -> None:
+        words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal was closed"}
+
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
+                _kill_children()
                 os._exit(128 + number)
             self.signal = number
-            name = "interrupted" if number == signal.SIGINT else "terminated"
-            shell.cluster.loop.post(lambda: shell.interrupt(name))
+            shell.cluster.loop.post(lambda: shell.interrupt(words[signal.Signals(number)]))
 
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            signal.signal(signal.SIGHUP, on_signal)
 
     def _ended(self, task: Any, result: Any) -> None:
-        if result.outcome == 0:
-            if result.stdout or result.stderr:
-                self.progress.task_output(task.id, result.stdout, result.stderr)
-        elif result.outcome != 8 and not self.signal:
-            self.progress.task_failed(task.id, result.detail, result.stderr)
+        failed = result.outcome != Outcome.OK
+        if failed and (result.outcome == Outcome.UPSTREAM_FAILED or self.signal):
+            return
+        whole = self._whole(task, result)
+        if result.stdout or whole or (result.stderr and not failed):
+            self.progress.task_output(task.id, result.stdout, b"" if failed else result.stderr, whole)
+        if whole:
+            os.unlink(whole)
+        if failed:
+            self.progress.task_failed(task.id, self._for_people(result).detail, result.stderr)
+
+    def _whole(self, task: Any, result: Any) -> str:
+        """The file with all that a task wrote to stdout, if its result holds the beginning only."""
+        found = _WHOLE.search(result.detail)
+        if found is None:
+            return ""
+        if os.path.isfile(found[1]):
+            return found[1]
+        self.far.add(result.tid)
+        self.progress.fault(f"task {task.id} printed more than is passed on here; node {result.node} has {found[0].lstrip('; ')}")
+        return ""
+
+
+def _kill_children() -> None:
+    """Kill what this process started, with all their process groups, without waiting for anything."""
+    for path in glob.glob("/proc/self/task/*/children"):
+        try:
+            children = Path(path).read_text().split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            with suppress(OSError):
+                os.killpg(child, signal.SIGKILL)
 
 
 def _grows(file: str) -> bool:

@@ -55,6 +55,46 @@ def test_output_of_tasks_comes_in_one_piece_each(amfs: Amfs, tmp_path: Path) -> 
     assert sorted(set(said), key=int) == [str(i) for i in range(12)]
 
 
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_what_tasks_print_is_passed_on_whole_whether_they_fail_or_not(amfs: Amfs, tmp_path: Path, nodes: int) -> None:
+    """A megabyte is more than fits into a message; what a command prints before it fails (diff, grep) is wanted as well."""
+    if nodes:
+        assert amfs("up", "--name", "one", "--slots", "1").returncode == 0
+    try:
+        done = amfs("run", write(tmp_path, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo why >&2; exit 3\nseq 200000\n"))
+    finally:
+        if nodes:
+            amfs("down", "one")
+    long, _, rest = done.stdout.replace("\n" + "x" * 1000000, "", 1).partition("x" * 1000000 + "\n")
+    assert sorted((long + rest).split(), key=int) == [str(i) for i in range(1, 200001)]
+    assert done.returncode == 1
+    assert "task 1 failed: exit status 3\n" in done.stderr
+    assert done.stderr.count("why") == 1
+    assert "bytes of stdout" not in done.stderr
+
+
+def test_a_kept_sandbox_is_where_the_message_says(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("run", "--keep-sandbox", write(tmp_path, "a -b sh -a -c 'echo left > here; exit 1'\n"), env={"TMPDIR": str(tmp_path)})
+    places = {line.rpartition("sandbox kept: ")[2] for line in done.stderr.splitlines() if "sandbox kept" in line}
+    assert len(places) == 1
+    assert (Path(places.pop()) / "here").read_text() == "left\n"
+    amfs("run", "--keep-sandbox", write(tmp_path, "a -b true\n"), env={"TMPDIR": str(tmp_path)})
+    assert len(list(tmp_path.glob("amfs-sandboxes-*"))) == 1
+
+
+def test_many_failures_are_counted_rather_than_listed(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("run", write(tmp_path, "".join(f"t{i} -b false\n" for i in range(300))))
+    assert "and 200 more failed tasks" in done.stderr
+    assert done.stderr.count("failed:") == 20
+    assert "300 failed in" in done.stderr
+
+
+def test_faults_of_a_growing_list_are_told_even_quietly(amfs: Amfs) -> None:
+    done = amfs("run", "-q", "--format", "tasklist", input="a -b echo -a fine\nb -b\n")
+    assert (done.returncode, done.stdout) == (2, "fine\n")
+    assert "amfs: standard input:2: -b needs a value" in done.stderr
+
+
 def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:
     done = amfs("run", "--output", "json", write(tmp_path, CHAIN + "bad -b sh -a -c 'echo why >&2; exit 3'\n"))
     assert done.returncode == 1
@@ -105,7 +145,8 @@ def test_the_trace_and_its_page(amfs: Amfs, tmp_path: Path) -> None:
     assert "Slots over time" in (tmp_path / "run.html").read_text()
 
 
-def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "tasks.txt").write_text(
         f"quick -b sh -keep done.txt -o done.txt -a -c 'echo 1 > done.txt'\n"
         f"slow -b sh -i done.txt -a -c 'echo $$ > {tmp_path}/pid; exec sleep 60'\n"
@@ -116,12 +157,12 @@ def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Pat
             if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
                 break
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         _, err = run.communicate(timeout=60)
     finally:
         run.kill()
         run.wait()
-    assert run.returncode == 130, err
+    assert run.returncode == status, err
     assert "interrupted: 1 task finished, 1 not run" in err
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

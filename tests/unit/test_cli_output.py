@@ -109,7 +109,7 @@ def test_meter_measures_the_last_seconds() -> None:
 
 def test_the_summary_says_what_failed_where_and_why() -> None:
     text = summary_text(FAILED)
-    assert text.startswith("p3 (tasks.txt:4) failed on node 0: exit status 1\n    | one\n    | two red\nand 2 more failed tasks\n")
+    assert text.startswith("task p3 (tasks.txt:4) failed on node 0: exit status 1\n    | one\n    | two red\nand 2 more failed tasks\n")
     assert "10 tasks finished, 1 failed, 1 could not run because of that in 2.50 s on 1 node, 2 slots" in text
     assert "engine" not in text  # with ten tasks it would be the cost of starting
     assert text.endswith("\nthe journal is kept: --resume continues")
