@@ -42,6 +42,10 @@ AME_2011 = Costs(
 )
 
 
+#: With today's costs nothing is to be seen with longer tasks.
+STUDIES = (("today", "today's costs", TODAY, LENGTHS[:3]), ("ame2011", "costs as of 2011", AME_2011, LENGTHS))
+
+
 class Row(NamedTuple):
     """One simulated experiment."""
 
@@ -54,9 +58,12 @@ class Row(NamedTuple):
 class Study:
     """All experiments on one kind of machine. ``say`` is told of each."""
 
-    def __init__(self, machine: str, costs: Costs, cores: Sequence[int], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, machine: str, costs: Costs, lengths: Sequence[float], cores: Sequence[int], say: Callable[[str], None]
+    ) -> None:
         self.machine = machine
         self.costs = costs
+        self.lengths = lengths
         self.cores = cores
         self.say = say
         self.rows: list[Row] = []
@@ -80,7 +87,7 @@ class Study:
         for figures, unit, word in ((("6", "8"), 0, "centralized"), (("7", "9"), UNIT, "decentralized")):
             rate: dict[str, list[tuple[float, float]]] = {}
             share: dict[str, list[tuple[float, float]]] = {}
-            for length in LENGTHS:
+            for length in self.lengths:
                 for cores in self.cores:
                     report = self._run("/".join(figures), cores, length, unit=unit, paired=False)
                     if unit:
@@ -93,7 +100,7 @@ class Study:
             charts[f"fig{figures[0]}"] = chart(f"Fig. {figures[0]}: rate of {title}", axis, Axis("tasks/s", 10), rate)
             charts[f"fig{figures[1]}"] = chart(f"Fig. {figures[1]}: efficiency of {title}", axis, Axis("efficiency, %"), share)
         overhead: dict[str, list[tuple[float, float]]] = {}
-        for length in LENGTHS[1:]:
+        for length in self.lengths[1:]:
             for cores in self.cores:
                 report = self._run("11", cores, length, unit=UNIT, paired=True)
                 overhead.setdefault(f"{length:g} s", []).append((cores, max(0.0, report.makespan_s - made[cores, length].makespan_s)))
@@ -123,8 +130,8 @@ def command(argv: Sequence[str] | None = None) -> int:
     cores = [count for count in CORES if count <= given.cores_max]
     given.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for name, machine, costs in (("today", "today's costs", TODAY), ("ame2011", "costs as of 2011", AME_2011)):
-        study = Study(machine, costs, cores, lambda text: print(text, flush=True))
+    for name, machine, costs, lengths in STUDIES:
+        study = Study(machine, costs, lengths, cores, lambda text: print(text, flush=True))
         for figure, svg in study.figures().items():
             (given.out / f"{figure}-{name}.svg").write_text(svg, encoding="utf-8")
         rows += study.rows
