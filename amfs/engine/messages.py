@@ -322,8 +322,8 @@ class Flush(Message, frozen=True, tag=37):
 
 
 class Lost(Message, frozen=True, tag=38):
-    """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them). FLS -> submitter, holder -1: these are
-    wanted and nobody has them; those of them that were made are to be made again. Repeatable: what is lost is lost once."""
+    """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them). FLS -> submitter, holder -1: these
+    are wanted and nobody has them; those of them that were made are to be made again. Repeatable: what is lost is lost once."""
 
     run: int
     names: tuple[str, ...]
