@@ -300,6 +300,15 @@ def test_giver_and_taker_both_tell(giver_first: bool) -> None:
     unit.nothing_left()
 
 
+def test_late_word_of_a_gift_does_not_bring_the_task_back_from_further_on() -> None:
+    unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
+    ((giver, _),) = unit.assigned().items()
+    taker, last = (giver + 1) % 3, (giver + 2) % 3
+    unit.tell(last, m.Took(RUN, ((1, 0),)))
+    unit.tell(giver, m.Took(RUN, ((1, 0),), taker))
+    assert unit.machine.runs[RUN].records[1].worker == last
+
+
 def test_a_task_given_to_a_node_that_died_meanwhile_is_given_out_again() -> None:
     unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
     ((giver, _),) = unit.assigned().items()
