@@ -186,6 +186,10 @@ class Membership(Machine):
         else:
             self.send(view.manager, beat)
             self._look_after_the_manager()
+            # The manager may not know of a submitter, or may not reach it: whoever works for it asks for a sign of life now and then.
+            for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
+                self.clients[client] = self.now
+                self.send(client, beat)
 
     def on_heartbeat(self, peer: int, message: m.Heartbeat) -> None:
         if peer in self.clients or peer >= m.CLIENT_ID_MIN:
@@ -266,6 +270,9 @@ class Membership(Machine):
             heirs = [node for node in self.nodes() if node != event.peer]
             if heirs and heirs[0] == self.node:
                 self._take_over()
+        elif self.view is not None and not self.is_manager and event.peer in self.nodes():
+            # Two members that cannot talk to each other would wait for each other for ever: one of them has to go.
+            self.send(self.view.manager, m.Leave(event.peer))
 
     def on_leave(self, peer: int, message: m.Leave) -> None:
         if peer in self.clients and not self.client_runs.get(peer):
@@ -302,6 +309,9 @@ class Membership(Machine):
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         for runs in self.client_runs.values():
             runs.discard(message.run)
+        if message.relay:
+            for node in self.nodes():
+                self.send(node, m.RunEnd(message.run, message.kill))
 
     def _client_gone(self, client: int) -> None:
         """End the runs of a submitter that is no more."""

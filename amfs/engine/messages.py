@@ -202,6 +202,7 @@ class RunEnd(Message, frozen=True, tag=9):
 
     run: int
     kill: bool = False
+    relay: bool = False  # pass it on to all nodes: the submitter cannot reach some
 
 
 class RunGone(Message, frozen=True, tag=10):
@@ -383,7 +384,7 @@ class Heartbeat(Message, frozen=True, tag=52):
 
 
 class Leave(Message, frozen=True, tag=53):
-    """Node -> manager, client (node == -1) -> node: orderly goodbye."""
+    """Node -> manager, client (node == -1) -> node: orderly goodbye. Said of another node: I cannot reach it, take it out."""
 
     node: int
 

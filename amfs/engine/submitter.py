@@ -394,8 +394,10 @@ class Submitter(Machine):
         self.ending = True
         self.reason = reason
         self.waiting_gone = set(self.begun)
-        for node in sorted(self.begun.union(self.members)):
-            self.send(node, m.RunEnd(self.run, bool(reason)))
+        relay = bool(self.down)
+        for node in sorted(self.begun.union(self.members), key=lambda node: (node in self.down, node)):
+            self.send(node, m.RunEnd(self.run, bool(reason), relay))
+            relay = False
         self.set_timer("run gone", 15.0)
         if not self.waiting_gone:
             self._over(reason)
