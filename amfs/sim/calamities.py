@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
@@ -21,17 +22,15 @@ def schedule(cluster: Cluster, client: SimClient, faults: Faults, rng: random.Ra
         if faults.restarts:
             world.at(when + rng.choice((0.01, 1.0, 5.0, 20.0)) * rng.random(), cluster.restart, number)
     if faults.partition_s and len(nodes) > 1:
-        side = set(rng.sample(nodes, rng.randint(1, len(nodes) - 1)))
         lost.update(nodes)
-        if rng.random() < 0.5:
-            side.add(client.id)
         begin = rng.uniform(0, within_s)
+        words, broken = _break(rng, nodes, client.id)
 
-        def cut(sides: set[int] | None) -> None:
-            world.note("network", "cut", sorted(sides) if sides else "healed")
-            world.cut = sides
+        def cut(now: Callable[[int, int], bool] | None) -> None:
+            world.note("network", "cut" if now else "healed", words)
+            world.cut = now
 
-        world.at(begin, cut, side)
+        world.at(begin, cut, broken)
         if not faults.partition_for_good:
             world.at(begin + faults.partition_s, cut, None)
     if faults.client_dies:
@@ -39,3 +38,17 @@ def schedule(cluster: Cluster, client: SimClient, faults: Faults, rng: random.Ra
     if faults.client_stops:
         world.at(rng.uniform(0, within_s), client.stop, "interrupted")
     return lost
+
+
+def _break(rng: random.Random, nodes: list[int], client: int) -> tuple[str, Callable[[int, int], bool]]:
+    """How the network breaks: in two, in two in one direction only, or between just two processes."""
+    kind = rng.choice(("halves", "halves", "one way", "pair"))
+    if kind == "pair":
+        one, other = rng.sample([*nodes, client], 2)
+        return f"between {one} and {other}", lambda a, b: {a, b} == {one, other}
+    side = set(rng.sample(nodes, rng.randint(1, len(nodes) - 1)))
+    if rng.random() < 0.5:
+        side.add(client)
+    if kind == "one way":
+        return f"out of {sorted(side)}", lambda a, b: a in side and b not in side
+    return f"around {sorted(side)}", lambda a, b: (a in side) != (b in side)
