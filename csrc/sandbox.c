@@ -234,12 +234,18 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
 {
     bool changed = false;
 
-    (void)files;
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
         struct stat status;
-        /* A file that is gone from the store was dropped by its owner; what this task had was its link. */
-        if (!input->watched || stat(input->source + (input->source[0] == '@'), &status) < 0 || !S_ISREG(status.st_mode))
+        if (!input->watched)
+            continue;
+        if (stat(input->source + (input->source[0] == '@'), &status) < 0) {
+            /* Dropped by its owner, perhaps because another task wrote on it: what this task had is its own link. */
+            int at = input->name[0] == '/' ? -ENAMETOOLONG : amfs_files_at(files, task, "", input->name);
+            if (at == -ENAMETOOLONG || fstatat(at, files->path, &status, AT_SYMLINK_NOFOLLOW) < 0)
+                continue;
+        }
+        if (!S_ISREG(status.st_mode))
             continue;
         amfs_stamp now = stamp_of(&status);
         if (now.size == input->stamp.size && now.mtime_ns == input->stamp.mtime_ns)
@@ -324,8 +330,11 @@ static int publish_otherwise(amfs_files *files, const amfs_task *task, const amf
         failed = errno;
     if (!failed && rename(files->other, output->destination) < 0)
         failed = errno;
+    struct stat status;
     if (failed)
         unlink(files->other);
+    else if (stat(output->destination, &status) == 0) /* a copy is younger than what it is a copy of */
+        task->completion->outputs[output - task->outputs] = stamp_of(&status);
     return failed;
 }
 
