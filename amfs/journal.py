@@ -23,6 +23,7 @@ from amfs.errors import AmfsError, UsageError
 
 _HEAD = struct.Struct("<II")
 FORMAT = 1
+SUFFIX = ".journal"  # a file named so is ours, whatever is in it
 
 
 class Header(msgspec.Struct, array_like=True):
@@ -54,7 +55,16 @@ def default_path(source: str, base: str) -> Path:
     """Where the journal of a workflow is kept unless the user says otherwise: found again by source and directory."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     mark = xxh64(f"{os.path.realpath(source)}\0{base}")
-    return Path(state) / "amfs" / f"{os.path.basename(source)[:60]}-{mark:016x}.journal"
+    return Path(state) / "amfs" / f"{os.path.basename(source)[:60]}-{mark:016x}{SUFFIX}"
+
+
+def unwritable(path: Path) -> str:
+    """Why no journal can be kept there, in words; '' if one can, its directories being made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"cannot make {path.parent}: {error.strerror}"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"cannot write in {path.parent}"
 
 
 def aside(path: Path) -> Path:
@@ -105,13 +115,15 @@ class Journal:
     """An open journal. Written at every batch of results; brought to disk by a thread of its own every few seconds and at the end."""
 
     def __init__(self, path: Path, header: Header, past: Past | None = None) -> None:
-        """Start anew; ``past`` (of the same file) is carried over. Raises UsageError if it cannot be written."""
+        """Start anew; ``past`` (of the same file) is carried over. Raises UsageError if it cannot be written, or is something else."""
         self.path = path
         self._encoder = msgspec.msgpack.Encoder()
         self._stop = threading.Event()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(path.name + ".new")
+            if path.suffix != SUFFIX and path.is_file() and path.stat().st_size and not _records(path.read_bytes()):
+                raise UsageError(f"{path} is there and is no journal of amfs: remove it, or name another file")
+            temporary = path.with_name(f"{path.name}.{os.getpid()}.new")  # the same list may be run twice at a time
             self._fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_APPEND, 0o600)
             self._record(header)
             if past is not None and past.done:

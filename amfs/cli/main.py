@@ -9,6 +9,7 @@ Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     import click
 
+EXIT_SETUP = 5
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -119,6 +121,7 @@ def _unknown(name: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``amfs ARGV`` and return its exit status; the console script's entry point. Raises nothing but SystemExit."""
     args = list(sys.argv[1:] if argv is None else argv)
+    _open_standard_streams()
     try:
         status = _dispatch(args)
         if sys.stdout is not None:
@@ -129,8 +132,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _broken_pipe()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or error.filename is not None:
+            return _failed(error)
+        _say(f"cannot write the output: {error.strerror}")
+        _broken_pipe()
+        return EXIT_SETUP
     except Exception as error:  # the last line of defence: one line for the person, never a bare traceback
         return _failed(error)
+
+
+def _open_standard_streams() -> None:
+    """Give descriptors 0 to 2 that the caller closed somewhere to lead, or the next file opened gets their number and our output."""
+    for number, name, mode in ((0, "", os.O_RDONLY), (1, "stdout", os.O_WRONLY), (2, "stderr", os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest free number, which is this one
+            if name:
+                setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115  (lives as long as we)
 
 
 def _dispatch(args: list[str]) -> int:
@@ -176,7 +196,7 @@ def _broken_pipe() -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(null, stream.fileno())
     os.close(null)
     return EXIT_BROKEN_PIPE

@@ -219,7 +219,9 @@ def _pass_on(stream: IO[str], data: bytes) -> None:
         stream.write(data.decode("utf-8", "backslashreplace"))
     else:
         stream.flush()  # keeps the order with text written before
-        binary.write(data)
+        rest = memoryview(data)
+        while rest:  # with PYTHONUNBUFFERED it is the bare descriptor, which may take a part only
+            rest = rest[binary.write(rest) :]
     stream.flush()
 
 

@@ -72,9 +72,13 @@ def run(file: str, **given: Any) -> int:
     """
     from amfs.cli.output import make_progress
 
+    if file == "-" and sys.stdin is None:
+        raise UsageError("cannot read the list: standard input is closed")
     options = _options(file, given)
     progress = make_progress(output=given["output"], quiet=given["quiet"])
-    return Driver(file, options, progress, given["format_"], given["files"]).run()
+    driver = Driver(file, options, progress, given["format_"], given["files"])
+    driver.journal_asked = given["journal"] is not None or given["resume"]
+    return driver.run()
 
 
 def _options(file: str, given: dict[str, Any]) -> RunOptions:
@@ -149,17 +153,21 @@ class Driver:
         self.signal = 0
         self.open = False
         self.faults: list[Fault] = []
-        self.notes: list[str] = []
+        self.journal_asked = True
+        self.notes: list[str] = []  # said at the end
         self.broken: Exception | None = None
         self.sandboxes = ""  # where kept ones go
         self.far: set[int] = set()  # tasks whose whole stdout is on another host
 
     def run(self) -> int:
         from amfs import runner
-        from amfs.journal import read
+        from amfs.journal import read, unwritable
         from amfs.node.loop import now
 
         options = self.options
+        if options.journal is not None and not self.journal_asked and (why := unwritable(options.journal)):
+            options.journal = None
+            self.progress.message(f"no journal is kept, so this run cannot be resumed: {why}")
         growing = _grows(self.file)
         tasks, plan, checker = self._open_list() if growing else self._load()
         past = None

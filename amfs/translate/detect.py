@@ -271,6 +271,8 @@ def _open(source: str | os.PathLike[str] | BinaryIO) -> tuple[BinaryIO, str, boo
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if path == "-":
+            if sys.stdin is None:
+                raise UsageError("cannot read the list: standard input is closed")
             return sys.stdin.buffer, STDIN, False
         try:
             return open(path, "rb"), path, True

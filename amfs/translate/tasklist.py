@@ -47,6 +47,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _natural(text: str) -> int:
+    if (number := _whole(text)) < 0:
+        raise ValueError(f"a whole number from 0 on, not {text!r}")
+    return number
+
+
 class _Option(NamedTuple):
     field: str  # of Task
     convert: Callable[[str], Any] | None  # None: takes any number of words
@@ -64,11 +70,11 @@ _OPTIONS = {
     "-cores": _Option("cores", _whole),
     "-memory": _Option("memory", parse_size),
     "-time-limit": _Option("time_limit", parse_duration),
-    "-retries": _Option("retries", _whole),
+    "-retries": _Option("retries", _natural),
     "-priority": _Option("priority", _whole),
     "-label": _Option("label", str),
-    "-node": _Option("node", _whole),
-    "-node-soft": _Option("node", _whole),
+    "-node": _Option("node", _natural),
+    "-node-soft": _Option("node", _natural),
     "-reduce": _Option("reduce", _whole),
     "-keep": _Option("keep", None),
 }

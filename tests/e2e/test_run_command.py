@@ -95,6 +95,41 @@ def test_faults_of_a_growing_list_are_told_even_quietly(amfs: Amfs) -> None:
     assert "amfs: standard input:2: -b needs a value" in done.stderr
 
 
+def test_a_place_that_keeps_no_journal_does_not_keep_the_run_away(amfs: Amfs, tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": "/proc/nothing"}
+    done = amfs("run", write(tmp_path, "a -b echo -a hi\n"), env=env)
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "no journal is kept, so this run cannot be resumed" in done.stderr
+    assert amfs("run", "--resume", "tasks.txt", env=env).returncode == 2
+
+
+def test_a_journal_is_not_written_over_another_file(amfs: Amfs, tmp_path: Path) -> None:
+    write(tmp_path, "data\n", "precious")
+    done = amfs("run", "--journal", "precious", write(tmp_path, "a -b true\n"))
+    assert (done.returncode, (tmp_path / "precious").read_text()) == (2, "data\n")
+    assert "precious is there and is no journal of amfs" in done.stderr
+    assert amfs("run", "--journal", "new", "tasks.txt").returncode == 0
+    assert amfs("run", "--journal", "new", "tasks.txt").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "words"),
+    [
+        (">/dev/full", 5, "amfs: cannot write the output: No space left on device"),
+        ("2>&-", 0, ""),
+        ("<&-", 0, ""),
+        ("- <&-", 2, "amfs: cannot read the list: standard input is closed"),
+    ],
+)
+def test_closed_and_full_streams(tmp_path: Path, redirection: str, status: int, words: str) -> None:
+    write(tmp_path, "echo one\n")
+    given = "" if redirection.startswith("-") else "tasks.txt"
+    script = f"'{sys.executable}' -m amfs run -q {given} {redirection}"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.strip()) == (status, words)
+    assert done.stdout == ("one\n" if status == 0 else "")
+
+
 def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:
     done = amfs("run", "--output", "json", write(tmp_path, CHAIN + "bad -b sh -a -c 'echo why >&2; exit 3'\n"))
     assert done.returncode == 1

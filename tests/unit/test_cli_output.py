@@ -9,6 +9,7 @@ import os
 import pty
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,18 @@ def test_task_output_is_passed_on_byte_by_byte_in_one_piece() -> None:
     progress.task_output("b", b"second", b"")
     assert out.bytes() == b"\x00\xff\nsecond"
     assert err.bytes() == b"warning\n"
+
+
+def test_task_output_survives_a_stream_that_takes_a_part_at_a_time() -> None:
+    """As sys.stdout does with PYTHONUNBUFFERED when a signal comes in between."""
+
+    class Reluctant(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return super().write(data[:7])
+
+    out = io.TextIOWrapper(Reluctant(), encoding="utf-8", write_through=True)
+    PlainProgress(out, Stream()).task_output("a", bytes(range(100)), b"")
+    assert out.buffer.getvalue() == bytes(range(100))  # type: ignore[attr-defined]
 
 
 def test_quiet_is_quiet_until_something_failed() -> None:
