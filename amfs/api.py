@@ -347,9 +347,7 @@ class Session:
         sub = self._shell.submitter
         first = len(self._shell.tasks)
         self._shell.tasks.extend(tasks)
-        sub.state.extend(bytes(len(tasks)))
-        if sub.where:
-            sub.where.extend([0] * len(tasks))
+        sub.grow(len(tasks))
         for handle in handles:
             if handle.skipped:
                 sub.skip(handle.index)

@@ -55,7 +55,7 @@ class Submitter(Machine):
         self.fail_fast = fail_fast
         self.limits = limits or SubmitterLimits()
         self.state = bytearray(len(tasks))
-        self.where = array("i")  # node on which a task finished; empty while there is one node
+        self.where: array[int] | None = None  # node on which each task finished; None while there is one node
         for tid in skip:
             self.state[tid] = SKIPPED
         self.skipped = len(skip)
@@ -116,11 +116,11 @@ class Submitter(Machine):
         self.began = self.began or self.epoch
         now = {member.node: member.slots for member in message.members}
         dead = [node for node in self.members if node not in now]
-        self.members = now
+        before, self.members = self.members, now
         self.table = PartitionTable(message.table, message.epoch)
         dispatchers = units(now, message.unit_size)
-        if len(now) > 1 and not self.where:
-            self.where = array("i", [next(iter(now))]) * len(self.state)
+        if len(now) > 1 and self.where is None:
+            self.where = array("i", [next(iter(before or now))]) * len(self.state)
         for node in now:
             if node not in self.begun and self.ending:
                 self.send(node, m.RunEnd(self.run, True))  # others may have told it of the run
@@ -164,7 +164,7 @@ class Submitter(Machine):
                     continue
                 if self._is_final(writer, name):
                     on_shared.append(self.info.scope + name)
-                elif not where or where[writer] in dead:
+                elif where is None or where[writer] in dead:
                     self._redo(writer)
         self._tell_shared(on_shared)
 
@@ -234,10 +234,14 @@ class Submitter(Machine):
         old = len(self.state)
         if event.total <= old:
             return
-        self.state.extend(bytes(event.total - old))
-        if self.where:
-            self.where.extend([0] * (event.total - old))
+        self.grow(event.total - old)
         self.added.extend(range(old, event.total))
+
+    def grow(self, count: int) -> None:
+        """There are ``count`` more tasks. Whether they are to be submitted is said by ``added`` or ``skip``."""
+        self.state.extend(bytes(count))
+        if self.where is not None:
+            self.where.extend([0] * count)
 
     def skip(self, tid: int) -> None:
         """A task added to an open list turned out to be done already (by an earlier run)."""
@@ -274,7 +278,7 @@ class Submitter(Machine):
                     continue
                 state[tid] = FINISHED
                 self.finished += 1
-                if self.where:
+                if self.where is not None:
                     self.where[tid] = result.node
             else:
                 state[tid] = FAILED
@@ -361,7 +365,7 @@ class Submitter(Machine):
             writer = writers.get(name, -1)
             if writer < 0 or self.state[writer] != FINISHED or name in self.on_shared or self._is_final(writer, name):
                 continue
-            if self.where and self.where[writer] in self.lost:
+            if self.where is not None and self.where[writer] in self.lost:
                 self._redo(writer)  # nobody read it, so nobody has missed it yet
             else:
                 finals.append(name)
@@ -381,7 +385,7 @@ class Submitter(Machine):
         """Nodes died while an open list was settled: make again what died with them, ask for the rest once more."""
         writers = self.plan.writers
         for name in sorted(self.settling):
-            if (not self.where or self.where[writers[name]] in dead) and self.state[writers[name]] == FINISHED:
+            if (self.where is None or self.where[writers[name]] in dead) and self.state[writers[name]] == FINISHED:
                 self._redo(writers[name])
         self.settling.clear()
         self.settled = False

@@ -43,7 +43,7 @@ class PartitionTable:
     def group(self, keys: Sequence[str]) -> dict[int, list[str]]:
         """``keys`` by the node that keeps their record."""
         if self.single is not None:
-            return {self.single: list(keys)}
+            return {self.single: list(keys)} if keys else {}
         owners = self.owners
         out: dict[int, list[str]] = {}
         for key, part in zip(keys, _partitions(keys, len(owners)), strict=True):
