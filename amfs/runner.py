@@ -524,6 +524,8 @@ class RunShell:
             )
             for tid, result in self.failures
         ]
+        told = "\n".join(failure.what for failure in failures)
+        untold = [error for error in self.flush_errors if error.partition(": ")[2] not in told]
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Summary(
             outcome=outcome,
@@ -535,7 +537,7 @@ class RunShell:
             nodes=max(1, len(self.submitter.members)),
             slots=sum(self.submitter.members.values()),
             engine_cpu_seconds=used.ru_utime + used.ru_stime,
-            notes=[*notes, *self.flush_errors[:10]],
+            notes=[*notes, *untold[:10]],
         )
 
     def _shared_inputs(self, stages: dict[str, Stage]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -20,6 +21,8 @@ import msgspec
 
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, Fault, SessionError, UsageError, WorkflowError
+
+_NO_SPACE = os.strerror(errno.ENOSPC).encode()
 
 #: How the launcher says where it saved what a task printed, if that is more than goes into a message.
 _WHOLE = re.compile(r"(?:; |\A)all \d+ bytes of stdout: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL)
@@ -45,30 +48,45 @@ if TYPE_CHECKING:
 @click.option("--fail-fast", is_flag=True, help="Stop at the first task that fails. Default: run all that do not depend on it.")
 @click.option("--keep-all", is_flag=True, help="Copy every output to shared storage, not only those that no task reads.")
 @click.option("--keep-sandbox", is_flag=True, help="Keep the sandboxes of failed tasks to look into.")
-@click.option("--hashed-outputs", type=click.IntRange(0), default=0, metavar="N", help="Spread final outputs over N hashed directories.")
+@click.option(
+    "--hashed-outputs", type=click.IntRange(0), default=0, metavar="N", help="Spread final outputs over N hashed directories. Default: 0, none."
+)
 @click.option(
     "--shared-inputs",
     type=click.Choice(["in-place", "stage"]),
     default="in-place",
-    help="Read shared inputs where they are, or copy each once into the node's memory.",
+    help="Read shared inputs where they are, or copy each once into the node's memory. Default: in-place.",
 )
 @click.option(
     "--placement",
     type=click.Choice(["data-aware", "even"]),
     default="data-aware",
-    help="Where tasks go: to their data, or evenly round.",
+    help="Where tasks go: to their data, or evenly round. Default: data-aware.",
 )
 @click.option("--resume", is_flag=True, help="Do only what an earlier run of the same list did not finish.")
 @click.option("--journal", type=click.Path(), help="Keep the journal here. Default: found by the list's path and directory.")
 @click.option("--no-journal", is_flag=True, help="Keep none; such a run cannot be resumed.")
 @click.option("--trace", default="", metavar="FILE", help="Write what happened, in Chrome's trace format; see `amfs report`.")
-@click.option("--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm.")
+@click.option(
+    "--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm, or $TMPDIR if that has no room."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only what fails.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", help="Progress and summary as text or as JSON Lines.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Progress and summary as text (default) or as JSON Lines.",
+)
 def run(file: str, **given: Any) -> int:
     """Run the workflow in FILE: a task list, JSON Lines, or plain command lines ("-": standard input, also while it grows).
 
     Names in it are relative to the current directory: inputs are found there, final outputs land there.
+
+    \b
+      amfs run tasks.txt                       a task list: ID -b PROGRAM -i IN … -o OUT … -a ARGUMENTS
+      amfs run -j 8 commands.txt               command lines, eight at a time
+      ls *.log | sed 's/^/gzip /' | amfs run   command lines as they come
+      amfs run --resume tasks.txt              what an earlier run did not finish
     """
     from amfs.cli.output import make_progress
 
@@ -194,6 +212,8 @@ class Driver:
                 shell.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
             if growing:
                 self.open = True
+                if self.file == "-" and sys.stdin.isatty():
+                    self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(shell, checker)
             shown = now()
             while shell.over is None:
@@ -228,6 +248,12 @@ class Driver:
             self.notes.append(kept)
         if self.options.trace:
             self.notes.append(f"trace written to {self.options.trace}")
+        store = shell.cluster.store
+        if store is not None and any(
+            result.outcome != Outcome.OUTPUT_LOST and _NO_SPACE in result.stderr + result.detail.encode("utf-8", "replace")
+            for _, result in shell.failures
+        ):
+            self.notes.append(f"files between tasks and sandboxes are in {store.path.parent}: if that is what is full, see --store")
         if self.sandboxes:
             self._keep_sandboxes(shell)
         shell.failures = [(tid, self._for_people(result)) for tid, result in shell.failures]
