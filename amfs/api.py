@@ -12,6 +12,7 @@ A session's poll loop runs in a thread of its own; the methods here may be calle
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -230,6 +231,8 @@ class Session:
         self._progress.start(None, len(members), sum(members.values()))
         self._thread = threading.Thread(target=self._drive, name="amfs session", daemon=True)
         self._thread.start()
+        self._process = os.getpid()
+        atexit.register(self._at_exit)
 
     # ── the loop's thread ──────────────────────────────────────────────────────────────────────────
 
@@ -504,6 +507,11 @@ class Session:
         if self._shell.flush_errors:
             raise AmfsError("\n  ".join(["not copied to shared storage:", *self._shell.flush_errors[:10]]))
 
+    def _at_exit(self) -> None:
+        """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
+        if os.getpid() == self._process:
+            self._abandon("the program ended")
+
     def _abandon(self, reason: str) -> None:
         """Stop at once: kill what runs, keep the journal."""
         if self._thread.is_alive():
@@ -515,6 +523,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        atexit.unregister(self._at_exit)
         if self._shell.over is not None:
             code, outcome = exit_code_of(self._shell)
             self._summary = self._shell.summary(code, outcome)

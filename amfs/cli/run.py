@@ -49,7 +49,11 @@ if TYPE_CHECKING:
 @click.option("--keep-all", is_flag=True, help="Copy every output to shared storage, not only those that no task reads.")
 @click.option("--keep-sandbox", is_flag=True, help="Keep the sandboxes of failed tasks to look into.")
 @click.option(
-    "--hashed-outputs", type=click.IntRange(0), default=0, metavar="N", help="Spread final outputs over N hashed directories. Default: 0, none."
+    "--hashed-outputs",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Spread final outputs over N hashed directories. Default: 0, none.",
 )
 @click.option(
     "--shared-inputs",

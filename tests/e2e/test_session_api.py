@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +123,26 @@ def test_no_thread_is_left_behind(tmp_path: Path) -> None:
     with amfs.Session(slots=1, base=tmp_path) as session:
         session.submit(["true"])
     assert threading.active_count() == before
+
+
+def test_a_program_that_forgets_to_close_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = (
+        "import amfs, os, sys, time\n"
+        "session = amfs.Session(slots=1, store=sys.argv[1])\n"
+        "session.submit('echo $$ > pid; exec sleep 60', staged=False)\n"
+        "while not (os.path.exists('pid') and open('pid').read()): time.sleep(0.02)\n"
+        "if os.fork() == 0: sys.exit()\n"
+        "os.wait()\n"
+        "print(len(os.listdir(sys.argv[1])))\n"
+    )
+    (tmp_path / "store").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "store")], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert list((tmp_path / "store").iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_reading_what_is_not_there(session: amfs.Session) -> None:
