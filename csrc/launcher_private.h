@@ -7,7 +7,7 @@
 
 #include "launcher.h"
 
-enum { AMFS_BATCH = 32 };
+enum { AMFS_BATCH = 64 };
 
 /* Base directory and environment shared by many tasks. Immutable; freed with its last reference (counted under the launcher's lock). */
 typedef struct amfs_context {

@@ -20,7 +20,7 @@
 
 enum {
     EVENTS = 64,
-    SIGNAL_INTERVAL_US = 1000,
+    SIGNAL_INTERVAL_US = 3000,
     TRIM_INTERVAL_US = 200000,
     GRACE_US = 1000000,     /* between SIGTERM and SIGKILL */
     STOP_WAIT_US = 5000000, /* for processes that the kernel does not let go (a dead network file system) */

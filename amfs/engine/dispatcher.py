@@ -154,7 +154,8 @@ class Dispatcher(Machine):
         batches: dict[int, list[m.TaskSpec]] = {}
         # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
         hand = max(1, min(32, len(queue) // (2 * len(self.workers))))
-        if len(self.workers) == 1:
+        alone = len(self.workers) == 1
+        if alone:
             hand = len(queue)
         placement = run.placement
         while queue:
@@ -182,7 +183,7 @@ class Dispatcher(Machine):
                     break
                 # The room may be full of tasks that wait for what this one makes.
                 worker = max(room, key=lambda worker: (room[worker], -worker))
-            take = min(hand, max(1, room[worker])) if isinstance(placement, Even) else 1
+            take = min(hand, max(1, room[worker])) if alone or type(placement) is Even else 1
             for count in range(take):
                 if count and (not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0)):
                     break

@@ -131,6 +131,8 @@ class Worker(Availability):
         spec = entry.spec
         run = entry.run
         info = run.info
+        if spec.options is None and not (spec.inputs or spec.outputs or spec.shared):
+            return pack_record(serial, spec.body, flags=run.flags | STAGED, context=run.id, capture=info.capture_bytes)
         scope = info.scope
         cut = len(scope)
         options = spec.options or _DEFAULTS
