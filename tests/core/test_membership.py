@@ -1,0 +1,445 @@
+"""Who is in the session: stories of one node, and of several over a network that holds messages back where it is cut."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from parts import CLIENT, RUN, begin
+from recorder import Recorder
+
+from amfs.config import MemberLimits
+from amfs.engine import messages as m
+from amfs.engine.events import PeerDown, Stop
+from amfs.engine.membership import Membership
+from amfs.engine.states import PeerState
+from amfs.fs.partition import PartitionTable
+
+LIMITS = MemberLimits()
+BEAT = LIMITS.heartbeat_s
+
+
+def member(node: int, incarnation: int = 1) -> m.Member:
+    return m.Member(node, incarnation, (f"tcp://{node}",), 2, f"host{node}")
+
+
+def view_of(epoch: int, manager: int, *nodes: int) -> m.View:
+    return m.View(epoch, manager, tuple(member(node) for node in nodes), PartitionTable.even(nodes, 8).owners, 0)
+
+
+def node_in(view: m.View, node: int) -> Recorder[Membership]:
+    """A node that was started together with the others of the view."""
+    recorder = Recorder(Membership(member(node), view.manager, view=view))
+    return recorder.call(recorder.machine.start, recorder.now)
+
+
+def manager_of(*nodes: int) -> Recorder[Membership]:
+    return node_in(view_of(1, 0, 0, *nodes), 0)
+
+
+# ── getting in ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_founder_is_alone_and_manager() -> None:
+    node = Recorder(Membership(member(0), 0))
+    node.call(node.machine.start, node.now).nothing_left()
+    view = node.machine.view
+    assert view is not None
+    assert (view.epoch, view.manager, view.members, set(view.table)) == (1, 0, (member(0),), {0})
+    assert node.machine.changed
+
+
+def test_who_joins_is_announced_to_all_and_gets_its_share_of_the_records() -> None:
+    manager = manager_of(1).tell(2, m.Join(member(2)))
+    view = manager.take(m.View, 2)
+    assert view == manager.take(m.View, 1) == manager.machine.view
+    assert (view.epoch, [one.node for one in view.members]) == (2, [0, 1, 2])
+    assert view.table.count(2) == len(view.table) // 3
+    manager.nothing_left()
+
+
+def test_a_repeated_request_gets_the_same_answer() -> None:
+    manager = manager_of(1).tell(2, m.Join(member(2))).forget()
+    manager.tell(2, m.Join(member(2)))
+    assert manager.take(m.View, 2) == manager.machine.view
+    manager.nothing_left()
+
+
+def test_a_request_to_another_node_is_passed_on_to_the_manager() -> None:
+    other = node_in(view_of(1, 0, 0, 1), 1)
+    other.tell(2, m.Join(member(2)))
+    assert other.take(m.Join, 0) == m.Join(member(2))
+    other.nothing_left()
+
+
+def test_who_asks_without_a_number_gets_one_that_nobody_had() -> None:
+    manager = manager_of(1, 2)
+    manager.feed(PeerDown(2)).forget()
+    for asker, number in ((CLIENT, 3), (CLIENT + 1, 4)):
+        manager.tell(asker, m.Join(member(-1)))
+        assert manager.take(m.Numbered, asker) == m.Numbered(number)
+    manager.nothing_left()
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_number_is_never_used_twice(dead: bool) -> None:
+    manager = manager_of(1, 2)
+    if dead:
+        manager.feed(PeerDown(2))
+    manager.forget().tell(2, m.Join(member(2, incarnation=2)))
+    assert manager.take(m.Numbered, 2) == m.Numbered(3)
+    manager.nothing_left()
+
+
+def test_who_comes_with_a_used_number_leaves_and_says_which_is_free() -> None:
+    node = Recorder(Membership(member(2, incarnation=2), 0))
+    node.call(node.machine.start, node.now)
+    assert node.take(m.Join, 0) == m.Join(member(2, incarnation=2))
+    node.tell(0, m.Numbered(3))
+    assert "join it as node 3" in node.effect(Stop).reason
+
+
+def test_a_node_asks_again_and_gives_up_when_nobody_answers() -> None:
+    node = Recorder(Membership(member(2), 0))
+    node.call(node.machine.start, node.now).advance(10 * BEAT)
+    assert 9 <= len(node.take_all(m.Join, 0)) <= 12
+    assert not node.effects
+    node.advance(11 * LIMITS.dead_s)
+    assert node.effects_of(Stop)[0].reason == "nobody answered the request to join"
+
+
+def test_a_view_with_an_earlier_life_of_this_node_is_not_for_this_one() -> None:
+    node = Recorder(Membership(member(2, incarnation=5), 0))
+    node.call(node.machine.start, node.now).forget()
+    node.tell(0, view_of(4, 0, 0, 2)).nothing_left()
+    assert node.machine.view is None
+
+
+# ── staying in ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def beating(manager: Recorder[Membership], beats: int, *nodes: int) -> None:
+    """Time passes in which these nodes are heard."""
+    for _ in range(beats):
+        manager.advance(BEAT)
+        assert manager.machine.view is not None
+        for node in nodes:
+            manager.tell(node, m.Heartbeat(manager.machine.view.epoch))
+
+
+def state_of(manager: Recorder[Membership], node: int) -> PeerState:
+    return manager.machine.peers[node].state
+
+
+def test_a_silent_node_is_suspected_and_then_dead() -> None:
+    manager = manager_of(1, 2)
+    beating(manager, 4, 1)
+    assert (state_of(manager, 1), state_of(manager, 2)) == (PeerState.ALIVE, PeerState.SUSPECT)
+    assert not manager.take_all(m.View)
+    beating(manager, 4, 1)
+    view = manager.take(m.View, 1)
+    assert ([one.node for one in view.members], set(view.table)) == ([0, 1], {0, 1})
+    assert "node 2 lost" in manager.logs
+
+
+def test_a_suspect_that_speaks_is_alive() -> None:
+    manager = manager_of(1)
+    for _ in range(5):
+        manager.advance(LIMITS.suspect_s + BEAT)
+        assert state_of(manager, 1) == PeerState.SUSPECT
+        manager.tell(1, m.Heartbeat(1))
+        assert state_of(manager, 1) == PeerState.ALIVE
+    assert not manager.take_all(m.View)
+
+
+def test_several_deaths_at_once_are_one_view() -> None:
+    manager = manager_of(1, 2, 3)
+    beating(manager, round(LIMITS.dead_s / BEAT) + 2, 2)
+    view = manager.take(m.View, 2)
+    assert ([one.node for one in view.members], view.epoch) == ([0, 2], 2)
+
+
+def test_a_refused_connection_needs_no_waiting() -> None:
+    manager = manager_of(1, 2).feed(PeerDown(2))
+    assert [one.node for one in manager.take(m.View, 1).members] == [0, 1]
+    manager.feed(PeerDown(2)).nothing_left()
+
+
+def test_a_goodbye_needs_no_waiting() -> None:
+    manager = manager_of(1, 2).tell(2, m.Leave(2))
+    assert [one.node for one in manager.take(m.View, 1).members] == [0, 1]
+    manager.tell(2, m.Leave(2)).nothing_left()
+
+
+def test_of_two_nodes_that_cannot_reach_each_other_one_has_to_go() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).feed(PeerDown(2))
+    assert node.take(m.Leave, 0) == m.Leave(2)
+    node.nothing_left()
+
+
+def test_everybody_else_hears_only_the_manager() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).advance(BEAT)
+    assert node.take(m.Heartbeat, 0) == m.Heartbeat(1)
+    node.nothing_left()
+    assert node.machine.peers == {}
+
+
+def test_who_missed_a_view_is_given_it() -> None:
+    manager = manager_of(1, 2).feed(PeerDown(2)).forget()
+    manager.tell(1, m.Heartbeat(1))
+    assert manager.take(m.View, 1) == manager.machine.view
+
+
+@pytest.mark.parametrize(
+    ("view", "adopted"),
+    [
+        (view_of(3, 0, 0, 1), True),
+        (view_of(2, 1, 0, 1), False),  # known
+        (view_of(2, 0, 0, 1), True),  # equal epoch: the lower manager wins
+        (view_of(1, 0, 0, 1), False),
+    ],
+)
+def test_the_higher_epoch_wins_then_the_lower_manager(view: m.View, adopted: bool) -> None:
+    node = node_in(view_of(2, 1, 0, 1, 2), 1).tell(0, view)
+    assert (node.machine.view == view) is adopted
+    assert node.machine.changed is adopted
+
+
+def test_a_node_that_is_left_out_leaves() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 2).tell(0, view_of(2, 0, 0, 1))
+    assert node.effect(Stop) == Stop("the others took this node for dead")
+
+
+# ── succession ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_lowest_node_takes_the_place_of_a_silent_manager() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).advance(LIMITS.dead_s - 0.5)
+    assert not node.machine.is_manager
+    node.advance(2 * BEAT)
+    view = node.take(m.View, 2)
+    assert (view.epoch, view.manager, [one.node for one in view.members], set(view.table)) == (2, 1, [1, 2], {1, 2})
+
+
+def test_the_others_wait_longer_so_that_only_one_speaks_up() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 2).advance(LIMITS.dead_s + 2 * BEAT)
+    assert not node.machine.is_manager
+    node.advance(LIMITS.dead_s)
+    assert node.machine.is_manager
+
+
+def test_a_manager_that_is_heard_stays() -> None:
+    node = node_in(view_of(1, 0, 0, 1), 1)
+    for _ in range(30):
+        node.advance(BEAT).tell(0, m.Heartbeat(1))
+    assert not node.machine.is_manager
+
+
+def test_a_manager_whose_connection_is_refused_is_followed_at_once_by_the_first_heir_only() -> None:
+    assert node_in(view_of(1, 0, 0, 1, 2), 1).feed(PeerDown(0)).machine.is_manager
+    assert not node_in(view_of(1, 0, 0, 1, 2), 2).feed(PeerDown(0)).machine.is_manager
+
+
+# ── clients ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_clients_are_told_who_is_there_and_of_every_change() -> None:
+    manager = manager_of(1, 2).tell(CLIENT, m.ClientHello(CLIENT))
+    assert manager.take(m.View, CLIENT) == manager.machine.view
+    manager.feed(PeerDown(2))
+    assert manager.take(m.View, CLIENT) == manager.machine.view
+    manager.tell(CLIENT, m.Heartbeat(1))
+    assert manager.take(m.View, CLIENT) == manager.machine.view, "it missed that"
+    manager.forget().tell(CLIENT, m.Heartbeat(2)).nothing_left()
+
+
+def test_the_runs_of_a_silent_client_are_ended() -> None:
+    manager = manager_of(1).tell(CLIENT, begin()).tell(CLIENT, m.ClientHello(CLIENT)).forget()
+    beating(manager, round(LIMITS.client_dead_s / BEAT) + 1, 1)
+    assert dict(manager.take_all(m.RunEnd)) == {0: m.RunEnd(RUN, True), 1: m.RunEnd(RUN, True)}
+    assert manager.machine.clients == {}
+
+
+def test_a_client_that_is_heard_keeps_its_runs() -> None:
+    manager = manager_of(1).tell(CLIENT, begin())
+    beating(manager, 40, 1, CLIENT)
+    assert not manager.take_all(m.RunEnd)
+
+
+def test_a_run_that_ended_is_not_ended_again() -> None:
+    manager = manager_of(1).tell(CLIENT, begin(), m.RunEnd(RUN)).feed(PeerDown(CLIENT))
+    assert not manager.take_all(m.RunEnd)
+
+
+def test_a_client_that_says_goodbye_is_forgotten_unless_it_has_runs() -> None:
+    manager = manager_of(1).tell(CLIENT, m.ClientHello(CLIENT)).tell(CLIENT + 1, m.RunBegin(8, CLIENT + 1, begin().info))
+    manager.tell(CLIENT, m.Leave(-1)).tell(CLIENT + 1, m.Leave(-1))
+    assert list(manager.machine.clients) == [CLIENT + 1]
+
+
+def test_an_end_that_the_submitter_cannot_bring_to_all_is_passed_on() -> None:
+    manager = manager_of(1, 2).tell(CLIENT, begin()).tell(CLIENT, m.RunEnd(RUN, True, relay=True))
+    assert dict(manager.take_all(m.RunEnd)) == {node: m.RunEnd(RUN, True) for node in (0, 1, 2)}
+
+
+# ── shutdown ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+def test_any_node_takes_the_order_to_shut_down_to_all(asked: int) -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), asked).tell(CLIENT + 1, m.ClientHello(CLIENT + 1)).forget()
+    node.tell(CLIENT, m.Shutdown())
+    assert sorted(to for to, _ in node.take_all(m.Shutdown)) == [other for other in (0, 1, 2) if other != asked]
+    last = node.take(m.View, CLIENT + 1)
+    assert (last.members, last.epoch) == ((), 2), "so that a submitter need not find out by waiting"
+    assert node.effect(Stop) == Stop("shut down")
+    node.nothing_left()
+
+
+def test_nodes_take_the_order_from_the_manager_and_not_from_each_other() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).tell(2, m.Shutdown()).nothing_left()
+    node.tell(0, m.Shutdown())
+    node.effect(Stop)
+    node.nothing_left()
+
+
+# ── several nodes ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Session:
+    """Nodes over an instant network. Where it is cut messages wait, as links send them again."""
+
+    def __init__(self, nodes: int) -> None:
+        first = Recorder(Membership(member(0), 0))
+        self.nodes = {0: first.call(first.machine.start, first.now)}
+        self.side: dict[int, int] = {}  # node -> side of the cut
+        self.held: list[tuple[int, int, m.Message]] = []
+        self.stopped: dict[int, str] = {}
+        for node in range(1, nodes):
+            self.join(node)
+
+    def join(self, node: int, hint: int = 0) -> None:
+        new = Recorder(Membership(member(node), hint), now=next(iter(self.nodes.values())).now)
+        self.nodes[node] = new.call(new.machine.start, new.now)
+        self.settle()
+
+    def settle(self) -> None:
+        """Deliver until nobody has anything to say."""
+        for _ in range(1000):
+            said = [(sender, to, message) for sender, node in self.nodes.items() for to, message in node.sent]
+            for sender, node in list(self.nodes.items()):
+                node.sent.clear()
+                for stop in node.effects_of(Stop):
+                    self.stopped[sender] = stop.reason
+                    del self.nodes[sender]
+            if not said:
+                return
+            for sender, to, message in said:
+                if self.side.get(sender) != self.side.get(to):
+                    self.held.append((sender, to, message))
+                elif to in self.nodes:
+                    self.nodes[to].tell(sender, message)
+        raise AssertionError("they talk for ever")
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.25)):
+            for node in list(self.nodes.values()):
+                node.advance(0.25)
+            self.settle()
+
+    def heal(self) -> None:
+        self.side.clear()
+        held, self.held = self.held, []
+        for sender, to, message in held:
+            if to in self.nodes:
+                self.nodes[to].tell(sender, message)
+            self.settle()
+
+    def views(self) -> set[m.View | None]:
+        return {node.machine.view for node in self.nodes.values()}
+
+    def agree(self) -> m.View:
+        """All who are there have one and the same view, which has just them."""
+        (view,) = self.views()
+        assert view is not None
+        assert [one.node for one in view.members] == sorted(self.nodes)
+        assert set(view.table) == set(self.nodes)
+        return view
+
+
+def test_nodes_that_join_one_after_the_other_agree() -> None:
+    session = Session(5)
+    view = session.agree()
+    assert (view.manager, view.epoch) == (0, 5)
+    session.run(30)
+    assert session.agree() == view, "nothing happens as long as nothing happens"
+
+
+def test_a_session_survives_one_node_after_the_other() -> None:
+    session = Session(5)
+    for dead in (0, 3, 1, 4):
+        del session.nodes[dead]
+        session.run(LIMITS.dead_s + 2 * BEAT)
+        assert session.agree().manager == min(session.nodes)
+    assert session.stopped == {}
+
+
+@pytest.mark.parametrize("dead", [(0, 1), (0, 1, 2), (0, 4), (3, 4)])
+def test_a_session_survives_several_at_once(dead: tuple[int, ...]) -> None:
+    session = Session(5)
+    for node in dead:
+        del session.nodes[node]
+    session.run(10 * LIMITS.dead_s)
+    assert session.agree().manager == min(session.nodes)
+    assert session.stopped == {}
+
+
+def test_a_node_may_join_under_the_next_manager() -> None:
+    session = Session(3)
+    del session.nodes[0]
+    session.run(2 * LIMITS.dead_s)
+    session.join(7, hint=2)
+    assert session.agree().manager == 1
+
+
+def test_a_short_cut_does_no_harm() -> None:
+    session = Session(4)
+    view = session.agree()
+    session.side = {0: 1, 3: 1}
+    session.run(LIMITS.suspect_s + BEAT)
+    session.heal()
+    session.run(30)
+    assert session.agree() == view
+
+
+SPLITS = [side for size in (1, 2) for side in combinations(range(4), size)]
+
+
+def after_a_cut(side: tuple[int, ...], seconds: float) -> Session:
+    """Four nodes, of which these cannot be reached by the others for so long, and then can for long enough."""
+    session = Session(4)
+    session.side = dict.fromkeys(side, 1)
+    session.run(seconds)
+    session.heal()
+    session.run(40)
+    assert set(session.stopped.values()) <= {"the others took this node for dead"}
+    assert sorted([*session.nodes, *session.stopped]) == [0, 1, 2, 3]
+    return session
+
+
+@pytest.mark.parametrize("side", SPLITS, ids=str)
+@pytest.mark.parametrize("seconds", [LIMITS.dead_s + 2, LIMITS.dead_s + 5])
+def test_when_a_cut_heals_one_side_goes_on_and_the_others_leave(side: tuple[int, ...], seconds: float) -> None:
+    after_a_cut(side, seconds).agree()
+
+
+@pytest.mark.parametrize("side", SPLITS, ids=str)
+@pytest.mark.parametrize("seconds", [14, 40])
+def test_after_a_long_cut_nobody_is_in_two_sessions(side: tuple[int, ...], seconds: float) -> None:
+    """Two sides that have given each other up do not talk any more, so both may go on; but each by itself and whole."""
+    session = after_a_cut(side, seconds)
+    assert session.nodes
+    for node in session.nodes.values():
+        assert node.machine.view is not None
+        for other in node.machine.view.members:
+            assert session.nodes[other.node].machine.view == node.machine.view
