@@ -42,9 +42,30 @@ def explain(task: str, file: str, directory: str, journal: str | None, session: 
     past = read(Path(journal) if journal else default_path(file, base))
     for line in reasons(tasks, index, base, past.done.keys() if past is not None else ()):
         click.echo(line)
-    for line in _ask_nodes(index, session, timeout):
-        click.echo(line)
+    embedded = _embedded(past.header.store) if past is not None else "there is no journal of a run of this list here"
+    if embedded:
+        click.echo(embedded)
+    if session is not None or past is None or not past.header.store:
+        for line in _ask_nodes(index, session, timeout):
+            click.echo(line)
     return 0
+
+
+def _embedded(store: str) -> str:
+    """Whether the last run, that kept its files in ``store``, is going on inside its own command; '' if it was a session's."""
+    from pathlib import Path
+
+    from amfs.net import litter
+
+    if not store:
+        return ""
+    try:
+        alive = not litter.is_orphan(Path(store), None)
+    except OSError:
+        alive = False
+    if alive:
+        return "the run is going on inside its own command, without a session"
+    return "no run of this list is going on; --resume would do the rest"
 
 
 def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:

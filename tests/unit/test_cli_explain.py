@@ -9,7 +9,8 @@ import pytest
 from amfs.cli.explain import reasons
 from amfs.cli.main import main
 from amfs.engine.workflow import Task
-from amfs.journal import task_key
+from amfs.journal import Header, Journal, default_path, task_key
+from amfs.net import litter
 
 CHAIN = [
     Task("gen", ("gen",), outputs=("g",), line=1),
@@ -72,3 +73,22 @@ def test_a_wrong_name_gets_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == f"amfs: there is no task 'secund' in {path}; did you mean second?\n"
     assert main(["explain", "third", str(path), "-C", str(tmp_path), "--journal", str(tmp_path / "j")]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["third (line 3) waits for:", "  x from task second (line 2)"]
+
+
+def test_it_knows_whether_a_run_inside_a_command_is_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("AMFS_RUN_DIR", str(tmp_path / "run"))
+    (tmp_path / "list").write_text("a -b sleep -a 60\n")
+    assert main(["explain", "a", "list"]) == 0
+    assert "there is no journal of a run of this list here" in capsys.readouterr().out
+    store = litter.make(litter.EMBEDDED, "n0", tmp_path)
+    journal = Journal(default_path("list", str(tmp_path)), Header("list", str(tmp_path), str(store.path)))
+    assert main(["explain", "a", "list"]) == 0
+    assert "the run is going on inside its own command" in capsys.readouterr().out
+    journal.close()
+    store.remove()
+    assert main(["explain", "a", "list"]) == 0
+    assert "no run of this list is going on" in capsys.readouterr().out
