@@ -147,9 +147,11 @@ def _reduction_faults(task: Task) -> list[str]:
     faults = []
     if not 2 <= task.reduce < _LIMIT_32:
         faults.append(f"a reduction combines at least 2 files at a time, not {task.reduce}")
-    for place in ("{in}", "{out}"):
-        if not any(place in word for word in task.argv[1:]):
-            faults.append(f"a reduction needs {place} among its arguments")
+    if "{in}" not in task.argv[1:]:
+        alone = ", as a word by itself: it becomes several" if any("{in}" in word for word in task.argv[1:]) else ""
+        faults.append(f"a reduction needs {{in}} among its arguments{alone}")
+    if not any("{out}" in word for word in task.argv[1:]):
+        faults.append("a reduction needs {out} among its arguments")
     if not task.inputs:
         faults.append("a reduction needs inputs")
     if len(task.outputs) != 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parts import SCOPE, key, spec
@@ -11,6 +12,7 @@ from parts import SCOPE, key, spec
 from amfs.engine import messages as m
 from amfs.engine.records import pack_body, unpack_body
 from amfs.engine.reduction import expand, plan
+from amfs.engine.workflow import Task, value_faults
 
 quickly = settings(max_examples=100, deadline=None)
 FIRST = -1 - (3 << 32)
@@ -131,3 +133,10 @@ def test_words_are_replaced_and_the_rest_of_the_command_is_kept() -> None:
     program, argv, rest = unpack_body(expand(body, ["p", "q r"], "o"))
     assert (program, argv) == ("/bin/sum", ["sum", "p", "q r", "x{in}", "a=o"])
     assert rest == {"env": ["K=V"], "cwd": "d", "stdin": "i", "stdout": "", "stderr": "e"}
+
+
+def test_the_inputs_must_be_a_word_by_itself() -> None:
+    """Within a word they would not be replaced, and the command would run on a file named {in}."""
+    task = Task("t", ("cat", "--from={in}", "{out}"), ("a", "b"), ("c",), reduce=2)
+    assert value_faults(task) == ["a reduction needs {in} among its arguments, as a word by itself: it becomes several"]
+    assert value_faults(msgspec.structs.replace(task, argv=("cat", "{in}", "-o{out}"))) == []
