@@ -53,6 +53,7 @@ class World:
         self.processes: dict[int, Process] = {}
         self.story: deque[tuple[float, object, str, object]] = deque(maxlen=400)
         self.tell: Callable[[str], None] | None = None  # every event in words, for people who replay a seed
+        self.hear: Callable[[float, object, str, object], None] | None = None  # the same in parts: when, who, kind, what
         self.shared: dict[str, int] = {}  # absolute path on shared storage -> bytes
         self.shared_free_at = 0.0
         self.bytes_from_shared = 0
@@ -112,6 +113,8 @@ class World:
         self.story.append((self.now, who, kind, what))
         if self.tell is not None:
             self.tell(text)
+        if self.hear is not None:
+            self.hear(self.now, who, kind, what)
 
     # ── the network ────────────────────────────────────────────────────────────────────────────────
 

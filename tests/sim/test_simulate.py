@@ -172,7 +172,8 @@ def test_the_command_says_what_is_wrong(amfs: Amfs, tmp_path: Path, arguments: t
 def test_times_are_read() -> None:
     from amfs.cli.simulate import parse_time
 
-    assert [parse_time(text) for text in ("4s", "250ms", "50us", "2m", "1.5", "1h")] == pytest.approx([4.0, 0.25, 50e-6, 120.0, 1.5, 3600.0])
+    told = [parse_time(text) for text in ("4s", "250ms", "50us", "2m", "1.5", "1h")]
+    assert told == pytest.approx([4.0, 0.25, 50e-6, 120.0, 1.5, 3600.0])
     with pytest.raises(UsageError):
         parse_time("-1s")
 
