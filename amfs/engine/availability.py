@@ -143,7 +143,7 @@ class Availability(WorkerState):
             return
         file.fetching = True
         # Different readers start with different holders, so that one producer does not serve the whole machine.
-        holder = file.holders[self.node % len(file.holders)]
+        file.source = holder = file.holders[self.node % len(file.holders)]
         self._fetch.setdefault((run.id, holder), []).append(file.name)
         self._touched[run.id] = None
 
@@ -338,9 +338,10 @@ class Availability(WorkerState):
         for run in self.runs.values():
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
-                    left = tuple(holder for holder in file.holders if holder not in dead)
+                    file.holders = tuple(holder for holder in file.holders if holder not in dead)
+                    if file.holders and not (file.fetching and file.source in dead):
+                        continue  # it is still to be had, or on its way, from another
                     self._move_file(file, FileEvent.HOLDER_LOST)
-                    file.holders = left
                     file.fetching = False
                     if not self._wanted(file):
                         del run.files[file.name]

@@ -24,7 +24,7 @@ from amfs.fs.partition import PartitionTable
 class File:
     """One file as this node sees it."""
 
-    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "name", "size", "state", "users", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "name", "size", "source", "state", "users", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,6 +33,7 @@ class File:
         self.mtime_ns = 0  # of the copy in the store; 0: unknown
         self.holders: tuple[int, ...] = ()
         self.fetching = False  # REMOTE: a Fetch, FetchData or StageIn is out
+        self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
         self.users = 0  # unfinished tasks of this node that read it
         self.dropped = False  # the FLS wants it gone: as soon as it has no users

@@ -594,6 +594,13 @@ def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
     node.nothing_left()
 
 
+def test_a_fetch_goes_on_when_another_holder_dies() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 3, 2).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2}).nothing_left()
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), 5, b"hello"),)))
+    assert node.running() == [1]
+
+
 def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
     node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
     node.call(node.machine.set_view, node.machine.table, [1, 2, 3], {DISPATCHER}, NODES - {DISPATCHER})
