@@ -88,6 +88,7 @@ class Submitter(Machine):
         self.over = False
         self.redone = 0
         self.redone_times: dict[int, int] = {}
+        self.doubtful: dict[int, dict[str, None]] = {}  # unfinished task -> files of it that somebody missed
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
         self.ended_log: list[m.Result] = []
         self.flush_log: list[tuple[str, int, str]] = []
@@ -278,6 +279,8 @@ class Submitter(Machine):
                     continue
                 state[tid] = FINISHED
                 self.finished += 1
+                if tid in self.doubtful:
+                    self._ask_again(list(self.doubtful.pop(tid)))
                 if self.where is not None:
                     self.where[tid] = result.node
             else:
@@ -306,7 +309,14 @@ class Submitter(Machine):
                 on_shared.append(key)
             elif self.state[writer] == FINISHED:
                 self._redo(writer)
+            elif self.state[writer] == PENDING:
+                self.doubtful.setdefault(writer, {})[key] = None
         self._tell_shared(on_shared)
+
+    def _ask_again(self, names: list[str]) -> None:
+        """Their writers have finished, but they were missed before: if they still are, the FLS says so once more."""
+        for shard, part in self.table.group(names).items():
+            self.send(shard, m.Locate(self.run, tuple(part)))
 
     def _made_for_others(self, tid: int) -> bool:
         """Does it make files that only other tasks read, and that are in the memory of its node alone?"""
