@@ -30,6 +30,7 @@ FAULTS: dict[str, tuple[str, float]] = {
     "broken": ("broken_tasks", 0.01),
     "flaky": ("flaky_tasks", 0.05),
     "storage": ("storage_errors", 0.01),
+    "transfers": ("transfer_errors", 0.01),
 }
 
 
@@ -59,7 +60,7 @@ def parse_faults(text: str, seed: int) -> Faults:
             given[field] = type(default)(value) if value else default
         except ValueError:
             raise UsageError(f"--faults: '{value}' is no number, in {part.strip()}") from None
-        if given[field] < 0 or (field in ("loss", "duplication", "broken_tasks", "flaky_tasks", "storage_errors") and given[field] > 1):
+        if given[field] < 0 or (field not in ("crashes", "jitter_s", "partition_s") and given[field] > 1):
             raise UsageError(f"--faults: {part.strip()} is out of range")
     return Faults(**given)
 

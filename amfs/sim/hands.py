@@ -246,6 +246,8 @@ class Hands:
         end = begin + effect.size / world.costs.bandwidth_bytes_s
         server.serve_free_at = self.fetch_free_at = end
         good = server.offers.pop(effect.ticket, None) is not None
+        if world.faults.transfer_errors and world.rng.random() < world.faults.transfer_errors:
+            good = False
         world.at(end + world.costs.latency_s, self._fetched, effect, good)
 
     def _fetched(self, effect: FetchData, good: bool) -> None:

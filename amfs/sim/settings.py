@@ -76,6 +76,7 @@ class Faults(msgspec.Struct, frozen=True):
     broken_tasks: float = 0.0  # share of tasks that always fail
     flaky_tasks: float = 0.0  # share of tasks that fail a few times, fewer than they have retries
     storage_errors: float = 0.0  # probability that a copy to shared storage fails
+    transfer_errors: float = 0.0  # probability that a transfer between nodes fails although both live
     client_dies: bool = False
     client_stops: bool = False  # Ctrl-C
 
@@ -110,6 +111,7 @@ def draw_faults(rng: random.Random) -> Faults:
         broken_tasks=maybe(0.4, 0.01, 0.2),
         flaky_tasks=maybe(0.4, 0.05, 0.5),
         storage_errors=maybe(0.1, 0.01, 0.2),
+        transfer_errors=maybe(0.1, 0.01, 0.3),
         client_dies=rng.random() < 0.04,
         client_stops=rng.random() < 0.06,
     )
