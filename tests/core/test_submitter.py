@@ -523,7 +523,7 @@ class RandomOrders(RuleBasedStateMachine):
                         assert not self.client.machine.state[spec.tid], "it has ended"
                         self.out[to].append(spec.tid)
                     assert len(self.out[to]) <= SMALL.window + 2 or specs[0].attempt
-                case m.RunBegin() | m.Publish() | m.RunEnd() | m.Poison():
+                case m.RunBegin() | m.Publish() | m.RunEnd() | m.Poison() | m.Locate():
                     assert to in self.nodes
                 case _:
                     raise AssertionError(f"a submitter does not say {message}")
