@@ -424,6 +424,13 @@ def test_a_dropped_file_stays_until_the_tasks_here_have_read_it() -> None:
     assert node.effect(Delete) == Delete([key("a")])
 
 
+def test_a_file_that_was_to_be_dropped_and_is_made_again_stays() -> None:
+    node = Node(slots=2).assign(mine(1, outputs="a")).exits(1, 12).assign(mine(2, "a")).tell(SHARD, m.Drop(RUN, keys("a")))
+    node.assign(mine(1, outputs="a", attempt=1)).exits(1, 12).forget()
+    node.exits(2)
+    assert not node.effects_of(Delete)
+
+
 def test_files_are_served_from_the_store() -> None:
     node = Node().tell(3, m.Fetch(RUN, keys("a b")))
     assert node.effect(ReadStore) == ReadStore(3, RUN, keys("a b"))
