@@ -428,11 +428,12 @@ class Session:
 
     def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
         """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
-        ``timeout`` seconds."""
+        ``timeout`` seconds, and, without a timeout, AmfsError for a file that is waited for and that no task so far makes."""
         import time
 
         waited = list(self._handles if handles is None else handles)
         end = None if timeout is None else time.monotonic() + timeout
+        idle = 0
         with self._changed:
             for handle in waited:
                 while not handle._done:
@@ -442,10 +443,27 @@ class Session:
                     left = None if end is None else end - time.monotonic()
                     if left is not None and left <= 0:
                         raise TimeoutError(f"task {handle.id} has not ended after {timeout} s")
-                    self._changed.wait(1.0 if left is None else min(1.0, left))
+                    idle = 0 if self._changed.wait(1.0 if left is None else min(1.0, left)) else idle + 1
+                    if end is None and idle >= 2 and (missing := self._unmade_for(handle)):
+                        raise AmfsError(f"task {handle.id} waits for {missing!r}, which no task of this session makes")
         for handle in waited:
             if not handle.ok:
                 raise TaskFailed(handle, self._in_words(handle))
+
+    def _unmade_for(self, handle: Handle) -> str:
+        """A file for which the task waits, itself or through others, and which nobody makes so far; '' if there is none."""
+        seen = {handle.index}
+        todo = [handle]
+        while todo:
+            for name in todo.pop().task.inputs:
+                name = self._plan.aliases.get(name, name)
+                if name in self._checker.unmade:
+                    return name
+                writer = self._plan.writers.get(name)
+                if writer is not None and writer not in seen and not self._handles[writer]._done:
+                    seen.add(writer)
+                    todo.append(self._handles[writer])
+        return ""
 
     def _in_words(self, handle: Handle) -> str:
         result = handle.result

@@ -91,6 +91,13 @@ def test_what_nobody_makes_fails_when_the_session_is_closed(tmp_path: Path) -> N
     assert not waits.ok
 
 
+def test_waiting_for_what_nobody_makes_ends_with_its_name(tmp_path: Path) -> None:
+    words = "task second waits for 'never', which no task of this session makes"
+    with pytest.raises(amfs.AmfsError, match=words), amfs.Session(slots=1, base=tmp_path) as session:
+        session.submit("cat never > x", id="first", inputs=["never"], outputs=["x"])
+        session.wait([session.submit(["cat", "x"], id="second", inputs=["x"])])
+
+
 def test_kept_files_are_on_disk_before_the_end(session: amfs.Session, tmp_path: Path) -> None:
     made = session.submit("echo early > x", outputs=["x"], keep=True)
     session.wait([made])
