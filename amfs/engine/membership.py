@@ -47,6 +47,7 @@ class Membership(Machine):
         self.manager_heard = 0.0
         self.next_id = 0  # the highest id given out so far
         self.left: set[int] = set()  # ids of nodes that were members
+        self.unreachable: set[int] = set()  # members to which our link is down
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
             m.View: self.on_view,
@@ -186,6 +187,10 @@ class Membership(Machine):
         else:
             self.send(view.manager, beat)
             self._look_after_the_manager()
+            if self.unreachable:  # the manager that was told may have died since
+                self.unreachable.intersection_update(self.nodes())
+                for node in sorted(self.unreachable - {view.manager}):
+                    self.send(view.manager, m.Leave(node))
             # The manager may not know of a submitter, or may not reach it: whoever works for it asks for a sign of life now and then.
             for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
                 self.clients[client] = self.now
@@ -272,6 +277,7 @@ class Membership(Machine):
                 self._take_over()
         elif self.view is not None and not self.is_manager and event.peer in self.nodes():
             # Two members that cannot talk to each other would wait for each other for ever: one of them has to go.
+            self.unreachable.add(event.peer)
             self.send(self.view.manager, m.Leave(event.peer))
 
     def on_leave(self, peer: int, message: m.Leave) -> None:
