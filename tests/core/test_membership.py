@@ -262,9 +262,9 @@ def test_the_runs_of_a_silent_client_are_ended() -> None:
 
 def test_a_new_manager_waits_for_the_clients_to_find_it() -> None:
     node = node_in(view_of(1, 0, 0, 1), 1).tell(CLIENT, begin())
-    for _ in range(round(LIMITS.client_dead_s / BEAT) + 5):
+    for _ in range(round(LIMITS.client_dead_s / BEAT) - 1):
         node.advance(BEAT).tell(0, m.Heartbeat(1))
-    node.feed(PeerDown(0)).advance(2 * BEAT)
+    node.feed(PeerDown(0)).advance(3 * BEAT)
     assert node.machine.is_manager
     assert not node.take_all(m.RunEnd), "so far the client spoke to the old one"
     node.advance(LIMITS.client_dead_s)
