@@ -68,3 +68,16 @@ def test_a_finding_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> Non
     assert hunt(range(5), quiet=True, say=said.append) == 1
     assert "ZeroDivisionError" in said[0] and "seed = " in said[0] and "last events" in said[0]
     assert said[1].startswith("replay: python -m amfs.sim --quiet-mode --seeds ")
+
+
+def test_the_module_is_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from amfs.engine.fls import FlsShard
+    from amfs.sim.__main__ import command
+
+    assert command(["--seeds", "0-3", "--quiet-mode"]) == 0
+    assert "4 seeds in quiet mode found nothing" in capsys.readouterr().out
+    assert command(["--seeds", "3", "--verbose"]) == 0
+    shown = capsys.readouterr().out
+    assert "RunBegin" in shown and "faults = " in shown and "Verdict" in shown
+    monkeypatch.setattr(FlsShard, "_at", lambda self, record: 1 / 0)
+    assert command(["--seeds", "0-9", "--quiet-mode"]) == 1
