@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("amfs.node")
 
 now = time.monotonic
+STAY_AWAKE_S = 0.0015
 
 
 class Guest(Protocol):
@@ -94,6 +95,8 @@ class Loop:
         self._watched: set[int] = set()
         self._watch(self.wake_fd)
         self.turns = 0
+        self._awake_until = 0.0
+        self._cpus = len(os.sched_getaffinity(0))
 
     def post(self, call: Callable[[], None]) -> None:
         """Have ``call`` run in the loop's thread. The one thing that other threads may do."""
@@ -143,6 +146,8 @@ class Loop:
             if due is not None:
                 wait = min(wait, due - time_now)
         wait = max(wait, 0.0) if not self.inbox else 0.0
+        if wait and time_now < self._awake_until and self._stay_awake():
+            wait = 0.0
         ready = [fd for fd, _ in self._poll.poll(wait)] if self._poll is not None else transport.poll(wait)  # type: ignore[union-attr]
         time_now = now()
         if ready or self.inbox:
@@ -153,6 +158,7 @@ class Loop:
             core, hands = self.core, self.hands
             if hands is not None and core is not None:
                 for event in hands.collect():
+                    self._awake_until = time_now + STAY_AWAKE_S
                     self.act(core.node, core.first(event, time_now))  # successors start while the books are kept
                     self.act(core.node, core.rest(time_now))
                 self._settle()
@@ -179,6 +185,18 @@ class Loop:
         self._settle()
         if transport is not None:
             transport.flush(now())
+
+    def _stay_awake(self) -> bool:
+        """Look again and again for a short while, rather than sleep: in a chain of short tasks the next event is near, and to be woken
+        on an idle CPU costs more than the work itself. Only with slots (and so CPUs) to spare, and with nobody else on the loop.
+        Returns whether something has happened."""
+        core, poll = self.core, self._poll
+        if core is None or poll is None or not 0 < len(core.worker.inflight) < min(core.worker.slots, self._cpus):
+            return False
+        while now() < self._awake_until:
+            if self.inbox or poll.poll(0.0):  # level-triggered: the turn's own poll finds it again
+                return True
+        return False
 
     def _settle(self) -> None:
         """Deliver what core and guests of this process said to each other, until they are silent."""
