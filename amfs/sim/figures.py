@@ -122,6 +122,15 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def gallery() -> str:
+    """All charts, side by side, as Markdown."""
+    lines = [f"| {' | '.join(study[1] for study in STUDIES)} |", f"|{' --- |' * len(STUDIES)}"]
+    for number in (6, 7, 8, 9, 11):
+        cells = [f"![Figure {number}, {machine}](fig{number}-{name}.svg)" for name, machine, _, _ in STUDIES]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def command(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m amfs.sim.figures", description="Simulate the figures of the AME paper.")
     parser.add_argument("--out", type=Path, default=Path("docs/figures"), help="directory to write to (default docs/figures)")
@@ -136,7 +145,7 @@ def command(argv: Sequence[str] | None = None) -> int:
             (given.out / f"{figure}-{name}.svg").write_text(svg, encoding="utf-8")
         rows += study.rows
     head = "# Simulated figures of the AME paper\n\nWritten by `python -m amfs.sim.figures`; see [the simulator](../simulator.md).\n\n"
-    (given.out / "README.md").write_text(head + table(rows), encoding="utf-8")
+    (given.out / "README.md").write_text(f"{head}{gallery()}\n{table(rows)}", encoding="utf-8")
     return 0
 
 
