@@ -356,13 +356,17 @@ def host_mark() -> str:
 
 
 def start_time(pid: int) -> int:
-    """Start of a process in clock ticks since boot; 0 if there is no such process or it is a zombie."""
+    """Start of a process in clock ticks since boot; 0 if there is no such process or it is a zombie.
+
+    A killed process whose first thread is gone while others still end is no zombie yet: it holds its locks and mounts until the last has.
+    """
     try:
         # The command's name (field 2) is in parentheses and may itself contain some, and spaces.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return 0
-    return 0 if fields[0] in "ZX" else int(fields[19])
+    threads = int(fields[17])
+    return 0 if fields[0] in "ZX" and threads <= 1 else int(fields[19])
 
 
 def is_running(pid: int, started: int) -> bool:
