@@ -12,6 +12,8 @@ import posixpath
 
 import msgspec
 
+from amfs.errors import Fault
+
 
 class FileState(enum.Enum):
     """State of a file in a file list (AME Fig. 3)."""
@@ -46,6 +48,9 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     node_soft: bool = False  # a wish, not a demand
     reduce: int = 0  # arity of a reduction tree ({in} and {out} in argv), 0: ordinary
     keep: tuple[str, ...] = ()  # outputs to copy to shared storage although other tasks read them
+    scratch: tuple[str, ...] = ()  # outputs not to copy to shared storage although no task reads them
+    after: tuple[str, ...] = ()  # ids of tasks that must have finished first, beyond what the files say
+    runtime: float = 0.0  # seconds that it once took, as recorded by whoever wrote the workflow; for replays
     staged: bool = True
     line: int = 0  # where it was written
 
@@ -57,6 +62,9 @@ class Workflow(msgspec.Struct):
     name: str = "workflow"
     source: str = ""  # where it was read from, for messages
     files: dict[str, FileState] = {}
+    sizes: dict[str, int] = {}  # bytes of files, where the source says; for replays and reports
+    paths: dict[str, str] = {}  # where shared inputs really are, when a catalog says so: name -> path or URL
+    remarks: list[Fault] = []  # constructs that have no meaning here, once per kind
 
 
 def canonical(name: str, base: str) -> str:
