@@ -6,30 +6,77 @@ The format is found by content, never by the file's name. Bytes that are not UTF
 from __future__ import annotations
 
 import gc
+import io
+import itertools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from amfs.engine.checks import Place, Plan, check
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
+from amfs.translate.document import STDIN, DocumentReader
 from amfs.translate.reader import Reader
 
-#: What ``format`` may be.
-FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist")
+#: Formats of whole documents: nothing can be said of their tasks before the end. Each is read by a module of its own, on demand.
+DOCUMENTS = {
+    "dax": ("amfs.translate.dax", "DaxReader"),
+    "pegasus": ("amfs.translate.pegasus", "PegasusReader"),
+    "wfformat": ("amfs.translate.wfformat", "WfFormatReader"),
+    "makeflow": ("amfs.translate.makeflow", "MakeflowReader"),
+}
 
-STDIN = "standard input"
+#: What ``format`` may be.
+FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUMENTS)
 
 _CHUNK = 1 << 20
 _SAMPLE_LINES = 50
 
+#: Bytes at the beginning of a text by which a document is known.
+_HEAD = 1 << 16
+
 
 class Undetected(ValueError):
     """No format fits; ``str`` says what was looked for."""
+
+
+def sniff_document(head: bytes) -> str:
+    """The format of the whole document that begins with ``head`` (up to 64 KiB of it); '' if it is a list of lines, or nothing known."""
+    text = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\r", "")
+    bare = text.lstrip()
+    if bare.startswith("<"):
+        return "dax" if re.search(r"<([\w.-]+:)?adag[\s/>]", bare) else ""
+    if bare.startswith("{"):
+        first = bare.split("\n", 1)[0]
+        if re.search(r'"type"\s*:\s*"(task|file|workflow)"', first) and first.rstrip().endswith("}"):
+            return ""  # JSON Lines
+        if re.search(r'"(schemaVersion|wfcommons)"\s*:|"(workflow|specification)"\s*:\s*\{', bare):
+            return "wfformat"
+        return "pegasus" if re.search(r'"(x-)?pegasus"\s*:', bare) else ""
+    lines = text.split("\n")
+    if any(re.match(r"[\"']?(x-)?pegasus[\"']?\s*:(\s|\Z)|jobs\s*:\s*(#.*)?\Z", line) for line in lines):
+        return "pegasus"
+    lines = [line for line in lines if line.strip() and line.lstrip()[:1] != "#"]
+    for line, following in itertools.pairwise(lines):
+        if following[:1] == "\t" and re.match(r"[^\t:]+:(?![=/])", line):
+            return "makeflow"
+    return ""
+
+
+def make_document_reader(format: str, source: str) -> DocumentReader:
+    """The reader of a format of DOCUMENTS. Raises UsageError if this installation cannot read it."""
+    import importlib
+
+    module, name = DOCUMENTS[format]
+    try:
+        reader: DocumentReader = getattr(importlib.import_module(module), name)(source)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{source}: this is {format}, which this version of amfs cannot read ({error})") from None
+    return reader
 
 
 def sniff(text: str) -> str:
@@ -72,7 +119,7 @@ def sniff(text: str) -> str:
 def _unsure(looks_like: str) -> Undetected:
     return Undetected(
         f'this looks like {looks_like}. Known are: a task list (ID -b PROGRAM …), JSON Lines ({{"type": "task", …}}), command lines'
-        " (also with -if … -of …); name the format with --format if it is one of these"
+        " (also with -if … -of …), Pegasus DAX and YAML, WfFormat, Makeflow; name the format with --format if it is one of these"
     )
 
 
@@ -199,74 +246,127 @@ def _significant(text: str) -> bool:
 # ── whole lists ────────────────────────────────────────────────────────────────────────────────────
 
 
-def load(
-    source: str | os.PathLike[str] | BinaryIO,
-    *,
-    format: str = "auto",
-    files: str | os.PathLike[str] | BinaryIO | None = None,
-    name: str = "",
-) -> Workflow:
+
+class Replay(io.RawIOBase):
+    """A pipe some of whose bytes have been looked at already."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        super().__init__()
+        self._head = head
+        self._file = file
+        self.name = getattr(file, "name", "")
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            head, self._head = self._head, b""
+            return head + self._file.read()
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        return bytes(getattr(self._file, "read1", self._file.read)(size))
+
+    read1 = read
+
+
+Source = str | os.PathLike[str] | BinaryIO | Replay
+
+
+class Loaded(NamedTuple):
+    """What was read: the workflow, the faults of the text, and names that those faults may have been about."""
+
+    workflow: Workflow
+    faults: list[Fault]
+    suspects: set[str]
+
+
+def load(source: Source, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False) -> Workflow:
     """Read a workflow from a path, "-" (standard input) or a binary file object, to its end.
 
-    ``files``: a file list that goes with it. ``name``: of the workflow, if it does not say itself. Raises WorkflowError with
-    every fault of the text, UsageError if it cannot be read at all. Nothing is checked beyond the form of the lines; see ``load_checked``.
+    ``files``: a file list that goes with it. ``name``: of the workflow, if it does not say itself. ``strict``: constructs that have no
+    meaning here are faults, not remarks. Raises WorkflowError with every fault of the text, UsageError if it cannot be read at all.
+    Nothing is checked beyond the form; see ``load_checked``.
     """
-    workflow, faults, _ = _load(source, format, files, name)
+    workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict)
     if faults:
         raise WorkflowError(faults)
     return workflow
 
 
 def load_checked(
-    source: str | os.PathLike[str] | BinaryIO,
-    place: Place,
-    *,
-    format: str = "auto",
-    files: str | os.PathLike[str] | BinaryIO | None = None,
-    name: str = "",
+    source: Source, place: Place, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False
 ) -> tuple[Workflow, Plan]:
     """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both."""
-    workflow, faults, suspects = _load(source, format, files, name)
+    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict)
     with _quiet_gc():
         return workflow, check(workflow, place, known=faults, excused=suspects)
 
 
-def _load(
-    source: str | os.PathLike[str] | BinaryIO, format: str, files: str | os.PathLike[str] | BinaryIO | None, name: str
-) -> tuple[Workflow, list[Fault], set[str]]:
-    parser = _read_all(source, format)
-    reader = parser.reader
-    faults = parser.faults
-    if parser.format == "filelist":
-        faults.append(Fault(parser.source, 0, "this is a file list; give the task list, and this beside it with --files"))
+def read(source: Source, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False) -> Loaded:
+    """``load`` without raising for faults."""
+    reader, title, found = _read_all(source, format)
+    faults = reader.all_faults() if isinstance(reader, DocumentReader) else reader.faults
+    if found == "filelist":
+        faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
     states: dict[str, FileState] = dict(reader.files)
     if files is not None:
-        listing = _read_all(files, "filelist")
+        listing, _, _ = _read_all(files, "filelist")
         faults += listing.faults
-        states.update(listing.reader.files)
-    workflow = Workflow(reader.tasks, source=parser.source, files=states)
+        states.update(listing.files)
+    workflow = Workflow(reader.tasks, source=title, files=states)
+    if isinstance(reader, DocumentReader):
+        workflow.sizes, workflow.paths = reader.sizes, reader.paths
+        workflow.remarks = reader.remarks
+        if strict:
+            faults += workflow.remarks
+        if reader.dead:
+            workflow.tasks = []  # half a document is no workflow, and its faults are no news
     if title := reader.name or name:
         workflow.name = title
-    return workflow, faults, reader.suspects
+    return Loaded(workflow, faults, reader.suspects)
 
 
-def _read_all(source: str | os.PathLike[str] | BinaryIO, format: str) -> Parser:
+def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
+    """(reader, title, format found) of a text read to its end."""
+    if format not in FORMATS:
+        raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     file, title, ours = _open(source)
-    parser = Parser(title, format)
     try:
         with _quiet_gc():
-            while data := file.read(_CHUNK):
+            data = file.read(_CHUNK)
+            found = format if format in DOCUMENTS else sniff_document(data) if format == "auto" else ""
+            if found:
+                document = make_document_reader(found, title)
+                while data and not document.dead:
+                    document.feed(data)
+                    data = file.read(_CHUNK)
+                document.finish()
+                return document, title, found
+            parser = Parser(title, format)
+            while data:
                 parser.feed(data)
+                data = file.read(_CHUNK)
             parser.finish()
     except OSError as error:
         raise UsageError(f"cannot read {title}: {error.strerror or error}") from error
     finally:
         if ours:
             file.close()
-    return parser
+    parser.reader.faults = parser.faults
+    return parser.reader, title, parser.format
 
 
-def _open(source: str | os.PathLike[str] | BinaryIO) -> tuple[BinaryIO, str, bool]:
+def peek(file: BinaryIO) -> tuple[str, BinaryIO | Replay]:
+    """(format of the document that a pipe brings, or ''; a file that begins where the pipe began). Waits for the first lines."""
+    head = b""
+    read = getattr(file, "read1", file.read)
+    while len(head) < _HEAD and head.count(b"\n") < 2 and (data := read(_HEAD)):
+        head += data
+        if head[:1].isalnum() or head[:1] in (b"#", b"/"):
+            break  # a line of a list, which may be the only one for a long time
+    return sniff_document(head), Replay(head, file)
+
+
+def _open(source: Source) -> tuple[BinaryIO, str, bool]:
     """The file, what to call it, and whether it is ours to close."""
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
@@ -278,7 +378,7 @@ def _open(source: str | os.PathLike[str] | BinaryIO) -> tuple[BinaryIO, str, boo
             return open(path, "rb"), path, True
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    file: BinaryIO = getattr(source, "buffer", source)
+    file: Any = getattr(source, "buffer", source)
     title = getattr(file, "name", "")
     return file, title if isinstance(title, str) and title not in ("", "<stdin>") else STDIN, False
 

@@ -52,11 +52,11 @@ def test_sniff(text: str, format: str) -> None:
     ("text", "says"),
     [
         ("#!/bin/sh\necho a\n", "this is a script"),
-        ('<?xml version="1.0"?>\n<adag/>', "looks like XML"),
+        ('<?xml version="1.0"?>\n<html/>', "looks like XML"),
         ('{\n "type": "task"\n}\n', "looks like one JSON document over several lines"),
         ('[{"type": "task"}]', "looks like a JSON array"),
         ("---\na: b\n", "looks like YAML"),
-        ("x-pegasus: {}\n", "looks like YAML"),
+        ("things:\n- a\n", "looks like YAML"),
     ],
 )
 def test_undetected(text: str, says: str) -> None:

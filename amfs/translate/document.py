@@ -1,0 +1,177 @@
+"""What the readers of whole documents (XML, YAML, JSON, make-like) have in common. Pure but for reading what lies beside a document.
+
+A ``DocumentReader`` is given the bytes of one document as they come and has its tasks when the document has ended. It never raises for
+faulty input: it notes ``Fault`` and goes on, or sets ``dead`` when going on makes no sense. A construct that has no meaning here is a
+*remark*: once per kind with the line of the first, and how often it came.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from amfs.engine.workflow import Task, printable
+from amfs.errors import Fault
+from amfs.translate.reader import Reader
+
+STDIN = "standard input"
+
+#: Bytes of one document, and of each file beside it that is read with it (a catalog, a sub-workflow).
+DOCUMENT_BYTES_MAX = 1 << 30
+BESIDE_BYTES_MAX = 256 << 20
+
+#: How deep elements, lists or sub-workflows may lie in each other.
+DEPTH_MAX = 100
+NESTED_MAX = 10
+
+#: Faults kept; a hostile document must not fill the memory with its own faults.
+FAULTS_MAX = 100
+
+
+class DocumentReader(Reader):
+    """Base of the readers of whole documents. ``source`` is a path, or "standard input"; files beside it are looked up in its directory."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.sizes: dict[str, int] = {}  # file -> bytes, where the document says
+        self.paths: dict[str, str] = {}  # shared input -> where it really is: an absolute path, or a URL that is not file:
+        self.dead = False  # no use in feeding more
+        self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
+        self._remarks: dict[str, tuple[int, str, int]] = {}  # kind -> line, message, further ones
+        self._omitted = 0
+        self._bytes = 0
+
+    # ── to be written by each format ───────────────────────────────────────────────────────────────
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of the document, cut anywhere."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The document has ended: afterwards ``tasks``, ``sizes``, ``paths`` and ``name`` are complete."""
+        raise NotImplementedError
+
+    # ── for their use ──────────────────────────────────────────────────────────────────────────────
+
+    def text(self, text: str, first: int) -> None:
+        self.feed(text.encode("utf-8", "surrogateescape"))
+
+    def fault(self, number: int, message: str, line: str = "") -> None:
+        if len(self.faults) < FAULTS_MAX:
+            super().fault(number, message, line)
+        else:
+            self._omitted += 1
+
+    def end(self, number: int, message: str) -> None:
+        """A fault after which there is no going on. The tasks read so far are no workflow."""
+        self.fault(number, message)
+        self.dead = True
+
+    def count(self, data: bytes) -> bool:
+        """Count bytes in; False (and a fault, once) when there are more than any honest document has."""
+        self._bytes += len(data)
+        if self._bytes > DOCUMENT_BYTES_MAX and not self.dead:
+            self.end(0, f"the document is larger than {DOCUMENT_BYTES_MAX >> 20} MiB")
+        return not self.dead
+
+    def remark(self, kind: str, line: int, message: str) -> None:
+        """Something that has no meaning here, or another one than where it comes from. ``kind``: of the construct; told once each."""
+        known = self._remarks.get(kind)
+        self._remarks[kind] = (line, message, 0) if known is None else (known[0], known[1], known[2] + 1)
+
+    @property
+    def remarks(self) -> list[Fault]:
+        """In the order in which they first came."""
+        return [
+            Fault(self.source, line, printable(message + (f" ({more} more like this)" if more else "")))
+            for line, message, more in self._remarks.values()
+        ]
+
+    def all_faults(self) -> list[Fault]:
+        more = [Fault(self.source, 0, f"{self._omitted} more faults are not shown")] if self._omitted else []
+        return self.faults + more
+
+    @property
+    def directory(self) -> str:
+        """Absolute directory of the document; of the user for standard input."""
+        return os.path.dirname(os.path.abspath(self.source)) if self.source != STDIN else os.getcwd()
+
+    def beside(self, name: str) -> str:
+        """Absolute path of ``name`` as written in the document: a path relative to its directory, or a file: URL. '' if it is elsewhere."""
+        path = local_path(name)
+        return os.path.normpath(os.path.join(self.directory, path)) if path else ""
+
+    def read_beside(self, path: str, line: int, what: str) -> bytes | None:
+        """The bytes of a file that goes with the document; None and a fault if it cannot be read or is too large."""
+        try:
+            if not os.path.isfile(path):
+                self.fault(line, f"{what} {path!r} {'is no regular file' if os.path.exists(path) else 'does not exist'}")
+                return None
+            if os.path.getsize(path) > BESIDE_BYTES_MAX:
+                self.fault(line, f"{what} {path!r} is larger than {BESIDE_BYTES_MAX >> 20} MiB")
+                return None
+            with open(path, "rb") as file:
+                return file.read(BESIDE_BYTES_MAX)
+        except (OSError, ValueError) as error:
+            self.fault(line, f"{what} {path!r} cannot be read: {getattr(error, 'strerror', None) or error}")
+            return None
+
+    def set_size(self, name: str, size: int, line: int) -> None:
+        """Note what the document says of a file's size. Uses of one file often disagree: the largest is believed, and none is negative."""
+        if size < 0:
+            self.remark("negative size", line, f"file {name!r} has the size {size}; taken as 0")
+            size = 0
+        known = self.sizes.get(name)
+        if known is not None and known != size:
+            self.remark("sizes disagree", line, f"file {name!r} has {size} bytes here and {known} elsewhere; the larger is taken")
+        if known is None or size > known:
+            self.sizes[name] = size
+
+    def runtime(self, seconds: float, line: int) -> float:
+        """A recorded run time as a task may have it."""
+        if not 0 <= seconds < 1e12:
+            self.remark("run time", line, f"a run time of {seconds:g} seconds cannot be; taken as 0")
+            return 0.0
+        return seconds
+
+    def set_after(self, parents: Mapping[str, Iterable[str]], lines: Mapping[str, int] | None = None) -> None:
+        """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
+        self.tasks = with_after(self.tasks, parents)
+
+
+def local_path(name: str) -> str:
+    """The path in a physical name: a path itself, or a file: URL. '' for a URL of any other kind."""
+    if "://" not in name and not name.startswith("file:"):
+        return name
+    try:
+        parts = urlsplit(name)
+    except ValueError:
+        return ""
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return ""
+    return unquote(parts.path)
+
+
+def last_writers(tasks: Iterable[Task]) -> dict[str, int]:
+    """File -> index of the task that writes it; of several the last in the document, as in Pegasus."""
+    return {name: index for index, task in enumerate(tasks) for name in task.outputs}
+
+
+def with_after(tasks: list[Task], parents: Mapping[str, Iterable[str]]) -> list[Task]:
+    """The tasks with those of their stated parents in ``after`` whose files they do not read."""
+    if not parents:
+        return tasks
+    writers = last_writers(tasks)
+    found = []
+    for task in tasks:
+        stated = parents.get(task.id)
+        if stated:
+            implied = {tasks[writers[name]].id for name in task.inputs if name in writers}
+            after = tuple([parent for parent in dict.fromkeys(stated) if parent not in implied])
+            if after:
+                task = msgspec.structs.replace(task, after=after)
+        found.append(task)
+    return found

@@ -1,0 +1,81 @@
+"""What all readers of whole documents share, and how a document is told from a list of lines."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from amfs.engine.workflow import Task
+from amfs.translate.detect import peek, sniff_document
+from amfs.translate.document import FAULTS_MAX, DocumentReader, local_path, with_after
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ('<?xml version="1.0"?>\n<!-- x --><adag name="a">', "dax"),
+        ('\ufeff<adag xmlns="x">', "dax"),
+        ("<p:adag>", "dax"),
+        ("<html><body/>", ""),
+        ('{"name": "x", "schemaVersion": "1.5", "workflow": {', "wfformat"),
+        ('{\n  "workflow" : {\n', "wfformat"),
+        ('{"type": "task", "id": "1", "argv": ["x"]}\n', ""),
+        ('{"id": "1", "argv": ["workflow"], "type": "task"}\n', ""),
+        ('{"pegasus": "5.0", "jobs": []}', "pegasus"),
+        ('# made by x\nx-pegasus:\n  apiLang: python\npegasus: "5.0"\n', "pegasus"),
+        ("---\njobs:\n- id: a\n", "pegasus"),
+        ("---\na: b\n", ""),
+        ("X=1\nout: in\n\tcp in out\n", "makeflow"),
+        ("# c\nout:\n\n\techo > out\n", "makeflow"),
+        ("cp a b\n\techo c:d\n", ""),
+        ("1 -b echo -a x:\n2 -b y\n", ""),
+        ("", ""),
+    ],
+)
+def test_documents_are_known_by_content(text: str, format: str) -> None:
+    assert sniff_document(text.encode()) == format
+    found, rest = peek(io.BytesIO(text.encode()))  # type: ignore[arg-type]
+    assert found == format
+    assert rest.read() == text.encode()
+
+
+def test_remarks_are_told_once_a_kind() -> None:
+    reader = DocumentReader("x")
+    for line in range(3):
+        reader.remark("a", line + 1, f"message {line}")
+    reader.remark("b", 9, "other\nline")
+    assert [str(remark) for remark in reader.remarks] == ["x:1: message 0 (2 more like this)", "x:9: other\\nline"]
+
+
+def test_faults_are_bounded() -> None:
+    reader = DocumentReader("x")
+    for line in range(10 * FAULTS_MAX):
+        reader.fault(line, "bad")
+    faults = reader.all_faults()
+    assert len(faults) == FAULTS_MAX + 1
+    assert faults[-1].message == f"{9 * FAULTS_MAX} more faults are not shown"
+
+
+def test_of_several_sizes_the_largest_is_believed() -> None:
+    reader = DocumentReader("x")
+    for size in (5, 7, -3, 6):
+        reader.set_size("f", size, 1)
+    assert reader.sizes == {"f": 7}
+    assert len(reader.remarks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a/b", "a/b"), ("/x", "/x"), ("file:///x%20y", "/x y"), ("file://localhost/x", "/x"), ("file://other/x", ""), ("file:/x", "/x"),
+        ("http://h/x", ""), ("gsiftp://h/x", ""), ("file://[/x", ""),
+    ],
+)  # fmt: skip
+def test_physical_names(name: str, path: str) -> None:
+    assert local_path(name) == path
+
+
+def test_only_order_that_files_do_not_imply_is_kept() -> None:
+    tasks = [Task("a", ("x",), outputs=("f",)), Task("b", ("x",), outputs=("f",)), Task("c", ("x",), inputs=("f",))]
+    assert [task.after for task in with_after(tasks, {"c": ["a", "b", "a"], "b": ["a"]})] == [(), ("a",), ("a",)]
