@@ -1,0 +1,87 @@
+/* The data of the file system: parts of files in this node's tmpfs and on other nodes. Plain C, no Python; any thread may call.
+ *
+ * A part is what one node keeps of a file: the whole of it (index -1), or one stripe. It is an ordinary file below `root`:
+ *   root/XX/<ino as 16 hexadecimal digits>            the whole content        (XX: last two digits)
+ *   root/XX/<ino>.<index in decimal>                  a stripe, at most `stripe` bytes; bytes that are not there are zeros
+ * Local parts are never copied through a buffer where the kernel can do it; other nodes' parts are read and written over TCP connections
+ * of this module's own (a pool per peer), with MSG_WAITALL-like framing, sendfile/splice for bulk, and read-ahead and write-behind for
+ * handles that go through a file in order.
+ *
+ * The port answers only to connections that begin with a token this node has granted to that peer (16 random bytes, handed out over the
+ * authenticated control connection). Nothing is encrypted.
+ *
+ * Every wait ends: a peer without progress for `stall_ms` (default 30000) is EIO, a stopped fsio is ECANCELED. */
+#ifndef AMFS_FSIO_H
+#define AMFS_FSIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { FSIO_TOKEN_BYTES = 16, FSIO_WHOLE = -1 };
+
+enum fsio_kind {
+    FSIO_LOCAL = 0,   /* the whole content is this node's part */
+    FSIO_REMOTE = 1,  /* another node has it open for writing, any layout: all reads and writes go through that node's handle */
+    FSIO_STRIPED = 2, /* stripes at their partitions */
+};
+
+struct fsio;
+struct fsio_handle;
+
+/* `root` must exist; `listen_address` numeric or "" (then other nodes cannot reach the parts). `limit`: bytes this node may keep (0: none). */
+struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address, int threads, uint64_t limit, char *error, size_t error_size);
+int fsio_port(const struct fsio *io);
+int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
+int fsio_root_fd(const struct fsio *io);
+void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); /* stripe (hash(ino)+i)%P -> node, as fsmeta.h */
+void fsio_grant(struct fsio *io, int32_t peer, const uint8_t token[FSIO_TOKEN_BYTES]); /* connections of this peer may use it from now on */
+void fsio_set_peer(struct fsio *io, int32_t peer, const char *host, int port, const uint8_t token[FSIO_TOKEN_BYTES]);
+void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits for it fails with EIO at once */
+
+/* ── parts of this node ── */
+int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */
+int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
+void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
+
+/* ── handles ──
+ * Several handles of one ino share one `file` inside (kind, size, dirty state), so that what one writes the other reads. The size of a
+ * striped file is known by its writer: `size` on opening, then grown by writes. */
+int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /* of REMOTE */, uint32_t stripe, uint64_t size, bool writing,
+              bool create, struct fsio_handle **handle);
+/* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
+int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
+/* Write all. A LOCAL file that would take the node over its limit (or meets ENOSPC) becomes STRIPED under the writer's hands if there are other
+ * nodes: the content goes to the stripes' owners, FSIO_EVENT_STRIPED is told, and writing goes on. ENOSPC when all are full. */
+int fsio_write(struct fsio_handle *handle, const void *from, size_t count, uint64_t offset);
+int fsio_truncate(struct fsio_handle *handle, uint64_t size);
+int fsio_fallocate(struct fsio_handle *handle, int mode, uint64_t offset, uint64_t length);
+int fsio_seek(struct fsio_handle *handle, uint64_t offset, int whence /* SEEK_DATA, SEEK_HOLE */, uint64_t *found);
+int fsio_flush(struct fsio_handle *handle); /* write-behind is with its owners; reports what failed */
+int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
+int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
+
+/* ── work in the background, completed through fsio_take ── (used by the Python side; serials are its own) */
+int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size);     /* make a whole part here from `from`'s whole part */
+int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from); /* a part that is moving: copied, then deleted there */
+int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe);               /* whole part here -> stripes at their owners */
+int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size);  /* stripes -> whole part here */
+int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count);
+int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks), void *context);
+
+enum fsio_event_kind { FSIO_EVENT_DONE, FSIO_EVENT_STRIPED, FSIO_EVENT_REMOTE_CLOSED /* last handle through us on ino was closed */ };
+struct fsio_event {
+    struct fsio_event *next;
+    enum fsio_event_kind kind;
+    uint64_t serial, ino, size;
+    int error;
+};
+struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees each */
+
+void fsio_stop(struct fsio *io); /* ends the threads; repeatable */
+void fsio_free(struct fsio *io);
+
+#endif

@@ -1,0 +1,194 @@
+/* The metadata of the file system that this node keeps: one shard. Pure: no I/O, no clock (the caller says what time it is), no Python.
+ *
+ * Three tables, one lock around all of them (every function may be called from any thread):
+ *   inodes    the records of the partitions this node owns, and copies (`cached`) of records that others own
+ *   entries   (directory, name) -> inode, for the partitions this node owns
+ *   dirs      every directory of the file system, on every node: parent, name, mode, owner, layout rule
+ *
+ * Names and numbers. An inode's number is (partition << 40) | serial, so its record's place follows from the number; the root directory is
+ * number 1. An entry's partition is that of (directory number, name): renaming a directory moves nothing. A file's inode is born in the
+ * partition of its first entry, so that creating and looking up concern one shard. Stripe i of a file lies at partition
+ * (hash(ino) + i) mod P. Partition -> node is the table (MemFS's second layer).
+ *
+ * Watchers are the other nodes that may have a copy of an inode or entry in a cache. A change answers with the watchers to be told, and
+ * forgets them: they come back when they ask again.
+ *
+ * All functions return 0, an errno, or one of the two codes below. */
+#ifndef AMFS_FSMETA_H
+#define AMFS_FSMETA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    META_NOT_MINE = 1001, /* the partition belongs to another node (or is moving): the caller has an old table, or must take the long way */
+    META_BUSY = 1002,     /* locked by an operation over several shards, or somebody else must be told first: the long way */
+    META_NAME_MAX = 255,
+    META_ROOT = 1,
+    META_INO_SHIFT = 40,
+};
+
+enum meta_layout { META_WHOLE = 0, META_STRIPED = 1 };
+
+struct meta;
+
+/* What is known of an inode. Times in nanoseconds since 1970. */
+struct meta_attr {
+    uint64_t ino;
+    uint32_t mode; /* with the type */
+    uint32_t nlink;
+    uint32_t uid, gid, rdev;
+    uint32_t stripe;  /* bytes; of striped files */
+    uint8_t layout;   /* enum meta_layout */
+    uint8_t finished; /* 0: being written; size may be old */
+    int32_t writer;   /* node that has it open for writing, or -1 */
+    int32_t rank;     /* node it was pinned to by set_rank, or -1 */
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+};
+
+/* A growing list of node numbers that the caller frees (free(list.nodes)). */
+struct meta_nodes {
+    int32_t *nodes;
+    size_t count, room;
+};
+
+struct meta *meta_new(int32_t node);
+void meta_free(struct meta *meta);
+
+/* ── places ── */
+int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version); /* the first call makes the root */
+/* Partitions that are on their way to or from here: functions answer META_NOT_MINE for what lies in them. */
+int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count, bool moving);
+uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *name, size_t length);
+uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino); /* mod P, so any number has one */
+uint32_t meta_stripe_partition(const struct meta *meta, uint64_t ino, uint64_t index);
+int32_t meta_owner(const struct meta *meta, uint32_t partition);
+uint64_t meta_new_number(struct meta *meta, uint32_t partition); /* an unused inode number of a partition */
+
+/* ── entries (partition of dir and name) ── `asker`: node that asks; if it is another one it becomes a watcher */
+
+/* `attr->mode` 0: the inode's record is elsewhere (only ino and the type bits in *type). */
+int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type,
+                struct meta_attr *attr);
+
+/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank; out: all of it. Times and nlink are set.
+ * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
+ * Touches nothing of the directory itself: see meta_dir_touch. */
+int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
+                struct meta_attr *attr);
+
+/* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number, *old_type
+ * its type; else EEXIST. `tell`: the watchers of the old entry. */
+int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace, uint64_t *old,
+                uint32_t *old_type, struct meta_nodes *tell);
+
+/* Take an entry out; `ino` 0: whatever it is. ENOENT if it is not there or another inode. */
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint64_t *was, uint32_t *type,
+                struct meta_nodes *tell);
+
+/* unlink where entry and inode are both here: removes the entry, counts the link down. EISDIR for a directory. META_NOT_MINE if the inode's
+ * record is elsewhere. *left: what remains as after meta_link. `tell`: watchers of both. */
+int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, struct meta_attr *left, bool *gone,
+                struct meta_nodes *tell);
+
+/* rename of one non-directory entry to another when both entries and a replaced inode are all here, nothing locked, and no other node
+ * watches anything of it; else META_NOT_MINE or META_BUSY. `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. *replaced/gone as for unlink;
+ * replaced->ino 0: nothing was there. Same inode under both names: 0, nothing changes. */
+int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t to_dir, const char *to_name, size_t to_length,
+                unsigned flags, int64_t now, struct meta_attr *moved, struct meta_attr *replaced, bool *gone);
+
+/* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY, looking up is
+ * not. EBUSY-like META_BUSY if it is locked by another `owner`. Repeatable by the same owner. */
+int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
+int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
+/* Locks of operations that a node began (owner >> 40 == node + 1) are given up: it died. */
+int meta_unlock_node(struct meta *meta, int32_t node);
+
+/* Entries of a directory that are here, in order of `cursor` (0: from the start; opaque, stable under changes of other entries). */
+struct meta_entry {
+    uint64_t ino, cursor; /* cursor: pass it to go on after this one */
+    uint32_t type;        /* S_IFMT bits */
+    uint16_t length;
+    const char *name; /* valid until the callback returns */
+};
+/* Calls `each` until it returns false or there are no more. The lock is held meanwhile. */
+int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor, bool (*each)(void *context, const struct meta_entry *entry,
+              const struct meta_attr *attr /* NULL if elsewhere */), void *context);
+uint64_t meta_count(struct meta *meta, uint64_t dir); /* entries of dir that are here */
+
+/* ── inodes (partition of the number) ── */
+
+int meta_getattr(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr);
+enum { META_SET_MODE = 1, META_SET_UID = 2, META_SET_GID = 4, META_SET_SIZE = 8, META_SET_ATIME = 16, META_SET_MTIME = 32,
+       META_SET_CTIME = 64, META_SET_LAYOUT = 128, META_SET_RANK = 256, META_SET_BLOCKS = 512 };
+/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. Chown of a regular file with any x bit clears suid (and sgid if
+ * group x) unless META_SET_MODE. *out: the record afterwards. */
+int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
+                 struct meta_attr *out, struct meta_nodes *tell);
+/* Count links up or down. *gone: the record is away: no links and nobody uses it; its data can go. With links 0 but users left it stays. */
+int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);
+
+/* `node` opens it. Reading: `holders` gets who has the whole content. Writing: allowed always; out->writer is the node through which to write: it
+ * becomes `node` if nobody has it. `node` becomes a user, and a watcher if it is not this node. `tell` (writing, newly granted): watchers. */
+int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
+              struct meta_nodes *tell);
+/* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. */
+int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
+/* `node` has no handle on it any more. *gone as for meta_link. */
+int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
+int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);    /* EAGAIN: it is being written or changed since; drop the copy */
+int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node); /* EBUSY: it is the last */
+int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders);
+int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
+
+enum { META_XATTR_CREATE = 1, META_XATTR_REPLACE = 2 };
+/* On directories too: their record is everywhere, so the caller broadcasts. ENODATA, EEXIST, ERANGE/E2BIG (64 KiB a value, 64 KiB an inode: ENOSPC) */
+int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void *value, size_t size, int flags, int64_t now);
+int meta_get_xattr(struct meta *meta, uint64_t ino, const char *name, void *value, size_t room, size_t *size); /* room 0: only the size */
+int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *size);                     /* names ended by NUL */
+int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t now);
+
+/* ── copies of records that others own ── */
+/* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed. */
+int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica);
+int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica); /* ENOENT: not */
+int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
+
+/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists: mode 0755 (set by the first setattr), parent itself. */
+int meta_dir_add(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr);
+int meta_dir_remove(struct meta *meta, uint64_t ino);
+int meta_dir_move(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, int64_t now);
+int meta_dir_set(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now); /* as meta_setattr */
+int meta_dir_get(struct meta *meta, uint64_t ino, struct meta_attr *attr, uint64_t *parent); /* ENOTDIR: no directory */
+int meta_dir_find(struct meta *meta, uint64_t parent, const char *name, size_t length, struct meta_attr *attr); /* ENOENT */
+int meta_dir_name(struct meta *meta, uint64_t ino, char *to, size_t room);
+bool meta_dir_below(struct meta *meta, uint64_t ino, uint64_t ancestor); /* is `ino` that or below it */
+/* No new entries in it from now on (rmdir looks whether it is empty everywhere): creating there answers META_BUSY. */
+int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen);
+/* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. */
+int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell);
+/* Default layout of new files below it (nearest ancestor that has one): layout, stripe. stripe 0 and layout 255: none. */
+int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe);
+void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t *stripe);
+
+/* ── moving partitions, and all of it ── a portable byte string; import adds what it holds. */
+int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *size); /* malloc'd: entries and inodes of it */
+int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
+int meta_import(struct meta *meta, const uint8_t *bytes, size_t size); /* EPROTO: damaged; then nothing was taken */
+int meta_drop(struct meta *meta, uint32_t partition);
+/* A node is gone: no holder, user, watcher, writer any more. Calls `lost` for each file of here whose last whole copy it had. */
+int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
+
+struct meta_counts { uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */ };
+void meta_counts(struct meta *meta, struct meta_counts *counts);
+int meta_check(struct meta *meta, char *what, size_t room); /* 0, or EINVAL and what contradicts itself */
+
+/* ── for the FUSE loop: what it may do at once ──
+ * These answer META_NOT_MINE or META_BUSY whenever anybody else is concerned: record elsewhere, partition moving, entry locked, directory
+ * frozen, other watchers, content not here, another node writes. */
+int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out); /* whole, content here (own or replica), user = me */
+int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, struct meta_attr *out);
+
+#endif
