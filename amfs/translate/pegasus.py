@@ -1,0 +1,560 @@
+"""Pegasus 5 workflows in YAML (schema 5.0): jobs, files, dependencies, catalogs inline or beside. See docs/reference/pegasus.md.
+
+The jobs are read one at a time from a stream of events; what they need of the catalogs, which may stand after them, is filled in at the
+end. Sub-workflows whose file is there are expanded in place: their jobs get the id of the job that stands for them as a prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from amfs.engine.workflow import Task
+from amfs.translate.document import NESTED_MAX, DocumentReader, last_writers, with_after
+from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
+from amfs.translate.pegasus_profiles import Profiles, apply, merge
+from amfs.translate.words import QuotingError, split
+from amfs.translate.yaml_stream import Map, YamlDocument, YamlError
+
+#: Pairs of tasks that one stated edge between two sub-workflows may become.
+EDGES_MAX = 1_000_000
+
+_TYPES = ("job", "pegasusWorkflow", "condorWorkflow")
+_CATALOGS = ("siteCatalog", "replicaCatalog", "transformationCatalog")
+_JOB_KEYS = {
+    "type", "id", "name", "namespace", "version", "file", "nodeLabel", "arguments", "stdin", "stdout", "stderr", "uses", "profiles",
+    "hooks", "metadata",
+}  # fmt: skip
+_USE_KEYS = {
+    "lfn", "type", "stageOut", "registerReplica", "bypass", "optional", "size", "metadata", "forPlanning", "namespace", "version",
+    "executable",
+}  # fmt: skip
+
+
+class Job(msgspec.Struct, gc=False):
+    """What a task needs of the catalogs when they are known. ``key``: of its transformation."""
+
+    key: str
+    profiles: Profiles
+    file: str = ""  # of a sub-workflow
+    planner: tuple[str, ...] = ()  # the arguments of a sub-workflow: options of the planner
+    declared: tuple[str, ...] = ()  # outputs of a sub-workflow that the job that stands for it names
+    kept: tuple[str, ...] = ()  # those to stage out
+
+
+class PegasusReader(DocumentReader):
+    """Reads a workflow; ``tasks`` are complete after ``finish``."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self._parts: list[bytes] = []
+        self._jobs: list[Job | None] = []
+        self._parents: dict[str, list[str]] = {}
+        self._stated: list[tuple[str, list[Any], int]] = []
+        self._profiles: Profiles = {}
+        self._catalogs = Catalogs(self)
+        self._inputs_from: dict[str, str] = {}  # what --input-dir of the outer workflow offers: lfn -> path
+
+    def feed(self, data: bytes) -> None:
+        if self.count(data):
+            self._parts.append(data)
+
+    def finish(self) -> None:
+        if self.dead:
+            return
+        data = b"".join(self._parts)
+        self._parts = []
+        try:
+            inline = self._read(YamlDocument(data))
+        except YamlError as error:
+            self.end(error.line, str(error))
+            return
+        del data
+        self._catalogs.look_beside(inline)
+        self._check_dependencies()
+        self._fill_in()
+        self._locate_inputs()
+        self._expand()
+        self.tasks = with_after(self.tasks, self._parents)
+
+    # ── the document ───────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, document: YamlDocument) -> set[str]:
+        """Everything in the document; which catalogs stand in it."""
+        seen: set[str] = set()
+        inline: set[str] = set()
+        for key, line in document.pairs():
+            seen.add(key)
+            if key == "jobs":
+                for at, node in document.elements():
+                    if isinstance(node, Map):
+                        self._job(node)
+                    else:
+                        self.fault(at, "a job must be a mapping")
+            elif key == "jobDependencies":
+                for at, node in document.elements():
+                    self._dependency(node, at)
+            elif key in _CATALOGS:
+                if self._catalogs.take(key, document.value(), line):
+                    inline.add(key)
+            elif key == "profiles":
+                self._profiles = self._catalogs.profiles(_wrapped(key, document.value(), line))
+            elif key == "hooks":
+                document.value()
+                self.remark("hooks", line, "hooks have no meaning here: nobody is notified")
+            elif key in ("name", "pegasus"):
+                value = document.value()
+                if not isinstance(value, str) or not value:
+                    self.fault(line, f"{key!r} must be a word")
+                elif key == "name":
+                    self.name = value
+                elif not value.startswith("5"):
+                    self.remark("version", line, f"this is written for Pegasus {value}; it is read as 5.0")
+            elif key == "metadata":
+                document.value()
+                self.remark("metadata", line, "metadata have no meaning here")
+            elif not key.startswith("x-") and key != "version":
+                document.value()
+                self.remark(f"key {key}", line, f"{key!r} is not known in a workflow, and is ignored")
+        if "jobs" not in seen:
+            self.fault(0, "there are no jobs in this workflow")
+        if "pegasus" not in seen:
+            self.remark("version", 0, "the document does not say 'pegasus: VERSION'; it is read as 5.0")
+        return inline
+
+    def _dependency(self, node: Any, line: int) -> None:
+        if not isinstance(node, Map):
+            self.fault(line, "a dependency must be a mapping with an id and children")
+            return
+        parent = self._text(node, "id")
+        if not parent:
+            self.fault(node.line, "a dependency without an id")
+        else:
+            self._stated.append((self.share(parent), self._list(node, "children"), node.line))
+
+    def _check_dependencies(self) -> None:
+        known = {task.id for task in self.tasks}
+        for parent, children, line in self._stated:
+            if parent not in known:
+                self.fault(line, f"jobDependencies name a job {parent!r}, which there is not")
+                continue
+            for child in children:
+                if not isinstance(child, str) or child not in known:
+                    self.fault(line, f"jobDependencies name a child {child!r} of job {parent!r}, which there is not")
+                else:
+                    self._parents.setdefault(self.share(child), []).append(parent)
+        self._stated = []
+
+    # ── jobs ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _job(self, node: Map) -> None:
+        line = node.line
+        task_id = self._text(node, "id")
+        if not task_id:
+            self.fault(line, "a job without an id")
+            return
+        kind = self._text(node, "type") or "job"
+        name = self._text(node, "name")
+        file = self._text(node, "file")
+        if kind not in _TYPES:
+            self.fault(line, f"job {task_id}: the type must be one of {', '.join(_TYPES)}, not {kind!r}")
+            return
+        if not (name if kind == "job" else file):
+            self.fault(line, f"job {task_id}: a {kind} needs a {'name' if kind == 'job' else 'file'}")
+            return
+        if not _JOB_KEYS.issuperset(node):
+            for key in node.keys() - _JOB_KEYS:
+                if not key.startswith("x-"):
+                    self.remark(f"job key {key}", line, f"{key!r} is not known in a job, and is ignored")
+        if "hooks" in node:
+            self.remark("hooks", line, "hooks have no meaning here: nobody is notified")
+        if node.get("metadata"):
+            self.remark("metadata", line, "metadata have no meaning here")
+        share = self.share
+        words = [share(word) for word in self._arguments(node, task_id)]
+        inputs, outputs, keep, scratch = self._uses(node, task_id)
+        streams = {stream: share(text) for stream in ("stdin", "stdout", "stderr") if (text := self._text(node, stream))}
+        kept = outputs if len(keep) == len(outputs) else keep
+        profiles = self._catalogs.profiles(node) if "profiles" in node else {}
+        if kind == "job":
+            job = Job(share(key_of(self._text(node, "namespace"), name, self._text(node, "version"))), profiles)
+            program = share(name)
+        else:
+            job = Job("", profiles, file, tuple(words), outputs, keep)
+            program = "pegasus-plan" if kind == "pegasusWorkflow" else "condor_dagman"
+            words.append(file)
+            name = os.path.basename(file)
+        argv = (program, *words)
+        self.tasks.append(
+            Task(share(task_id), argv, inputs, outputs, label=share(name), keep=kept, scratch=scratch, line=line, **streams)  # type: ignore[arg-type]
+        )
+        self._jobs.append(job)
+
+    def _arguments(self, node: Map, task_id: str) -> list[str]:
+        """The words of the command line: all elements joined by blanks, then split; quotes hold words together, nothing is expanded."""
+        found = self._list(node, "arguments")
+        if not found:
+            return []
+        if not all(isinstance(word, str) for word in found):
+            if any(isinstance(word, (Map, list)) for word in found):
+                self.fault(node.line, f"job {task_id}: arguments must be words and numbers")
+                return []
+            found = ["" if word is None else word for word in found]
+        text = " ".join(found)
+        return command_words(self, text, node.line)
+
+    def _uses(self, node: Map, task_id: str) -> tuple[tuple[str, ...], ...]:
+        """(inputs, outputs, those to stage out, those not to)."""
+        inputs: dict[str, None] = {}
+        outputs: dict[str, None] = {}
+        keep: list[str] = []
+        scratch: list[str] = []
+        for use in self._list(node, "uses"):
+            if not isinstance(use, Map):
+                self.fault(node.line, f"job {task_id}: each of its uses must be a mapping")
+                continue
+            lfn = self.share(self._text(use, "lfn") or self._text(use, "name"))
+            kind = self._text(use, "type") or "none"
+            if not lfn:
+                self.fault(use.line, f"job {task_id}: a use without an lfn")
+                continue
+            if len(use) > 2:
+                self._use_details(use, lfn)
+            if kind == "input":
+                inputs[lfn] = None
+            elif kind == "output" or kind == "checkpoint":
+                outputs[lfn] = None
+                if kind == "checkpoint":
+                    words = f"checkpoint file {lfn!r}: an output like others, which a task that is run again does not find"
+                    self.remark("checkpoint", use.line, words)
+                (scratch if self._flag(use, "stageOut", True) is False else keep).append(lfn)
+            elif kind == "inout":
+                words = f"job {task_id}: {lfn!r} is input and output of one job; a file is written once: give the changed file another name"
+                self.fault(use.line, words)
+            elif kind == "none":
+                self.remark("use none", use.line, f"the use of {lfn!r} says neither input nor output, and is ignored")
+            else:
+                self.fault(use.line, f"job {task_id}: a use must be input, output, inout, checkpoint or none, not {kind!r}")
+        return tuple(inputs), tuple(outputs), tuple(keep), tuple(scratch)
+
+    def _use_details(self, use: Map, lfn: str) -> None:
+        if not _USE_KEYS.issuperset(use):
+            for key in use.keys() - _USE_KEYS:
+                self.remark(f"use key {key}", use.line, f"{key!r} is not known in a use, and is ignored")
+        metadata = use.get("metadata")
+        size = use.get("size") or (metadata.get("size") if isinstance(metadata, Map) else None)
+        if size is not None:
+            if isinstance(size, str) and re.fullmatch(r"-?\d{1,18}", size, re.ASCII):
+                self.set_size(lfn, int(size), use.line)
+            else:
+                self.remark("size", use.line, f"the size of {lfn!r} is {str(size)[:40]!r}, which is no number of bytes")
+        if metadata and not (isinstance(metadata, Map) and metadata.keys() <= {"size"}):
+            self.remark("metadata", use.line, "metadata have no meaning here")
+        if self._flag(use, "optional", False):
+            self.remark("optional", use.line, f"{lfn!r} is optional; here a task without one of its files fails")
+        if self._flag(use, "registerReplica", False):
+            self.remark("registerReplica", use.line, "registerReplica has no meaning here: there is no replica catalog to write to")
+        if self._flag(use, "bypass", False):
+            self.remark("bypass", use.line, "bypass has no meaning here: inputs are read where they are anyway")
+
+    # ── with the catalogs known ────────────────────────────────────────────────────────────────────
+
+    def _fill_in(self) -> None:
+        """Programs, profiles, and files that programs need."""
+        shared: dict[str, tuple[str, Transformation | None, Place | None, dict[str, Any]]] = {}
+        for index, (task, job) in enumerate(zip(self.tasks, self._jobs, strict=True)):
+            assert job is not None
+            if job.file:
+                fields = self._fields(merge([job.profiles, self._profiles]), task)
+                self.tasks[index] = msgspec.structs.replace(task, **fields) if fields else task
+                continue
+            known = shared.get(job.key) if not job.profiles else None
+            if known is None:
+                known = self._look_up(task, job)
+                if not job.profiles:
+                    shared[job.key] = known
+            program, transformation, place, fields = known
+            changes = dict(fields)
+            if program != task.argv[0]:
+                changes["argv"] = (program, *task.argv[1:])
+            if transformation is not None and transformation.requires:
+                more = self._required(transformation, place, task, fields)
+                if more:
+                    changes["inputs"] = (*task.inputs, *more)
+            if changes:
+                self.tasks[index] = msgspec.structs.replace(task, **changes)
+
+    def _look_up(self, task: Task, job: Job) -> tuple[str, Transformation | None, Place | None, dict[str, Any]]:
+        transformation = self._catalogs.transformations.get(job.key)
+        wanted = next((value for (space, key), value in job.profiles.items() if space == "hints" and "site" in key.lower()), "")
+        place = transformation.at(wanted) if transformation is not None else None
+        layers = [job.profiles, self._profiles]
+        if transformation is not None:
+            layers.insert(0, transformation.profiles)
+        if place is not None:
+            layers[0:0] = [place.profiles]
+            layers.insert(2, self._catalogs.sites.get(place.site, {}))
+        pfn = next((value for (space, key), value in job.profiles.items() if space == "hints" and key.lower() == "pfn"), "")
+        program = self._program(pfn or (place.pfn if place is not None else ""), task)
+        return program, transformation, place, self._fields(merge(layers), task)
+
+    def _fields(self, profiles: Profiles, task: Task) -> dict[str, Any]:
+        return apply(profiles, self.remark, task.line) if profiles else {}
+
+    def _program(self, pfn: str, task: Task) -> str:
+        if not pfn:
+            return task.argv[0]
+        if "/" not in pfn:
+            return self.share(pfn)
+        path = self.beside(expand(pfn, self.directory))
+        if not path:
+            words = f"program {task.argv[0]!r} is at {pfn}: nothing is fetched, so it is looked up here by its name"
+            self.remark(f"program {pfn}", task.line, words)
+            return task.argv[0]
+        return self.share(path)
+
+    def _required(self, transformation: Transformation, place: Place | None, task: Task, fields: dict[str, Any]) -> list[str]:
+        """The programs that a program starts, as files beside it: where the catalog would have them staged, and PATH does not find them."""
+        found = []
+        search = next((entry[5:].split(":") for entry in fields.get("env", ()) if entry.startswith("PATH=")), [])
+        for key in transformation.requires:
+            other = self._catalogs.transformations.get(key)
+            there = other.at(place.site if place is not None else "") if other is not None else None
+            if there is None:
+                self.remark(f"requires {key}", task.line, f"program {task.argv[0]!r} requires {key!r}, of which the catalog knows nothing")
+            elif not there.installed and (path := self.beside(expand(there.pfn, self.directory))):
+                name = self.share(re.sub(r"\A.*::|:[^:]*\Z", "", key))
+                if os.path.basename(path) == name and os.path.dirname(path) in search:
+                    continue
+                self.paths[name] = path
+                if name not in task.inputs:
+                    found.append(name)
+        return found
+
+    def _locate_inputs(self) -> None:
+        """Where the files are that are read and not made."""
+        made = last_writers(self.tasks)
+        for task in self.tasks:
+            for name in (*task.inputs, task.stdin):
+                if name and name not in made and name not in self.paths:
+                    where = self._inputs_from.get(name) or self._catalogs.replica(name)
+                    if where:
+                        self.paths[name] = where
+
+    # ── sub-workflows ──────────────────────────────────────────────────────────────────────────────
+
+    def _expand(self) -> None:
+        """Put the tasks of sub-workflows in the place of the jobs that stand for them."""
+        children = {index: child for index, job in enumerate(self._jobs) if job and job.file and (child := self._child(index, job))}
+        if not children:
+            return
+        used = {name for index, task in enumerate(self.tasks) if index not in children for name in (*task.inputs, *task.outputs)}
+        roots: dict[str, list[str]] = {}
+        leaves: dict[str, list[str]] = {}
+        tasks: list[Task] = []
+        for index, task in enumerate(self.tasks):
+            if index not in children:
+                tasks.append(task)
+                continue
+            child, job = children[index], self._jobs[index]
+            assert job is not None
+            names = _clashes(child, used, job.declared, self.paths)
+            if names:
+                first = next(iter(names))
+                words = f"sub-workflow {job.file}: its file {first!r} has the name of another workflow's; it becomes {names[first]!r}"
+                self.remark(f"renamed {job.file}", task.line, words)
+            ids = {each.id: self.share(f"{task.id}.{each.id}") for each in child.tasks}
+            inner = [_adopted(each, ids, names, task, job) for each in child.tasks]
+            tasks += inner
+            used.update(name for each in inner for name in (*each.inputs, *each.outputs))
+            for lfn, where in child.paths.items():
+                self.paths[names.get(lfn, lfn)] = where
+            for lfn, size in child.sizes.items():
+                self.set_size(names.get(lfn, lfn), size, task.line)
+            roots[task.id], leaves[task.id] = _ends(inner)
+        self.tasks = tasks
+        self._parents = self._spread(roots, leaves)
+        made = last_writers(tasks)
+        for lfn in [lfn for lfn in self.paths if lfn in made]:
+            del self.paths[lfn]
+
+    def _child(self, index: int, job: Job) -> DocumentReader | None:
+        """The sub-workflow of a job, read; None (and a remark or a fault) if that cannot be."""
+        task = self.tasks[index]
+        place = self.paths.get(job.file) or self._catalogs.replica(job.file) or os.path.join(self.directory, job.file)
+        beside = [place, *(os.path.join(self.directory, each, job.file) for each in ("input", *_option(job.planner, "--input-dir", "-i")))]
+        path = next((os.path.abspath(each) for each in beside if os.path.isfile(each)), "")
+        if task.argv[0] != "pegasus-plan":
+            words = f"job {task.id} is a workflow of HTCondor ({job.file}), which is not read; the job is left as a call of condor_dagman"
+            self.remark("condorWorkflow", task.line, words)
+            return None
+        if not path:
+            words = f"sub-workflow {job.file} of job {task.id} is not there (it may be made by another job); the job is left as it is"
+            self.remark("sub-workflow", task.line, words)
+            return None
+        here = os.path.abspath(self.source)
+        if path == here or path in self.outer:
+            self.fault(task.line, f"job {task.id}: sub-workflow {job.file} contains itself")
+            return None
+        if len(self.outer) >= NESTED_MAX:
+            self.fault(task.line, f"job {task.id}: sub-workflows lie deeper than {NESTED_MAX} levels in each other")
+            return None
+        data = self.read_beside(path, task.line, "the sub-workflow")
+        if data is None:
+            return None
+        child = _reader_for(data, path)
+        child.outer = (*self.outer, here)
+        if isinstance(child, PegasusReader):
+            child._inputs_from = self._offered(job)
+        if options := [word for word in job.planner if word.startswith("-") and word not in _READ_OPTIONS]:
+            self.remark("planner", task.line, f"options of the planner have no meaning here: {' '.join(options)}")
+        child.feed(data)
+        child.finish()
+        for fault in child.all_faults():
+            self.fault(task.line, f"sub-workflow {fault}")
+        for remark in child.remarks:
+            self.remark(f"in {path}: {remark.message}", task.line, f"sub-workflow {remark}")
+        return None if child.dead or child.faults else child
+
+    def _offered(self, job: Job) -> dict[str, str]:
+        """The files in the directories that --input-dir names."""
+        found: dict[str, str] = {}
+        for name in _option(job.planner, "--input-dir", "-i"):
+            directory = os.path.join(self.directory, name)
+            try:
+                with os.scandir(directory) as entries:
+                    found.update({entry.name: os.path.abspath(entry.path) for entry in entries if entry.is_file()})
+            except OSError as error:
+                self.remark(f"input-dir {name}", 0, f"the input directory {directory} cannot be read: {error.strerror}")
+        return found
+
+    def _spread(self, roots: dict[str, list[str]], leaves: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Edges to and from sub-workflows become edges to what begins in them and from what ends in them."""
+        spread: dict[str, list[str]] = {}
+        count = 0
+        for child, parents in self._parents.items():
+            ends = [end for parent in parents for end in leaves.get(parent, (parent,))]
+            for begin in roots.get(child, (child,)):
+                count += len(ends)
+                if count > EDGES_MAX:
+                    self.end(0, f"the dependencies between sub-workflows are more than {EDGES_MAX:,}")
+                    return {}
+                spread.setdefault(begin, []).extend(ends)
+        return spread
+
+    # ── parts ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, node: Map, key: str) -> str:
+        value = node.get(key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.fault(node.line, f"{key!r} must be a word")
+        return ""
+
+    def _list(self, node: Map, key: str) -> list[Any]:
+        value = node.get(key)
+        if value is None or isinstance(value, list):
+            return value or []
+        self.fault(node.line, f"{key!r} must be a list")
+        return []
+
+    def _flag(self, node: Map, key: str, default: bool) -> bool:
+        value = node.get(key)
+        if value is None:
+            return default
+        word = value.lower() if isinstance(value, str) else ""
+        if word in ("true", "yes", "on"):
+            return True
+        if word not in ("false", "no", "off"):
+            self.fault(node.line, f"{key!r} must be true or false")
+        return False
+
+
+_READ_OPTIONS = ("--input-dir", "-i")
+
+
+def command_words(reader: DocumentReader, text: str, line: int) -> list[str]:
+    """The words of an argument string. Where quotes do not match, they are characters like others, and it is told."""
+    if "\n" in text or "\r" in text:
+        text = re.sub(r"[\r\n]", " ", text)
+    try:
+        return split(text, ansi=False)
+    except QuotingError as error:
+        reader.remark("quotes", line, f"in the arguments {error}; they are split at blanks")
+        return text.split()
+
+
+def _wrapped(key: str, value: Any, line: int) -> Map:
+    node = Map(line)
+    node[key] = value
+    return node
+
+
+def _option(words: Iterable[str], *names: str) -> list[str]:
+    """The comma-separated values of an option among the words of a command."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        head, equals, value = word.partition("=")
+        if head in names:
+            found += (value if equals else next(rest, "")).split(",")
+    return [value for value in found if value]
+
+
+def _reader_for(data: bytes, path: str) -> DocumentReader:
+    if data.lstrip()[:1] == b"<":
+        from amfs.translate.detect import make_document_reader
+
+        return make_document_reader("dax", path)
+    return PegasusReader(path)
+
+
+def _clashes(child: DocumentReader, used: set[str], declared: tuple[str, ...], paths: dict[str, str]) -> dict[str, str]:
+    """New names for those files of a sub-workflow that others use, too, without being the same file."""
+    made = {name for task in child.tasks for name in task.outputs}
+    stem = os.path.splitext(os.path.basename(child.source))[0]
+    clashing = [name for name in made if name in used and name not in declared]
+    clashing += [name for name, where in child.paths.items() if paths.get(name, where) != where]
+    names = {}
+    for name in sorted(clashing):
+        fresh = f"{stem}.{name}" if "/" not in name else f"{os.path.dirname(name)}/{stem}.{os.path.basename(name)}"
+        while fresh in used or fresh in made:
+            fresh += "_"
+        names[name] = fresh
+    return names
+
+
+def _adopted(task: Task, ids: dict[str, str], names: dict[str, str], outer: Task, job: Job) -> Task:
+    """A task of a sub-workflow as one of the workflow around it."""
+
+    def named(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.get(word, word) for word in words]) if names else words
+
+    outputs = named(task.outputs)
+    keep = tuple(name for name in outputs if name in job.kept or (name in named(task.keep) and name not in job.declared))
+    return msgspec.structs.replace(
+        task,
+        id=ids[task.id],
+        argv=named(task.argv),
+        inputs=named(task.inputs),
+        outputs=outputs,
+        stdin=names.get(task.stdin, task.stdin),
+        stdout=names.get(task.stdout, task.stdout),
+        stderr=names.get(task.stderr, task.stderr),
+        keep=keep,
+        scratch=tuple(name for name in named(task.scratch) if name not in keep),
+        after=tuple(ids[each] for each in task.after),
+        line=outer.line,
+    )
+
+
+def _ends(tasks: list[Task]) -> tuple[list[str], list[str]]:
+    """Ids of the tasks that wait for none of the others, and of those for which none of the others waits."""
+    writers = last_writers(tasks)
+    ahead = {task.id: {*task.after, *(tasks[writers[name]].id for name in task.inputs if name in writers)} for task in tasks}
+    awaited = set().union(*ahead.values())
+    return [task.id for task in tasks if not ahead[task.id]], [task.id for task in tasks if task.id not in awaited]

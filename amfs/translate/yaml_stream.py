@@ -1,0 +1,223 @@
+"""YAML as a stream of events, safely: plain values with line numbers, the elements of a long list one at a time.
+
+libyaml does the parsing. Nothing but mappings, lists and text comes out (numbers and booleans stay as they were written, so that ``4.0`` is
+not ``4``); tags are refused, so no object is ever made; depth, and what aliases may multiply, are bounded. Raises ``YamlError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yaml import YAMLError
+from yaml.cyaml import CParser
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from amfs.translate.document import DEPTH_MAX
+
+#: Values that aliases may add, all of them together: a text of some kilobytes must not become gigabytes.
+ALIASED_MAX = 5_000_000
+
+_NULL = ("", "~", "null", "Null", "NULL")
+_STANDARD = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {_STANDARD + kind for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")} | {"!"}
+
+
+class YamlError(ValueError):
+    """The text is not YAML, or not YAML that we read. ``line`` counts from 1; 0 if not known."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Map(dict[str, Any]):
+    """A mapping, with the line on which it begins."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+
+
+class YamlDocument:
+    """One document whose top is a mapping. Walk it with ``pairs``; for each key take ``value`` or ``elements``, or it is skipped."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._nodes = 0  # made so far, those behind aliases counted each time
+        self._aliased = 0
+        self._pending: Any = None  # event that starts the value of the current key
+        try:
+            self._parser = CParser(data)
+        except YAMLError as error:
+            raise self._error(error) from None
+
+    def pairs(self) -> Iterator[tuple[str, int]]:
+        """The keys of the top mapping, each with its line; the value is asked for before the next one."""
+        event = self._next()
+        if not isinstance(event, StreamStartEvent):
+            raise YamlError(1, "no YAML document")
+        event = self._next()
+        if isinstance(event, StreamEndEvent):
+            raise YamlError(0, "the document is empty")
+        assert isinstance(event, DocumentStartEvent)
+        top = self._next()
+        if not isinstance(top, MappingStartEvent):
+            raise YamlError(_line(top), "the document must be a mapping (key: value)")
+        self._check_tag(top)
+        seen: set[str] = set()
+        while True:
+            event = self._next()
+            if type(event) is MappingEndEvent:
+                break
+            key = self._key(event)
+            if key in seen:
+                raise YamlError(_line(event), f"key {key!r} appears twice")
+            seen.add(key)
+            self._pending = self._next()
+            yield key, _line(event)
+            if self._pending is not None:
+                self.value()
+        if not isinstance(self._next(), DocumentEndEvent) or not isinstance(event := self._next(), StreamEndEvent):
+            raise YamlError(_line(event), "a second YAML document begins; only one is read")
+
+    def value(self) -> Any:
+        """The whole value of the current key: Map, list, str or None."""
+        event, self._pending = self._pending, None
+        return self._value(event, 1)
+
+    def elements(self) -> Iterator[tuple[int, Any]]:
+        """The elements of the list at the current key, each with its line; an empty value is an empty list."""
+        event, self._pending = self._pending, None
+        if type(event) is not SequenceStartEvent or event.anchor is not None:
+            value = self._value(event, 1)
+            if value is not None and not isinstance(value, list):
+                raise YamlError(_line(event), "a list is expected here")
+            for element in value or ():
+                yield getattr(element, "line", _line(event)), element
+            return
+        self._check_tag(event)
+        while True:
+            event = self._next()
+            if type(event) is SequenceEndEvent:
+                return
+            yield _line(event), self._value(event, 2)
+
+    # ── values ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _value(self, event: Any, depth: int) -> Any:
+        kind = type(event)
+        self._nodes += 1
+        before = self._nodes
+        value: Any
+        if kind is ScalarEvent:
+            value = event.value
+            if value in _NULL and not event.style:
+                value = None
+            if event.tag is None and event.anchor is None:
+                return value
+        elif kind is AliasEvent:
+            return self._alias(event)
+        elif depth > DEPTH_MAX:
+            raise YamlError(_line(event), f"nested deeper than {DEPTH_MAX} levels")
+        elif kind is MappingStartEvent:
+            value = self._mapping(event, depth)
+        else:
+            value = []
+            while type(inner := self._next()) is not SequenceEndEvent:
+                value.append(self._value(inner, depth + 1))
+        self._check_tag(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value, self._nodes - before + 1
+        return value
+
+    def _mapping(self, event: Any, depth: int) -> Map:
+        value = Map(event.start_mark.line + 1)
+        merged: list[Map] = []
+        while type(inner := self._next()) is not MappingEndEvent:
+            if type(inner) is ScalarEvent and inner.value == "<<" and not inner.style:
+                merged += self._merged(inner, depth)
+                continue
+            key = self._key(inner)
+            if key in value:
+                raise YamlError(_line(inner), f"key {key!r} appears twice")
+            value[key] = self._value(self._next(), depth + 1)
+        for other in merged:
+            for key in other:
+                value.setdefault(key, other[key])
+        return value
+
+    def _merged(self, event: Any, depth: int) -> list[Map]:
+        value = self._value(self._next(), depth + 1)
+        found = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, Map) for each in found):
+            raise YamlError(_line(event), "only mappings can be merged with <<")
+        return found
+
+    def _key(self, event: Any) -> str:
+        if type(event) is AliasEvent:
+            value = self._alias(event)
+            if isinstance(value, str):
+                return value
+        elif type(event) is ScalarEvent:
+            self._check_tag(event)
+            text: str = event.value
+            if event.anchor is not None:
+                self._anchors[event.anchor] = text, 1
+            return text
+        raise YamlError(_line(event), "a key must be a word")
+
+    def _alias(self, event: Any) -> Any:
+        known = self._anchors.get(event.anchor)
+        if known is None:
+            raise YamlError(_line(event), f"alias *{event.anchor} stands for nothing before it")
+        value, nodes = known
+        self._nodes += nodes
+        self._aliased += nodes
+        if self._aliased > ALIASED_MAX:
+            raise YamlError(_line(event), f"aliases multiply the document to more than {ALIASED_MAX:,} values")
+        return value
+
+    def _check_tag(self, event: Any) -> None:
+        tag = event.tag
+        if tag is not None and tag not in _PLAIN_TAGS:
+            name = tag.replace(_STANDARD, "!!", 1)
+            raise YamlError(_line(event), f"the tag {name} is not allowed: only plain values are read")
+
+    # ── events ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _next(self) -> Any:
+        try:
+            return self._parser.get_event()
+        except YAMLError as error:
+            raise self._error(error) from None
+        except RecursionError:
+            raise YamlError(0, "nested too deeply") from None
+
+    def _error(self, error: YAMLError) -> YamlError:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        words = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).split("\n", 1)[0]
+        if mark is not None:
+            return YamlError(mark.line + 1, f"not valid YAML: {words} (column {mark.column + 1})")
+        position = getattr(error, "position", None)
+        line = self._data.count(b"\n", 0, position) + 1 if isinstance(position, int) and position >= 0 else 0
+        return YamlError(line, f"not valid YAML: {words}")
+
+
+def _line(event: Any) -> int:
+    line: int = event.start_mark.line
+    return line + 1
