@@ -26,6 +26,8 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "consume": ((),),
     "vforkloop": ((),),
     "tcploop": ((),),
+    "envelope": (("-pthread",),),
+    "filecopy": ((),),
 }
 
 

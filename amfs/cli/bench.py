@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.bench_files import COMMANDS
+
 if TYPE_CHECKING:
     from amfs.bench.dispatch import Report, Result
 
@@ -17,6 +19,10 @@ ROW_KEYS = ("true", "noop", "pairs", "chain", "first", "load", "nodes", "transfe
 @click.group()
 def bench() -> None:
     """Measure this machine and amfs on it."""
+
+
+for _command in COMMANDS:
+    bench.add_command(_command)
 
 
 @bench.command()

@@ -52,7 +52,7 @@ IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select",
 ONLY_IN = {
     "zmq": {"amfs.net.transport"},
     "mpi4py": {"amfs.net.bootstrap_mpi"},
-    "fuse": {"amfs.fs.fuse"},
+    "fuse": {"amfs.fs.fuse", "amfs.bench.fusepy_memory"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli"},
 }

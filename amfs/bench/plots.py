@@ -1,0 +1,125 @@
+"""Pictures of the file-system benchmarks as SVG: ratios as bars (AMFS Shell's Figure 6), a table of scales (its Table 1), lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+from amfs.bench.envelope import EIGHT, Report
+from amfs.bench.envelope_table import share, table_1
+from amfs.sim.svg import COLOURS as _COLOURS
+
+COLOURS = (*_COLOURS, "#2aa39a", "#d98cb3", "#7a4a1e", "#a3b52a")
+_WIDTH, _PANEL = 960, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 58, 44
+_ROW = 22
+_LETTER = 7.0  # pixels of a letter, about
+
+
+def document(panels: Sequence[tuple[int, list[str]]]) -> str:
+    """One SVG of panels (height, elements drawn from y = 0) below each other."""
+    height = sum(each for each, _ in panels)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
+    ]
+    down = 0
+    for each, elements in panels:
+        out += [f'<g transform="translate(0 {down})">', *elements, "</g>"]
+        down += each
+    return "\n".join([*out, "</svg>", ""])
+
+
+def bars(title: str, groups: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> tuple[int, list[str]]:
+    """Bars of ratios on a logarithmic axis from 1 up or down, grouped; ``series``: name -> a value for each group, None: no bar."""
+    values = [value for line in series.values() for value in line if value]
+    low = math.floor(min(-1.0, *(math.log10(value) for value in values))) if values else -1
+    high = math.ceil(max(0.0, *(math.log10(value) for value in values))) if values else 0
+    high = max(high, 1)
+    legend_rows = _legend_rows(list(series))
+    top = _TOP + 18 * (len(legend_rows) - 1)
+    height = _PANEL + top - _TOP
+
+    def up(value: float) -> float:
+        inner = height - top - _BOTTOM
+        return height - _BOTTOM - inner * (math.log10(value) - low) / (high - low)
+
+    out = [f'<text x="{_LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>', *_legend(legend_rows, list(series))]
+    for power in range(low, high + 1):
+        y, strong = up(10.0**power), power == 0
+        out.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{"#444" if strong else "#ddd"}"/>')
+        out.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}x</text>')
+    room = (_WIDTH - _LEFT - _RIGHT) / len(groups)
+    bar = room * 0.8 / max(1, len(series))
+    for column, group in enumerate(groups):
+        left = _LEFT + room * column
+        out.append(f'<text x="{left + room / 2:.1f}" y="{height - _BOTTOM + 18}" text-anchor="middle">{escape(group)}</text>')
+        for number, line in enumerate(series.values()):
+            value = line[column]
+            if not value:
+                continue
+            y, one = up(value), up(1.0)
+            x = left + room * 0.1 + bar * number
+            shape = f'x="{x:.1f}" y="{min(y, one):.1f}" width="{max(1.0, bar - 1):.1f}" height="{max(1.0, abs(y - one)):.1f}"'
+            out.append(f'<rect {shape} fill="{COLOURS[number % len(COLOURS)]}"><title>{share(value)}</title></rect>')
+    return height, out
+
+
+def _legend_rows(names: Sequence[str]) -> list[list[int]]:
+    """Indices of the names, as many a row as fit."""
+    rows: list[list[int]] = [[]]
+    used = 0.0
+    for index, name in enumerate(names):
+        width = 34 + _LETTER * len(name)
+        if rows[-1] and used + width > _WIDTH - _LEFT - _RIGHT:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(index)
+        used += width
+    return rows
+
+
+def _legend(rows: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
+    out = []
+    for number, row in enumerate(rows):
+        x, y = float(_LEFT), 42 + 18 * number
+        for index in row:
+            out.append(f'<rect x="{x:.0f}" y="{y - 9}" width="12" height="10" fill="{COLOURS[index % len(COLOURS)]}"/>')
+            out.append(f'<text x="{x + 17:.0f}" y="{y}">{escape(names[index])}</text>')
+            x += 34 + _LETTER * len(names[index])
+    return out
+
+
+def table(title: str, rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+    """A table whose first row is its head; all but the first column flush right."""
+    widths = [max(len(row[column]) for row in rows) * _LETTER + 18 for column in range(len(rows[0]))]
+    scale = min(1.0, (_WIDTH - 2 * _RIGHT) / sum(widths))
+    out = [f'<text x="{_RIGHT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
+    for number, row in enumerate(rows):
+        y = 46 + _ROW * number
+        x = float(_RIGHT)
+        for column, cell in enumerate(row):
+            anchor = f'x="{x:.0f}"' if column == 0 else f'x="{x + widths[column] * scale - 6:.0f}" text-anchor="end"'
+            weight = ' font-weight="bold"' if number == 0 else ""
+            out.append(f'<text {anchor} y="{y}" font-size="{12 * max(0.8, scale):.1f}"{weight}>{escape(cell)}</text>')
+            x += widths[column] * scale
+        if number == 0:
+            out.append(f'<line x1="{_RIGHT}" x2="{_WIDTH - _RIGHT}" y1="{y + 7}" y2="{y + 7}" stroke="#888"/>')
+    return 46 + _ROW * len(rows), out
+
+
+def envelope_picture(report: Report) -> str:
+    """Figure 6 for each number of clients, then Table 1 for what was measured at several scales."""
+    panels = []
+    for clients in report.clients:
+        series: dict[str, list[float | None]] = {}
+        for place in report.places:
+            found = [report.find(place.key, clients, metric.key) for metric in EIGHT]
+            if place.key != "tmpfs" and any(found):
+                series[place.title] = [result.ratio if result else None for result in found]
+        if series:
+            title = f"MTC Envelope, {clients} client{'s' if clients != 1 else ''}: times raw tmpfs"
+            panels.append(bars(title, [metric.paper.replace("tput", "ops") for metric in EIGHT], series))
+    panels += [table(title, rows) for title, rows in table_1(report)]
+    return document(panels)

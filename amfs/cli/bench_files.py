@@ -1,0 +1,120 @@
+"""``amfs bench envelope`` and its like: the measurements of the file system. Owns their options; what is measured is in ``amfs.bench``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from amfs.errors import SystemSetupError, UsageError
+
+
+def say(text: str) -> None:
+    print(f"amfs bench: {text}", file=sys.stderr, flush=True)
+
+
+class Numbers(click.ParamType):
+    """Whole numbers with commas between: "1,4,8"."""
+
+    name = "numbers"
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = tuple(int(word) for word in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers like 1,4,8", param, ctx)
+        if not all(self.low <= number <= self.high for number in found):
+            self.fail(f"{value!r}: each number must be from {self.low} to {self.high}", param, ctx)
+        return tuple(dict.fromkeys(found))
+
+
+def show(report: Any, output: str, text: str) -> None:
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
+    else:
+        click.echo(text)
+
+
+def save(picture: str, plot: Path | None) -> None:
+    """Write ``picture`` to ``plot``, if given. Raises SystemSetupError."""
+    if plot is not None:
+        try:
+            plot.write_text(picture, encoding="utf-8")
+        except OSError as error:
+            raise SystemSetupError(f"cannot write {plot}: {error.strerror}") from None
+        say(f"plotted to {plot}")
+
+
+def directory_of(path: Path) -> Path:
+    """Raises UsageError if it is none."""
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory")
+    return path
+
+
+OUTPUT = click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+PLOT = click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg", help="Also draw it.")
+REPEAT = click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="How often; medians are shown.")
+
+
+@click.command()
+@click.argument("directories", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path), required=True)
+@click.option("--clients", type=Numbers(1, 64), default="1,4,8", show_default=True, metavar="N,...", help="Processes at a time.")
+@REPEAT
+@click.option("--seconds", type=click.FloatRange(0.01, 60), default=0.25, show_default=True, help="Of each phase of small operations.")
+@click.option("--size", type=click.IntRange(1, 4096), default=100, show_default=True, metavar="MIB", help="Of the big file of each client.")
+@click.option("--tmpfs", type=click.Path(path_type=Path), metavar="DIR", help="The tmpfs to compare with (default /dev/shm).")
+@click.option("--disk", type=click.Path(path_type=Path), metavar="DIR", help="A directory on a disk (default: for temporary files).")
+@click.option("--judge", "judged_as", default="", metavar="KIND", help="Hold DIR to these targets: passthrough, copy, staged.")
+@OUTPUT
+@PLOT
+def envelope(
+    directories: tuple[Path, ...],
+    clients: tuple[int, ...],
+    repeat: int,
+    seconds: float,
+    size: int,
+    tmpfs: Path | None,
+    disk: Path | None,
+    judged_as: str,
+    output: str,
+    plot: Path | None,
+) -> int:
+    """Measure the MTC Envelope of each DIR beside raw tmpfs and a disk.
+
+    The exit status is 1 if something could not be measured; a missed target does not change it. Needs a C compiler.
+    """
+    from amfs.bench import directories as d
+    from amfs.bench.envelope import TARGETS, Place, Settings, run_places
+    from amfs.bench.envelope_table import report_text
+    from amfs.bench.plots import envelope_picture
+
+    if judged_as and judged_as not in TARGETS:
+        raise UsageError(f"--judge {judged_as}: there are targets for {', '.join(sorted(TARGETS))}")
+    settings = Settings(clients, repeat, seconds, size)
+    with ExitStack() as stack:
+
+        def work(parent: Path) -> tuple[str, ...]:
+            return (str(stack.enter_context(d.workplace(directory_of(parent)))),)
+
+        memory = Place("tmpfs", "tmpfs", work(tmpfs or d.memory_directory()))
+        places = [Place(str(path), str(path), work(path), judged_as) for path in dict.fromkeys(directories)]
+        disk = disk or d.disk_directory()
+        places.append(Place("disk", f"disk ({d.file_system(disk)})", work(disk)))
+        report = run_places(memory, places, settings, say)
+    save(envelope_picture(report), plot)
+    show(report, output, report_text(report))
+    return 1 if any(place.error for place in report.places) else 0
+
+
+COMMANDS = (envelope,)
