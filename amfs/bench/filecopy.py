@@ -27,8 +27,8 @@ _MIB = 1 << 20
 
 
 class Settings(NamedTuple):
-    """``nodes``: sizes of the session, one after the other. ``files`` for each node: the problem grows with the nodes. ``size`` of a file and
-    ``chunk`` of a call in MiB."""
+    """``nodes``: sizes of the session, one after the other. ``files`` for each node: the problem grows with the nodes. ``size`` of a
+    file and ``chunk`` of a call in MiB."""
 
     nodes: tuple[int, ...] = (1, 2, 4)
     files: int = 4
