@@ -211,8 +211,7 @@ class PegasusReader(DocumentReader):
         """(inputs, outputs, those to stage out, those not to)."""
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
-        keep: list[str] = []
-        scratch: list[str] = []
+        staged: dict[str, bool] = {}
         for use in self._list(node, "uses"):
             if not isinstance(use, Map):
                 self.fault(node.line, f"job {task_id}: each of its uses must be a mapping")
@@ -231,7 +230,7 @@ class PegasusReader(DocumentReader):
                 if kind == "checkpoint":
                     words = f"checkpoint file {lfn!r}: an output like others, which a task that is run again does not find"
                     self.remark("checkpoint", use.line, words)
-                (scratch if self._flag(use, "stageOut", True) is False else keep).append(lfn)
+                staged[lfn] = self._flag(use, "stageOut", True) or staged.get(lfn, False)
             elif kind == "inout":
                 words = f"job {task_id}: {lfn!r} is input and output of one job; a file is written once: give the changed file another name"
                 self.fault(use.line, words)
@@ -239,7 +238,8 @@ class PegasusReader(DocumentReader):
                 self.remark("use none", use.line, f"the use of {lfn!r} says neither input nor output, and is ignored")
             else:
                 self.fault(use.line, f"job {task_id}: a use must be input, output, inout, checkpoint or none, not {kind!r}")
-        return tuple(inputs), tuple(outputs), tuple(keep), tuple(scratch)
+        keep = tuple([lfn for lfn, out in staged.items() if out])
+        return tuple(inputs), tuple(outputs), keep, tuple([lfn for lfn, out in staged.items() if not out])
 
     def _use_details(self, use: Map, lfn: str) -> None:
         if not _USE_KEYS.issuperset(use):
@@ -320,7 +320,7 @@ class PegasusReader(DocumentReader):
     def _required(self, transformation: Transformation, place: Place | None, task: Task, fields: dict[str, Any]) -> list[str]:
         """The programs that a program starts, as files beside it: where the catalog would have them staged, and PATH does not find them."""
         found = []
-        search = next((entry[5:].split(":") for entry in fields.get("env", ()) if entry.startswith("PATH=")), [])
+        search: list[str] = next((entry[5:].split(":") for entry in fields.get("env", ()) if entry.startswith("PATH=")), [])
         for key in transformation.requires:
             other = self._catalogs.transformations.get(key)
             there = other.at(place.site if place is not None else "") if other is not None else None

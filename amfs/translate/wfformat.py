@@ -1,0 +1,374 @@
+"""WfFormat, the JSON of WfCommons: workflow instances of versions 1.1 to 1.6, as recorded or generated. See docs/reference/wfformat.md.
+
+Up to 1.4 a task says everything itself; since 1.5 ``specification`` has tasks and files, ``execution`` the commands and what was measured.
+Both are read into one list. Tasks are decoded one at a time, so that a fault has the line of its task.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from amfs.engine.workflow import FileState, Task
+from amfs.translate.document import DocumentReader, with_after
+from amfs.translate.words import QuotingError, split
+
+Strings = list[str] | None
+Number = int | float | None
+
+
+class Command(msgspec.Struct):
+    program: str | None = None
+    arguments: Strings = None
+
+
+class File(msgspec.Struct):
+    """A file of the specification, or of one task in the old layout."""
+
+    id: str | None = None
+    name: str | None = None
+    link: str | None = None
+    sizeInBytes: Number = None
+    size: Number = None
+
+
+class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What amfs says of a task that WfFormat has no words for, under ``amfs``."""
+
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    env: tuple[str, ...] = ()
+    cwd: str = ""
+    time_limit: float = 0.0
+    retries: int = -1
+    label: str | None = None
+    node: int = -1
+    node_soft: bool = False
+    reduce: int = 0
+    keep: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
+    staged: bool = True
+
+
+class Node(msgspec.Struct):
+    """A task: in the old layout all of it, else its part in the specification or in the execution."""
+
+    id: str | None = None
+    name: str | None = None
+    category: str | None = None
+    parents: Strings = None
+    children: Strings = None
+    inputFiles: Strings = None
+    outputFiles: Strings = None
+    files: list[File] | None = None
+    command: Command | None = None
+    runtimeInSeconds: Number = None
+    runtime: Number = None
+    coreCount: Number = None
+    cores: Number = None
+    memoryInBytes: Number = None
+    memory: Number = None  # KiB, in old versions
+    priority: Number = None
+    machines: Any = None
+    machine: Any = None
+    avgCPU: Any = None
+    energyInKWh: Any = None
+    amfs: Extra | None = None
+
+
+class Specification(msgspec.Struct):
+    tasks: list[msgspec.Raw]
+    files: list[msgspec.Raw] | None = None
+
+
+class Execution(msgspec.Struct):
+    tasks: list[msgspec.Raw] | None = None
+
+
+class Body(msgspec.Struct):
+    specification: Specification | None = None
+    execution: Execution | None = None
+    tasks: list[msgspec.Raw] | None = None
+    jobs: list[msgspec.Raw] | None = None  # before 1.2
+
+
+class ExtraFiles(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What amfs says of files, under ``amfs`` at the top."""
+
+    files: dict[str, FileState] = {}
+    paths: dict[str, str] = {}
+
+
+class Instance(msgspec.Struct):
+    workflow: Body
+    name: str | None = None
+    schemaVersion: str | None = None
+    amfs: ExtraFiles | None = None
+
+
+#: An option with a JSON value, as the generator of WfBench writes it: one element, Python's quotes.
+_WFBENCH = re.compile(r"(--?[\w-]+)[ \t]+([{\[].*[}\]])", re.DOTALL)
+
+#: What tells tasks of one kind apart in their names.
+_SERIAL = re.compile(r"_(ID)?\d+\Z")
+
+
+def kind_of(name: str) -> str:
+    """``blastall_00000002`` is a ``blastall``."""
+    return _SERIAL.sub("", name) or name
+
+
+class WfFormatReader(DocumentReader):
+    """Reads an instance; ``tasks`` are complete after ``finish``."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self._parts: list[bytes] = []
+        self._at = 0  # where in the text the last element was found, and its line
+        self._line = 1
+        self._data = b""
+
+    def feed(self, data: bytes) -> None:
+        if self.count(data):
+            self._parts.append(data)
+
+    def finish(self) -> None:
+        if self.dead:
+            return
+        self._data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
+        self._parts = []
+        try:
+            instance = msgspec.json.decode(self._data, type=Instance)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self.end(self._line_of(error), _in_words(error))
+            return
+        body = instance.workflow
+        self.name = instance.name or ""
+        if instance.amfs is not None:
+            self.files = instance.amfs.files
+            self.paths = dict(instance.amfs.paths)
+        version = instance.schemaVersion or ""
+        if not re.match(r"1\.[1-6](\D|\Z)", version):
+            self.remark("version", 0, f"this says it is WfFormat {version or '(no version)'}; it is read as if it were 1.1 to 1.6")
+        if body.specification is not None:
+            self._new_layout(body.specification, body.execution)
+        elif body.tasks is not None or body.jobs is not None:
+            tasks = body.tasks if body.tasks is not None else body.jobs or []
+            self._tasks([(node, line) for node, line in self._nodes(tasks)], {})
+        else:
+            self.end(0, "there is neither a specification nor a list of tasks in this workflow")
+        self._data = b""
+
+    # ── layouts ────────────────────────────────────────────────────────────────────────────────────
+
+    def _new_layout(self, specification: Specification, execution: Execution | None) -> None:
+        # The execution may stand before or after, and finding lines goes forward: whichever comes first is read first.
+        runs_after = self._data.find(b'"execution"') > self._data.find(b'"specification"')
+        runs: dict[str, Node] = {}
+        if not runs_after:
+            runs = self._runs(execution)
+            self._rewind()
+        nodes = list(self._nodes(specification.tasks))
+        files = specification.files or []
+        for raw in files:
+            file = self._decode(raw, File)
+            if file is not None:
+                name = file.id or file.name
+                if not name:
+                    self.fault(self._line, "a file without an id")
+                else:
+                    self._size(name, file, self._line)
+        if runs_after:
+            self._rewind()
+            runs = self._runs(execution)
+        self._tasks(nodes, runs)
+
+    def _runs(self, execution: Execution | None) -> dict[str, Node]:
+        runs: dict[str, Node] = {}
+        for node, line in self._nodes(execution.tasks or []) if execution is not None else ():
+            name = node.id or node.name
+            if not name:
+                self.fault(line, "an executed task without an id")
+            elif name in runs:
+                self.remark("executed twice", line, f"task {name} was executed more than once; the first execution counts")
+            else:
+                runs[name] = node
+        return runs
+
+    def _nodes(self, raws: list[msgspec.Raw]) -> Iterator[tuple[Node, int]]:
+        for raw in raws:
+            node = self._decode(raw, Node)
+            if node is not None:
+                yield node, self._line
+
+    def _decode(self, raw: msgspec.Raw, kind: type[Any]) -> Any:
+        """One element; None and a fault with its line if it is not of its form."""
+        text = bytes(raw)
+        found = self._data.find(text, self._at)
+        if found >= 0:
+            self._line += self._data.count(b"\n", self._at, found)
+            self._at = found
+        try:
+            if _surrogates(text):  # bytes that are not UTF-8, which msgspec refuses
+                return msgspec.convert(json.loads(text), kind)
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self.fault(self._line, _in_words(error))
+            return None
+
+    def _rewind(self) -> None:
+        self._at, self._line = 0, 1
+
+    # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _tasks(self, nodes: list[tuple[Node, int]], runs: dict[str, Node]) -> None:
+        parents: dict[str, list[str]] = {}
+        by_name: dict[str, str | None] = {}
+        ids: set[str] = set()
+        for node, line in nodes:
+            task_id = node.id or node.name
+            if not task_id:
+                self.fault(line, "a task without an id")
+                continue
+            ids.add(task_id)
+            if node.name and node.name != task_id:
+                by_name[node.name] = None if node.name in by_name else task_id  # old versions refer to names
+            self.tasks.append(self._task(node, runs.get(task_id) or node, task_id, line))
+
+        def resolve(reference: str, owner: str, line: int) -> str:
+            found = reference if reference in ids else by_name.get(reference)
+            if not found:
+                self.fault(line, f"task {owner} names a task {reference!r}, which there is not")
+            return found or ""
+
+        for node, line in nodes:
+            task_id = node.id or node.name
+            if not task_id:
+                continue
+            for parent in node.parents or ():
+                if found := resolve(parent, task_id, line):
+                    parents.setdefault(task_id, []).append(found)
+            for child in node.children or ():
+                if found := resolve(child, task_id, line):
+                    parents.setdefault(found, []).append(task_id)
+        for name in runs.keys() - ids:
+            self.fault(0, f"the execution names a task {name!r}, which the specification has not")
+        self.tasks = with_after(self.tasks, parents)
+
+    def _task(self, node: Node, run: Node, task_id: str, line: int) -> Task:
+        share = self.share
+        inputs = {share(name): None for name in node.inputFiles or ()}
+        outputs = {share(name): None for name in node.outputFiles or ()}
+        for file in node.files or ():
+            name = file.name or file.id
+            if not name:
+                self.fault(line, f"task {task_id}: a file without a name")
+                continue
+            name = share(name)
+            self._size(name, file, line)
+            if file.link == "input":
+                inputs[name] = None
+            elif file.link == "output":
+                outputs[name] = None
+            else:
+                self.fault(line, f"task {task_id}: the link of file {name!r} must be input or output, not {file.link!r}")
+        for name in inputs.keys() & outputs.keys():
+            self.remark("input and output", line, f"task {task_id} reads and writes {name!r}; here it only writes it")
+            del inputs[name]
+        if run.machines is not None or run.machine is not None:
+            self.remark("machines", line, "on which machines tasks once ran has no meaning here")
+        if run.avgCPU is not None or run.energyInKWh is not None:
+            self.remark("measurements", line, "what a run measured beside run time, cores and memory has no meaning here")
+        extra = node.amfs or Extra()
+        label = extra.label if extra.label is not None else node.category or kind_of(node.name or task_id)
+        return Task(
+            id=share(task_id),
+            argv=self._argv(run.command, label, task_id, line),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            stdin=share(extra.stdin),
+            stdout=share(extra.stdout),
+            stderr=share(extra.stderr),
+            env=tuple(share(entry) for entry in extra.env),
+            cwd=share(extra.cwd),
+            cores=self._whole(_first(run.coreCount, run.cores), 1, line, "cores", 1),
+            memory=self._whole(_first(run.memoryInBytes, run.memory and run.memory * 1024), 0, line, "memory", 0),
+            time_limit=extra.time_limit,
+            retries=extra.retries,
+            priority=self._whole(run.priority, 0, line, "priority", -(1 << 31)),
+            label=share(label),
+            node=extra.node,
+            node_soft=extra.node_soft,
+            reduce=extra.reduce,
+            keep=tuple(share(name) for name in extra.keep),
+            scratch=tuple(share(name) for name in extra.scratch),
+            runtime=self.runtime(float(_first(run.runtimeInSeconds, run.runtime) or 0), line),
+            staged=extra.staged,
+            line=line,
+        )
+
+    def _argv(self, command: Command | None, label: str, task_id: str, line: int) -> tuple[str, ...]:
+        if command is None or not command.program:
+            self.remark("no command", line, f"task {task_id} has no command; its kind, {label!r}, is taken for the program")
+            return (self.share(label or task_id),)
+        words = [command.program]
+        for argument in command.arguments or ():
+            words += self._words(argument, line)
+        return tuple([self.share(word) for word in words])
+
+    def _words(self, argument: str, line: int) -> list[str]:
+        """An element of the arguments may hold several words: ``--percent-cpu 0.6``. Quotes hold words together."""
+        if match := _WFBENCH.fullmatch(argument):
+            return [match[1], match[2].replace("'", '"')]  # as WfCommons' own translators do
+        try:
+            return split(argument)
+        except QuotingError as error:
+            self.remark("quotes", line, f"in the argument {argument[:60]!r} {error}; it is taken as one word")
+            return [argument]
+
+    def _size(self, name: str, file: File, line: int) -> None:
+        size = _first(file.sizeInBytes, file.size)
+        if size is not None:
+            if not math.isfinite(size) or abs(size) >= 1 << 63:
+                self.fault(line, f"file {name!r}: {size} is no size")
+            else:
+                self.set_size(self.share(name), int(size), line)
+
+    def _whole(self, value: Number, default: int, line: int, what: str, least: int) -> int:
+        if value is None:
+            return default
+        if not math.isfinite(value) or not least <= value < 1 << 62:
+            self.remark(what, line, f"{what} cannot be {value:g}; {default} is taken")
+            return default
+        return max(least, round(value))
+
+    def _line_of(self, error: Exception) -> int:
+        byte = re.search(r"\(byte (\d+)\)", str(error))
+        return self._data.count(b"\n", 0, int(byte[1])) + 1 if byte else 0
+
+
+def _first(*values: Number) -> Number:
+    return next((value for value in values if value is not None), None)
+
+
+def _surrogates(text: bytes) -> bool:
+    return b"\\ud" in text or b"\\uD" in text
+
+
+def _in_words(error: Exception) -> str:
+    """One line for what msgspec did not like."""
+    text = str(error)
+    if isinstance(error, RecursionError):
+        return "not valid JSON: nested too deeply"
+    if isinstance(error, msgspec.ValidationError):
+        what, _, where = text.partition(" - at `$")
+        field = where.rstrip("`").lstrip(".")
+        what = what[:1].lower() + what[1:]
+        return f"{field}: {what}".replace("`", "'") if field else what.replace("`", "'")
+    return f"not valid JSON: {text.removeprefix('JSON is malformed: ')}"
