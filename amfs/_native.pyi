@@ -72,3 +72,51 @@ class Mover:
         """bytes_copied, bytes_fetched, bytes_served, cpu_us."""
     def stop(self) -> None:
         """End the threads, closing sockets; unfinished jobs complete with error "stopped". Repeatable."""
+
+class Io:
+    """The data of the file system: parts of files in this node's store and on other nodes (csrc/fsio.h). Any thread may call.
+
+    A part is the whole content of a file (index -1) or one stripe. Errors are OSError. Kinds of open files: 0 whole content here, 1 through
+    another node that has it open for writing, 2 stripes at their owners.
+    """
+
+    fd: int  # eventfd, readable while take() has something
+    root_fd: int
+
+    def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
+        """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
+    def set_table(self, owners: Sequence[int]) -> None: ...
+    def part_path(self, ino: int, index: int) -> str:
+        """Relative to the root."""
+    def part_stat(self, ino: int, index: int) -> tuple[int, int, int, int, int]:
+        """(size, blocks, atime, mtime, ctime)"""
+    def part_delete(self, ino: int) -> None:
+        """Every part of it that is here."""
+    def usage(self) -> tuple[int, int, int]:
+        """(used, limit, parts)"""
+    def open(
+        self, ino: int, kind: int, node: int = -1, stripe: int = 0, size: int = 0, writing: bool = False, create: bool = False
+    ) -> IoHandle: ...
+    def open_count(self, ino: int) -> tuple[int, int]:
+        """(readers, writers) through this node, other nodes' included."""
+    def list_parts(self) -> list[tuple[int, int, int, int]]:
+        """(ino, index, size, blocks)"""
+    def take(self) -> list[tuple[int, int, int, int, int]]:
+        """(kind, serial, ino, size, error) of what happened since, oldest first."""
+    def stop(self) -> None: ...
+
+class IoHandle:
+    """An open file's data, made by Io.open. One closed while a call is under way raises EBUSY."""
+
+    def read(self, count: int, offset: int) -> bytes: ...
+    def readinto(self, buffer: bytearray | memoryview, offset: int) -> int: ...
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """All of it; offset 2**64-1: at the end."""
+    def truncate(self, size: int) -> None: ...
+    def fallocate(self, mode: int, offset: int, length: int) -> None: ...
+    def seek(self, offset: int, whence: int) -> int: ...
+    def flush(self) -> None: ...
+    def stat(self) -> tuple[int, int, int, int, int]:
+        """(size, blocks, atime, mtime, ctime)"""
+    def close(self) -> None:
+        """Flushes and raises what that meets. Repeatable."""

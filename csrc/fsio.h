@@ -53,6 +53,7 @@ int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /
               bool create, struct fsio_handle **handle);
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
+#define FSIO_APPEND UINT64_MAX /* as offset of a write: at the end, wherever it is by then */
 /* Write all. A LOCAL file that would take the node over its limit (or meets ENOSPC) becomes STRIPED under the writer's hands if there are other
  * nodes: the content goes to the stripes' owners, FSIO_EVENT_STRIPED is told, and writing goes on. ENOSPC when all are full. */
 int fsio_write(struct fsio_handle *handle, const void *from, size_t count, uint64_t offset);

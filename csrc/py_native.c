@@ -1,4 +1,4 @@
-/* amfs._native: the only file that knows Python. Buffers in, GIL off, one call, values out. Contracts: amfs/_native.pyi.
+/* amfs._native: this and the py_*.c beside it are the only files that know Python. Buffers in, GIL off, one call, values out. Contracts: amfs/_native.pyi.
  *
  * One part per thing: helpers, XXH64, Launcher, Mover, the module. Stable ABI of Python 3.11, multi-phase initialisation.
  */
@@ -11,6 +11,7 @@
 
 #include "launcher.h"
 #include "mover.h"
+#include "py_fsio.h"
 #include "xxh64.h"
 
 /* ---------------------------------------------------------------------------------------------------------------- helpers */
@@ -727,7 +728,9 @@ static int module_exec(PyObject *module)
     module_state *state = PyModule_GetState(module);
     if (add_type(module, &launcher_spec, &state->launcher_type) < 0)
         return -1;
-    return add_type(module, &mover_spec, &state->mover_type);
+    if (add_type(module, &mover_spec, &state->mover_type) < 0)
+        return -1;
+    return add_fsio(module);
 }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)

@@ -1,0 +1,349 @@
+/* The parts of this node: names, deletion, listing, and how much memory they take. */
+#include "fsio_internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum {
+    PROBE_MAX = 4096,    /* stripes of a file that are looked for one by one; with more its directory is read */
+    ASK_MS = 20,         /* how old the kernel's count may be */
+    ASK_BYTES = 4 << 20, /* and how much may have been added since */
+};
+
+void fsio_part_name(uint64_t ino, int64_t index, char *to) {
+    unsigned last = (unsigned)(ino & 0xff);
+    if (index < 0) snprintf(to, FSIO_NAME_BYTES, "%02x/%016llx", last, (unsigned long long)ino);
+    else snprintf(to, FSIO_NAME_BYTES, "%02x/%016llx.%lld", last, (unsigned long long)ino, (long long)index);
+}
+
+int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room) {
+    char name[FSIO_NAME_BYTES];
+    (void)io;
+    fsio_part_name(ino, index, name);
+    if (strlen(name) >= room) return ENAMETOOLONG;
+    memcpy(to, name, strlen(name) + 1);
+    return 0;
+}
+
+/* ── which inodes have stripes here ── with stripes_lock held */
+
+static struct fsio_stripes_slot *find_slot(const struct fsio_stripes *stripes, uint64_t ino) {
+    size_t at = (size_t)(ino * 0x9E3779B97F4A7C15u >> 32) & (stripes->room - 1);
+    while (stripes->slots[at].ino != 0 && stripes->slots[at].ino != ino) at = (at + 1) & (stripes->room - 1);
+    return &stripes->slots[at];
+}
+
+static int grow_stripes(struct fsio_stripes *stripes) {
+    struct fsio_stripes larger = {.room = stripes->room == 0 ? 64 : stripes->room * 2, .count = stripes->count};
+    larger.slots = calloc(larger.room, sizeof *larger.slots);
+    if (larger.slots == NULL) return ENOMEM;
+    for (size_t i = 0; i < stripes->room; i++)
+        if (stripes->slots[i].ino != 0) *find_slot(&larger, stripes->slots[i].ino) = stripes->slots[i];
+    free(stripes->slots);
+    *stripes = larger;
+    return 0;
+}
+
+static int note_stripe(struct fsio *io, uint64_t ino, uint64_t index) {
+    pthread_mutex_lock(&io->stripes_lock);
+    int error = (io->stripes.count + 1) * 4 > io->stripes.room * 3 ? grow_stripes(&io->stripes) : 0;
+    if (error == 0) {
+        struct fsio_stripes_slot *slot = find_slot(&io->stripes, ino);
+        if (slot->ino == 0) io->stripes.count++;
+        slot->ino = ino;
+        if (slot->end < index + 1) slot->end = index + 1;
+    }
+    pthread_mutex_unlock(&io->stripes_lock);
+    return error;
+}
+
+uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino) {
+    pthread_mutex_lock(&io->stripes_lock);
+    uint64_t end = io->stripes.room == 0 ? 0 : find_slot(&io->stripes, ino)->end;
+    pthread_mutex_unlock(&io->stripes_lock);
+    return end;
+}
+
+/* No stripe of it from index `end` on is here any more. */
+static void cut_stripes(struct fsio *io, uint64_t ino, uint64_t end) {
+    pthread_mutex_lock(&io->stripes_lock);
+    struct fsio_stripes *all = &io->stripes;
+    struct fsio_stripes_slot *slot = all->room == 0 ? NULL : find_slot(all, ino);
+    if (slot != NULL && slot->ino != 0 && slot->end > end) slot->end = end;
+    if (slot != NULL && slot->ino != 0 && slot->end == 0) {
+        slot->ino = 0;
+        all->count--;
+        for (size_t at = (size_t)(slot - all->slots + 1) & (all->room - 1); all->slots[at].ino != 0; at = (at + 1) & (all->room - 1)) {
+            struct fsio_stripes_slot moved = all->slots[at]; /* close the gap: what stands after it may have been displaced by it */
+            all->slots[at] = (struct fsio_stripes_slot){0};
+            *find_slot(all, moved.ino) = moved;
+        }
+    }
+    pthread_mutex_unlock(&io->stripes_lock);
+}
+
+/* ── what they take ── */
+
+int64_t fsio_allocated(int fd) {
+    struct stat found;
+    return fstat(fd, &found) == 0 ? (int64_t)found.st_blocks * 512 : 0;
+}
+
+void fsio_account(struct fsio *io, int64_t bytes) {
+    if (bytes == 0) return;
+    if (io->own_mount) {
+        if (bytes > 0) atomic_fetch_add(&io->since, bytes);
+    } else if (atomic_fetch_add(&io->used, bytes) + bytes < 0) {
+        atomic_store(&io->used, 0); /* files came that nobody told us of; the next count puts it right */
+    }
+}
+
+static void ask_kernel(struct fsio *io) {
+    struct statvfs found;
+    atomic_store(&io->asked_ms, fsio_now_ms());
+    if (fstatvfs(io->root_fd, &found) != 0) return;
+    atomic_store(&io->since, 0);
+    atomic_store(&io->used, (int64_t)((found.f_blocks - found.f_bfree) * found.f_frsize));
+}
+
+static uint64_t used_now(struct fsio *io) {
+    if (io->own_mount && (fsio_now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
+    int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
+    return used > 0 ? (uint64_t)used : 0;
+}
+
+bool fsio_room(struct fsio *io, uint64_t more) {
+    if (io->limit == 0 || more == 0) return true;
+    if (used_now(io) + more <= io->limit) return true;
+    if (!io->own_mount) return false;
+    ask_kernel(io);
+    return used_now(io) + more <= io->limit;
+}
+
+void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
+    int64_t count = atomic_load(&io->parts);
+    if (io->own_mount) ask_kernel(io);
+    *used = used_now(io);
+    *limit = io->limit;
+    *parts = count > 0 ? (uint64_t)count : 0;
+}
+
+/* ── listing ── */
+
+/* What a name in one of the directories stands for; false: nothing of ours. */
+static bool read_name(const char *name, uint64_t *ino, int64_t *index) {
+    char *end;
+    for (int i = 0; i < 16; i++)
+        if (strchr("0123456789abcdef", name[i]) == NULL || name[i] == '\0') return false;
+    char digits[17];
+    memcpy(digits, name, 16);
+    digits[16] = '\0';
+    *ino = strtoull(digits, NULL, 16);
+    *index = FSIO_WHOLE;
+    if (name[16] == '\0') return true;
+    if (name[16] != '.' || name[17] < '0' || name[17] > '9') return false;
+    *index = strtoll(name + 17, &end, 10);
+    return *end == '\0';
+}
+
+typedef bool (*part_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
+
+/* Call `visit` for each part of one of the 256 directories. False: it said so. */
+static bool walk_directory(struct fsio *io, unsigned number, part_visitor visit, void *context) {
+    char name[8];
+    uint64_t ino;
+    int64_t index;
+    bool go_on = true;
+    snprintf(name, sizeof name, "%02x", number);
+    int fd = openat(io->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (directory == NULL) {
+        if (fd >= 0) close(fd);
+        return true;
+    }
+    for (struct dirent *entry; go_on && (entry = readdir(directory)) != NULL;)
+        if (read_name(entry->d_name, &ino, &index)) go_on = visit(context, fd, entry->d_name, ino, index);
+    closedir(directory);
+    return go_on;
+}
+
+static void walk(struct fsio *io, part_visitor visit, void *context) {
+    for (unsigned i = 0; i < 256; i++)
+        if (!walk_directory(io, i, visit, context)) return;
+}
+
+struct listing {
+    bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks);
+    void *context;
+};
+
+static bool list_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct listing *listing = context;
+    struct stat found;
+    if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return true; /* gone meanwhile */
+    return listing->each(listing->context, ino, index, (uint64_t)found.st_size, (uint64_t)found.st_blocks);
+}
+
+int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks), void *context) {
+    struct listing listing = {each, context};
+    walk(io, list_one, &listing);
+    return 0;
+}
+
+struct count {
+    struct fsio *io;
+    int64_t bytes, parts;
+    bool with_stripes;
+};
+
+static bool count_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct count *count = context;
+    struct stat found;
+    count->parts++;
+    if (count->with_stripes && index >= 0) note_stripe(count->io, ino, (uint64_t)index);
+    if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) count->bytes += (int64_t)found.st_blocks * 512;
+    return !atomic_load(&count->io->stopping);
+}
+
+void fsio_rescan(struct fsio *io) {
+    struct count count = {.io = io};
+    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts);
+    walk(io, count_one, &count);
+    if (atomic_load(&io->stopping)) return;
+    atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
+    if (!io->own_mount) atomic_fetch_add(&io->used, count.bytes - used);
+}
+
+/* ── single parts ── */
+
+int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(ino, index, name);
+    for (int tries = 0; tries < 16; tries++) {
+        int fd = openat(io->root_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0) return fd;
+        if (errno != ENOENT || !create) return -errno;
+        if (index >= 0) { /* known before it is there: a deletion must find it */
+            int error = note_stripe(io, ino, (uint64_t)index);
+            if (error != 0) return -error;
+        }
+        fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd >= 0) {
+            atomic_fetch_add(&io->parts, 1);
+            return fd;
+        }
+        if (errno != EEXIST) return -errno;
+    }
+    return -EAGAIN;
+}
+
+int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
+    char name[FSIO_NAME_BYTES];
+    struct stat found;
+    fsio_part_name(ino, index, name);
+    if (fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+    *size = (uint64_t)found.st_size;
+    *blocks = (uint64_t)found.st_blocks;
+    *atime = (int64_t)found.st_atim.tv_sec * 1000000000 + found.st_atim.tv_nsec;
+    *mtime = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
+    *ctime = (int64_t)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec;
+    return 0;
+}
+
+/* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
+static int remove_part(struct fsio *io, const char *name, bool counted) {
+    struct stat found;
+    if (counted && !io->own_mount && fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && unlinkat(io->root_fd, name, 0) == 0) {
+        fsio_account(io, -(int64_t)found.st_blocks * 512);
+    } else if (unlinkat(io->root_fd, name, 0) != 0) {
+        return errno;
+    }
+    atomic_fetch_sub(&io->parts, 1);
+    return 0;
+}
+
+struct removal {
+    struct fsio *io;
+    uint64_t ino, from;
+    int error;
+};
+
+static bool remove_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct removal *removal = context;
+    char path[FSIO_NAME_BYTES];
+    (void)directory;
+    (void)name;
+    if (ino != removal->ino || index < 0 || (uint64_t)index < removal->from) return true;
+    fsio_part_name(ino, index, path);
+    int error = remove_part(removal->io, path, true);
+    if (error != 0 && error != ENOENT) removal->error = error;
+    return true;
+}
+
+int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
+    uint64_t end = fsio_stripes_end(io, ino);
+    struct removal removal = {.io = io, .ino = ino, .from = from};
+    char name[FSIO_NAME_BYTES];
+    if (end <= from) return 0;
+    if (end - from > PROBE_MAX) walk_directory(io, (unsigned)(ino & 0xff), remove_one, &removal);
+    for (uint64_t i = from; end - from <= PROBE_MAX && i < end; i++) {
+        fsio_part_name(ino, (int64_t)i, name);
+        int error = remove_part(io, name, true);
+        if (error != 0 && error != ENOENT) removal.error = error;
+    }
+    if (removal.error == 0) cut_stripes(io, ino, from);
+    return removal.error;
+}
+
+int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(ino, index, name);
+    return remove_part(io, name, true);
+}
+
+int fsio_part_delete(struct fsio *io, uint64_t ino) {
+    char name[FSIO_NAME_BYTES];
+    bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    int error = remove_part(io, name, !open);
+    int stripes = fsio_stripes_delete(io, ino, 0);
+    if (error != 0 && error != ENOENT) return error;
+    return stripes;
+}
+
+/* ── life ── */
+
+int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size) {
+    struct stat here, above;
+    struct count count = {.io = io, .with_stripes = true};
+    io->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (io->root_fd < 0 || fstat(io->root_fd, &here) != 0 || fstatat(io->root_fd, "..", &above, 0) != 0) {
+        snprintf(error, error_size, "cannot open the store's directory %s: %s", root, strerror(errno));
+        return -1;
+    }
+    io->own_mount = here.st_dev != above.st_dev;
+    for (unsigned i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%02x", i);
+        if (mkdirat(io->root_fd, name, 0700) != 0 && errno != EEXIST) {
+            snprintf(error, error_size, "cannot make a directory in %s: %s", root, strerror(errno));
+            return -1;
+        }
+    }
+    walk(io, count_one, &count);
+    atomic_store(&io->parts, count.parts);
+    atomic_store(&io->used, count.bytes);
+    if (io->own_mount) ask_kernel(io);
+    return 0;
+}
+
+void fsio_parts_end(struct fsio *io) {
+    if (io->root_fd >= 0) close(io->root_fd);
+    free(io->stripes.slots);
+}

@@ -1,0 +1,526 @@
+/* amfs._native.Io and IoHandle: fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
+#include <Python.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "py_fsio.h"
+
+typedef struct {
+    PyObject ob_base;
+    struct fsio *io;
+} io_object;
+
+typedef struct {
+    PyObject ob_base;
+    PyObject *owner; /* the Io: lives as long as its handles */
+    struct fsio_handle *handle;
+    int uses; /* calls under way with the GIL released: close must not pull it away under them */
+} handle_object;
+
+/* Around everything that may wait or touch a file. */
+#define WITHOUT_GIL(call) \
+    do { \
+        Py_BEGIN_ALLOW_THREADS \
+        call; \
+        Py_END_ALLOW_THREADS \
+    } while (0)
+
+#define USING(self, call) \
+    do { \
+        ((handle_object *)(self))->uses++; \
+        WITHOUT_GIL(call); \
+        ((handle_object *)(self))->uses--; \
+    } while (0)
+
+static PyObject *failed(int error)
+{
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *nothing_or(int error)
+{
+    if (error != 0)
+        return failed(error);
+    Py_RETURN_NONE;
+}
+
+static struct fsio *io_of(PyObject *self)
+{
+    return ((io_object *)self)->io;
+}
+
+/* ── Io ── */
+
+static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"node", "root", "listen", "threads", "limit", NULL};
+    int node, threads = 2;
+    PyObject *root = NULL;
+    const char *listen = "";
+    unsigned long long limit = 0;
+    char error[512];
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK:Io", names, &node, PyUnicode_FSConverter, &root, &listen, &threads, &limit))
+        return NULL;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    io_object *self = (io_object *)allocate(type, 0);
+    if (self != NULL) {
+        const char *path = PyBytes_AsString(root);
+        WITHOUT_GIL(self->io = fsio_new(node, path, listen, threads, limit, error, sizeof error));
+        if (self->io == NULL) {
+            PyErr_SetString(PyExc_OSError, error);
+            Py_CLEAR(self);
+        }
+    }
+    Py_DECREF(root);
+    return (PyObject *)self;
+}
+
+static void io_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    struct fsio *io = io_of(self);
+
+    if (io != NULL)
+        WITHOUT_GIL(fsio_free(io));
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *io_set_table(PyObject *self, PyObject *owners)
+{
+    Py_ssize_t count = PySequence_Size(owners);
+    if (count < 0)
+        return NULL;
+    int32_t *table = calloc((size_t)count + 1, sizeof *table);
+    if (table == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        PyObject *number = PySequence_GetItem(owners, i);
+        long value = number != NULL ? PyLong_AsLong(number) : 0;
+        if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX))
+            PyErr_SetString(PyExc_ValueError, "a node's number does not fit into 32 bits");
+        table[i] = (int32_t)value;
+        Py_XDECREF(number);
+    }
+    if (!PyErr_Occurred())
+        fsio_set_table(io_of(self), table, (size_t)count);
+    free(table);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *io_part_path(PyObject *self, PyObject *args)
+{
+    unsigned long long ino;
+    long long index;
+    char path[128];
+
+    if (!PyArg_ParseTuple(args, "KL:part_path", &ino, &index))
+        return NULL;
+    int error = fsio_part_path(io_of(self), ino, index, path, sizeof path);
+    return error != 0 ? failed(error) : PyUnicode_FromString(path);
+}
+
+static PyObject *stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime)
+{
+    if (error != 0)
+        return failed(error);
+    return Py_BuildValue("(KKLLL)", (unsigned long long)size, (unsigned long long)blocks, (long long)atime, (long long)mtime,
+                         (long long)ctime);
+}
+
+static PyObject *io_part_stat(PyObject *self, PyObject *args)
+{
+    unsigned long long ino;
+    long long index;
+    uint64_t size = 0, blocks = 0;
+    int64_t atime = 0, mtime = 0, ctime = 0;
+    int error;
+
+    if (!PyArg_ParseTuple(args, "KL:part_stat", &ino, &index))
+        return NULL;
+    WITHOUT_GIL(error = fsio_part_stat(io_of(self), ino, index, &size, &blocks, &atime, &mtime, &ctime));
+    return stat_tuple(error, size, blocks, atime, mtime, ctime);
+}
+
+static PyObject *io_part_delete(PyObject *self, PyObject *number)
+{
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+    int error;
+
+    if (PyErr_Occurred())
+        return NULL;
+    WITHOUT_GIL(error = fsio_part_delete(io_of(self), ino));
+    return nothing_or(error);
+}
+
+static PyObject *io_usage(PyObject *self, PyObject *unused)
+{
+    uint64_t used, limit, parts;
+
+    (void)unused;
+    WITHOUT_GIL(fsio_usage(io_of(self), &used, &limit, &parts));
+    return Py_BuildValue("(KKK)", (unsigned long long)used, (unsigned long long)limit, (unsigned long long)parts);
+}
+
+static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", NULL};
+    unsigned long long ino, size = 0;
+    unsigned stripe = 0;
+    int kind, node = -1, writing = 0, create = 0, error;
+    struct fsio_handle *handle;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create))
+        return NULL;
+    if (kind < FSIO_LOCAL || kind > FSIO_STRIPED) {
+        PyErr_Format(PyExc_ValueError, "%d is no kind of file", kind);
+        return NULL;
+    }
+    PyObject *module = PyType_GetModule(Py_TYPE(self)); /* borrowed */
+    PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, "IoHandle");
+    if (type == NULL)
+        return NULL;
+    WITHOUT_GIL(error = fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
+    if (error != 0) {
+        Py_DECREF(type);
+        return failed(error);
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    handle_object *object = (handle_object *)allocate((PyTypeObject *)type, 0);
+    Py_DECREF(type);
+    if (object == NULL) {
+        WITHOUT_GIL(fsio_close(handle));
+        return NULL;
+    }
+    object->owner = Py_NewRef(self);
+    object->handle = handle;
+    return (PyObject *)object;
+}
+
+static PyObject *io_open_count(PyObject *self, PyObject *number)
+{
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+    int readers = 0, writers = 0;
+
+    if (PyErr_Occurred())
+        return NULL;
+    fsio_open_count(io_of(self), ino, &readers, &writers);
+    return Py_BuildValue("(ii)", readers, writers);
+}
+
+struct part_list {
+    PyObject *list;
+    struct part {
+        uint64_t ino, size, blocks;
+        int64_t index;
+    } *parts;
+    size_t count, room;
+};
+
+static bool collect_part(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks)
+{
+    struct part_list *all = context;
+    if (all->count == all->room) {
+        size_t room = all->room == 0 ? 256 : all->room * 2;
+        struct part *parts = realloc(all->parts, room * sizeof *parts);
+        if (parts == NULL)
+            return false;
+        all->parts = parts;
+        all->room = room;
+    }
+    all->parts[all->count++] = (struct part){ino, size, blocks, index};
+    return true;
+}
+
+static PyObject *io_list_parts(PyObject *self, PyObject *unused)
+{
+    struct part_list all = {0};
+
+    (void)unused;
+    WITHOUT_GIL(fsio_list_parts(io_of(self), collect_part, &all));
+    PyObject *list = PyList_New((Py_ssize_t)all.count);
+    for (size_t i = 0; list != NULL && i < all.count; i++) {
+        const struct part *part = &all.parts[i];
+        PyObject *entry = Py_BuildValue("(KLKK)", (unsigned long long)part->ino, (long long)part->index, (unsigned long long)part->size,
+                                        (unsigned long long)part->blocks);
+        if (entry == NULL || PyList_SetItem(list, (Py_ssize_t)i, entry) < 0)
+            Py_CLEAR(list);
+    }
+    free(all.parts);
+    return list;
+}
+
+static PyObject *io_take(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    struct fsio_event *event = list == NULL ? NULL : fsio_take(io_of(self)), *next;
+    for (; event != NULL; event = next) {
+        next = event->next;
+        PyObject *entry = list == NULL ? NULL : Py_BuildValue("(iKKKi)", (int)event->kind, (unsigned long long)event->serial,
+                                                              (unsigned long long)event->ino, (unsigned long long)event->size, event->error);
+        if (list != NULL && (entry == NULL || PyList_Append(list, entry) < 0))
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+        free(event);
+    }
+    return list;
+}
+
+static PyObject *io_stop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    WITHOUT_GIL(fsio_stop(io_of(self)));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_fd(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLong(fsio_event_fd(io_of(self)));
+}
+
+static PyObject *io_root_fd(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLong(fsio_root_fd(io_of(self)));
+}
+
+static PyMethodDef io_methods[] = {
+    {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"part_path", io_part_path, METH_VARARGS, "Path of a part below root."},
+    {"part_stat", io_part_stat, METH_VARARGS, "(size, blocks, atime, mtime, ctime) of a part here."},
+    {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
+    {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
+    {"open", (PyCFunction)(void (*)(void))io_open, METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
+    {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
+    {"list_parts", io_list_parts, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
+    {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
+    {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef io_properties[] = {
+    {"fd", io_fd, NULL, "eventfd, readable while take() has something", NULL},
+    {"root_fd", io_root_fd, NULL, "descriptor of the directory of the parts", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot io_slots[] = {
+    {Py_tp_doc, "The data of the file system: parts of files here and on other nodes."},
+    {Py_tp_new, (void *)(uintptr_t)io_new},
+    {Py_tp_dealloc, (void *)(uintptr_t)io_dealloc},
+    {Py_tp_methods, io_methods},
+    {Py_tp_getset, io_properties},
+    {0, NULL},
+};
+
+static PyType_Spec io_spec = {
+    .name = "amfs._native.Io",
+    .basicsize = sizeof(io_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = io_slots,
+};
+
+/* ── IoHandle ── */
+
+static struct fsio_handle *handle_of(PyObject *self)
+{
+    struct fsio_handle *handle = ((handle_object *)self)->handle;
+    if (handle == NULL)
+        failed(EBADF);
+    return handle;
+}
+
+static void handle_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    handle_object *object = (handle_object *)self;
+
+    if (object->handle != NULL)
+        WITHOUT_GIL(fsio_close(object->handle));
+    Py_XDECREF(object->owner);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *handle_read(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    Py_ssize_t count;
+    unsigned long long offset;
+    size_t got;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "nK:read", &count, &offset))
+        return NULL;
+    if (count < 0)
+        return failed(EINVAL);
+    char *buffer = malloc((size_t)count + 1);
+    if (buffer == NULL)
+        return PyErr_NoMemory();
+    USING(self, error = fsio_read(handle, buffer, (size_t)count, offset, &got));
+    PyObject *bytes = error != 0 ? failed(error) : PyBytes_FromStringAndSize(buffer, (Py_ssize_t)got);
+    free(buffer);
+    return bytes;
+}
+
+static PyObject *handle_readinto(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    PyObject *target;
+    unsigned long long offset;
+    Py_buffer view;
+    size_t got;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "OK:readinto", &target, &offset) || PyObject_GetBuffer(target, &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    USING(self, error = fsio_read(handle, view.buf, (size_t)view.len, offset, &got));
+    PyBuffer_Release(&view);
+    return error != 0 ? failed(error) : PyLong_FromSize_t(got);
+}
+
+static PyObject *handle_write(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    PyObject *source;
+    unsigned long long offset;
+    Py_buffer view;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "OK:write", &source, &offset) || PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    USING(self, error = fsio_write(handle, view.buf, (size_t)view.len, offset));
+    PyBuffer_Release(&view);
+    return nothing_or(error);
+}
+
+static PyObject *handle_truncate(PyObject *self, PyObject *number)
+{
+    struct fsio_handle *handle = handle_of(self);
+    unsigned long long size = handle == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
+    int error;
+
+    if (handle == NULL || PyErr_Occurred())
+        return NULL;
+    USING(self, error = fsio_truncate(handle, size));
+    return nothing_or(error);
+}
+
+static PyObject *handle_fallocate(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int mode, error;
+    unsigned long long offset, length;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "iKK:fallocate", &mode, &offset, &length))
+        return NULL;
+    USING(self, error = fsio_fallocate(handle, mode, offset, length));
+    return nothing_or(error);
+}
+
+static PyObject *handle_seek(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int whence, error;
+    unsigned long long offset;
+    uint64_t found = 0;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "Ki:seek", &offset, &whence))
+        return NULL;
+    USING(self, error = fsio_seek(handle, offset, whence, &found));
+    return error != 0 ? failed(error) : PyLong_FromUnsignedLongLong(found);
+}
+
+static PyObject *handle_flush(PyObject *self, PyObject *unused)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int error;
+
+    (void)unused;
+    if (handle == NULL)
+        return NULL;
+    USING(self, error = fsio_flush(handle));
+    return nothing_or(error);
+}
+
+static PyObject *handle_stat(PyObject *self, PyObject *unused)
+{
+    struct fsio_handle *handle = handle_of(self);
+    uint64_t size = 0, blocks = 0;
+    int64_t atime = 0, mtime = 0, ctime = 0;
+    int error;
+
+    (void)unused;
+    if (handle == NULL)
+        return NULL;
+    USING(self, error = fsio_stat(handle, &size, &blocks, &atime, &mtime, &ctime));
+    return stat_tuple(error, size, blocks, atime, mtime, ctime);
+}
+
+static PyObject *handle_close(PyObject *self, PyObject *unused)
+{
+    handle_object *object = (handle_object *)self;
+    struct fsio_handle *handle = object->handle;
+    int error = 0;
+
+    (void)unused;
+    if (object->uses > 0)
+        return failed(EBUSY);
+    object->handle = NULL;
+    if (handle != NULL)
+        WITHOUT_GIL(error = fsio_close(handle));
+    return nothing_or(error);
+}
+
+static PyMethodDef handle_methods[] = {
+    {"read", handle_read, METH_VARARGS, "read(count, offset)\n--\n\nAt most count bytes; fewer only at the end."},
+    {"readinto", handle_readinto, METH_VARARGS, "readinto(buffer, offset)\n--\n\nHow many bytes came."},
+    {"write", handle_write, METH_VARARGS, "write(data, offset)\n--\n\nAll of it."},
+    {"truncate", handle_truncate, METH_O, "truncate(size)"},
+    {"fallocate", handle_fallocate, METH_VARARGS, "fallocate(mode, offset, length)"},
+    {"seek", handle_seek, METH_VARARGS, "seek(offset, whence)\n--\n\nSEEK_DATA or SEEK_HOLE."},
+    {"flush", handle_flush, METH_NOARGS, "What is held back goes to its owners; reports what failed."},
+    {"stat", handle_stat, METH_NOARGS, "(size, blocks, atime, mtime, ctime)"},
+    {"close", handle_close, METH_NOARGS, "Flush and close. Repeatable."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, "An open file's data. Made by Io.open."},
+    {Py_tp_dealloc, (void *)(uintptr_t)handle_dealloc},
+    {Py_tp_methods, handle_methods},
+    {0, NULL},
+};
+
+static PyType_Spec handle_spec = {
+    .name = "amfs._native.IoHandle",
+    .basicsize = sizeof(handle_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = handle_slots,
+};
+
+struct fsio *fsio_of_object(PyObject *object)
+{
+    return ((io_object *)object)->io;
+}
+
+int add_fsio(PyObject *module)
+{
+    PyType_Spec *specs[] = {&io_spec, &handle_spec};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
+        int added = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+        Py_XDECREF(type);
+        if (added < 0)
+            return -1;
+    }
+    return 0;
+}
