@@ -15,10 +15,11 @@ _WIDTH, _PANEL = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 58, 44
 _ROW = 22
 _LETTER = 7.0  # pixels of a letter, about
+Panel = tuple[int, list[str]]  # height, and elements drawn from y = 0
 
 
-def document(panels: Sequence[tuple[int, list[str]]]) -> str:
-    """One SVG of panels (height, elements drawn from y = 0) below each other."""
+def document(panels: Sequence[Panel]) -> str:
+    """One SVG of panels below each other."""
     height = sum(each for each, _ in panels)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',
@@ -31,39 +32,64 @@ def document(panels: Sequence[tuple[int, list[str]]]) -> str:
     return "\n".join([*out, "</svg>", ""])
 
 
-def bars(title: str, groups: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> tuple[int, list[str]]:
-    """Bars of ratios on a logarithmic axis from 1 up or down, grouped; ``series``: name -> a value for each group, None: no bar."""
-    values = [value for line in series.values() for value in line if value]
-    low = math.floor(min(-1.0, *(math.log10(value) for value in values))) if values else -1
-    high = math.ceil(max(0.0, *(math.log10(value) for value in values))) if values else 0
-    high = max(high, 1)
-    legend_rows = _legend_rows(list(series))
-    top = _TOP + 18 * (len(legend_rows) - 1)
-    height = _PANEL + top - _TOP
+class _Axis:
+    """The logarithmic axis of a panel with a legend above: where things are."""
 
-    def up(value: float) -> float:
-        inner = height - top - _BOTTOM
-        return height - _BOTTOM - inner * (math.log10(value) - low) / (high - low)
+    def __init__(self, title: str, names: Sequence[str], values: Sequence[float], unit: str, at_least: tuple[int, int]) -> None:
+        self.low = math.floor(min([at_least[0], *(math.log10(value) for value in values)]))
+        self.high = max(math.ceil(max([at_least[1], *(math.log10(value) for value in values)])), self.low + 1)
+        rows = _legend_rows(names)
+        self.top = _TOP + 18 * (len(rows) - 1)
+        self.height = _PANEL + self.top - _TOP
+        self.elements = [f'<text x="{_LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>', *_legend(rows, names)]
+        for power in range(self.low, self.high + 1):
+            y, colour = self.up(10.0**power), "#444" if power == 0 and unit else "#ddd"
+            self.elements.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>')
+            self.elements.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}{unit}</text>')
 
-    out = [f'<text x="{_LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>', *_legend(legend_rows, list(series))]
-    for power in range(low, high + 1):
-        y, strong = up(10.0**power), power == 0
-        out.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{"#444" if strong else "#ddd"}"/>')
-        out.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}x</text>')
+    def up(self, value: float) -> float:
+        inner = self.height - self.top - _BOTTOM
+        return self.height - _BOTTOM - inner * (math.log10(value) - self.low) / (self.high - self.low)
+
+    def below(self, x: float, text: str) -> None:
+        self.elements.append(f'<text x="{x:.1f}" y="{self.height - _BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>')
+
+
+def bars(title: str, groups: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> Panel:
+    """Bars of ratios, from 1 up or down, grouped; ``series``: name -> a value for each group, None: no bar."""
+    axis = _Axis(title, list(series), [value for line in series.values() for value in line if value], "x", (-1, 1))
     room = (_WIDTH - _LEFT - _RIGHT) / len(groups)
     bar = room * 0.8 / max(1, len(series))
     for column, group in enumerate(groups):
         left = _LEFT + room * column
-        out.append(f'<text x="{left + room / 2:.1f}" y="{height - _BOTTOM + 18}" text-anchor="middle">{escape(group)}</text>')
+        axis.below(left + room / 2, group)
         for number, line in enumerate(series.values()):
             value = line[column]
             if not value:
                 continue
-            y, one = up(value), up(1.0)
+            y, one = axis.up(value), axis.up(1.0)
             x = left + room * 0.1 + bar * number
             shape = f'x="{x:.1f}" y="{min(y, one):.1f}" width="{max(1.0, bar - 1):.1f}" height="{max(1.0, abs(y - one)):.1f}"'
-            out.append(f'<rect {shape} fill="{COLOURS[number % len(COLOURS)]}"><title>{share(value)}</title></rect>')
-    return height, out
+            axis.elements.append(f'<rect {shape} fill="{COLOURS[number % len(COLOURS)]}"><title>{share(value)}</title></rect>')
+    return axis.height, axis.elements
+
+
+def lines(title: str, labels: Mapping[float, str], series: Mapping[str, Sequence[tuple[float, float]]]) -> Panel:
+    """Lines over values of x that are equally far from each other, by their ``labels``; the other axis is logarithmic."""
+    values = [value for line in series.values() for _, value in line if value > 0]
+    low = math.floor(math.log10(min(values)))
+    axis = _Axis(title, list(series), values, "", (low, low + 1))
+    step = (_WIDTH - _LEFT - _RIGHT) / len(labels)
+    across = {x: _LEFT + step * (number + 0.5) for number, x in enumerate(labels)}
+    for x, label in labels.items():
+        axis.below(across[x], label)
+    for number, line in enumerate(series.values()):
+        colour = COLOURS[number % len(COLOURS)]
+        points = [(across[x], axis.up(value)) for x, value in line if value > 0]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        axis.elements.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        axis.elements += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+    return axis.height, axis.elements
 
 
 def _legend_rows(names: Sequence[str]) -> list[list[int]]:
@@ -91,7 +117,7 @@ def _legend(rows: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
     return out
 
 
-def table(title: str, rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+def table(title: str, rows: Sequence[Sequence[str]]) -> Panel:
     """A table whose first row is its head; all but the first column flush right."""
     widths = [max(len(row[column]) for row in rows) * _LETTER + 18 for column in range(len(rows[0]))]
     scale = min(1.0, (_WIDTH - 2 * _RIGHT) / sum(widths))

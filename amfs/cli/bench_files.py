@@ -136,4 +136,51 @@ def filecopy(nodes: tuple[int, ...], files: int, size: int, chunk: int, repeat: 
     return 1 if report.errors else 0
 
 
-COMMANDS = (envelope, filecopy)
+def file_sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Sizes with commas between: "10kB,1MiB"."""
+    from amfs.translate.tasklist import parse_size
+
+    try:
+        found = tuple(parse_size(word) for word in value.split(","))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    if not all(0 < size <= 1 << 40 for size in found):
+        raise click.BadParameter(f"{value!r}: a file has at least one byte and at most 1 TiB", ctx, param)
+    return tuple(dict.fromkeys(found))
+
+
+@click.command()
+@click.argument("places", metavar="[DIR|URL]...", nargs=-1, required=True)
+@click.option("--files", type=click.IntRange(1, 100_000), default=40, show_default=True, help="How many of each size.")
+@click.option("--sizes", callback=file_sizes, default="10kB,100kB,1MB,10MB", show_default=True, metavar="SIZE,...", help="Of the files.")
+@click.option("--clients", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes at a time.")
+@REPEAT
+@OUTPUT
+@PLOT
+def storage(
+    places: tuple[str, ...], files: int, sizes: tuple[int, ...], clients: int, repeat: int, output: str, plot: Path | None
+) -> int:
+    """Write, read, and read after writing many files at a time, in each DIR or URL of fsspec, beside raw tmpfs and a disk.
+
+    The exit status is 1 if something could not be measured.
+    """
+    from amfs.bench import directories as d
+    from amfs.bench.storage import Place, Settings, picture, report_text, run_storage
+    from amfs.bench.storage_worker import is_url
+
+    with ExitStack() as stack:
+
+        def work(parent: Path) -> str:
+            return str(stack.enter_context(d.workplace(directory_of(parent))))
+
+        disk = d.disk_directory()
+        found = [Place("tmpfs", work(d.memory_directory())), Place(f"disk ({d.file_system(disk)})", work(disk))]
+        found += [Place(place, place if is_url(place) else work(Path(place))) for place in dict.fromkeys(places)]
+        d.warm_up(d.memory_directory(), files * max(sizes))
+        report = run_storage(found, Settings(files, sizes, clients, repeat), say)
+    save(picture(report), plot)
+    show(report, output, report_text(report))
+    return 1 if report.errors else 0
+
+
+COMMANDS = (envelope, filecopy, storage)
