@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from amfs.engine.checks import Plan, StreamChecker
-from amfs.engine.states import Outcome
-from amfs.engine.submitter import FINISHED
+from amfs.engine.states import FINISHED, Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
 from amfs.fs.paths import shared_path

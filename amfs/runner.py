@@ -24,8 +24,8 @@ from amfs.engine import messages as m
 from amfs.engine.checks import Plan
 from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
 from amfs.engine.specs import SpecMaker
-from amfs.engine.states import Outcome
-from amfs.engine.submitter import FINISHED, SKIPPED, Submitter
+from amfs.engine.states import FINISHED, SKIPPED, Outcome
+from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
@@ -224,6 +224,7 @@ class RunShell:
             data_aware=options.data_aware,
             want_output=options.want_output,
             umask=_umask(),
+            paths=plan.paths,
         )
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
@@ -249,7 +250,7 @@ class RunShell:
         """Does this output (as written) belong on shared storage?"""
         if self.options.keep_all or name in task.keep:
             return True
-        return not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
+        return name not in task.scratch and not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
 
     def _resume(self, past: Past) -> frozenset[int]:
         from amfs.engine.resume import to_skip
@@ -356,7 +357,6 @@ class RunShell:
 
     def _ended(self, results: list[m.Result]) -> None:
         tasks, stages = self.tasks, self.stages
-        readers = self.plan.readers
         journal = self.journal
         done: list[tuple[int, tuple[int, ...]]] = []
         for result in results:
@@ -370,7 +370,7 @@ class RunShell:
                 if result.bytes_out:
                     stage[6] += result.bytes_out
                     for name, size in zip(task.outputs, result.sizes, strict=True):
-                        if not readers.get(name) or self.final(task, name):
+                        if self.final(task, name):
                             if self.unread is None or self.options.keep_all or name in task.keep:
                                 stage[5] += size
                             else:
@@ -441,8 +441,10 @@ class RunShell:
                 self.stages[label][5] += size
         finals: list[str] = []
         drops: list[str] = []
+        aliases = self.plan.aliases
+        scratch = {aliases.get(name, name) for task in self.tasks if task.scratch for name in task.scratch}
         for name in scope_writers:
-            (drops if readers.get(name) else finals).append(name)
+            (drops if readers.get(name) or name in scratch else finals).append(name)
         self.cluster.loop.tell(self.client, CloseList(tuple(finals), tuple(drops), tuple(orphans)))
 
     def stop(self, reason: str) -> None:

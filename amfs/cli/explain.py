@@ -7,6 +7,7 @@ session is up, from its nodes (queues, slots, files on their way).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def explain(task: str, file: str, directory: str, journal: str | None, session: 
         click.echo(embedded)
     if session is not None or past is None or not past.header.store:
         for line in _ask_nodes(index, session, timeout):
-            click.echo(line)
+            click.echo(re.sub(r"\btask #(\d+)\b", lambda found: f"task {tasks[int(found[1])].id}", line))
     return 0
 
 
@@ -89,8 +90,10 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
         return [f"{place} has finished, says the journal of the last run"]
     writers = {os.path.normpath(name): other for other, each in enumerate(tasks) for name in each.outputs}
 
+    index_of = {each.id: other for other, each in enumerate(tasks)} if any(each.after for each in tasks) else {}
+
     def blockers(at: int) -> list[str | int]:
-        """Inputs of a task that are not there: the index of the task to make it, or the name of a file that nobody makes."""
+        """What a task waits for: the index of the task to make an input, or to come first, or the name of a file that nobody makes."""
         found: dict[str | int, None] = {}
         for name in tasks[at].inputs:
             writer = writers.get(os.path.normpath(name))
@@ -99,6 +102,9 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
                     found[name] = None
             elif task_key(tasks[writer]) not in done:
                 found[writer] = None
+        for name in tasks[at].after:
+            if name in index_of and task_key(tasks[index_of[name]]) not in done:
+                found[index_of[name]] = None
         return list(found)
 
     waits = blockers(index)
@@ -133,8 +139,11 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
 
 
 def _makes(writer: Task, reader: Task) -> str:
-    names = [name for name in writer.outputs if name in reader.inputs] or list(writer.outputs)
+    names = [name for name in writer.outputs if name in reader.inputs]
     line = f" (line {writer.line})" if writer.line else ""
+    if not names and writer.id in reader.after:
+        return f"task {writer.id}{line}, which must have finished first"
+    names = names or list(writer.outputs)
     return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} from task {writer.id}{line}"
 
 

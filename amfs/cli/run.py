@@ -296,20 +296,11 @@ class Driver:
         return workflow.tasks, plan, None
 
     def _open_list(self) -> tuple[Any, Any, Any]:
-        from amfs.engine.checks import Plan, StreamChecker
+        from amfs.engine.checks import StreamChecker
         from amfs.translate.place import HostPlace
 
         checker = StreamChecker(HostPlace(self.options.base), self.options.source)
-        plan = Plan(
-            base=self.options.base,
-            writers=checker.writers,
-            readers=checker.readers,
-            order=None,
-            shared=checker.shared,
-            programs=checker.programs,
-            aliases=checker.aliases,
-        )
-        return [], plan, checker
+        return [], checker.plan, checker
 
     def _read_along(self, shell: RunShell, checker: Any) -> None:
         """Read the list in a thread, as it grows; its tasks join the run in batches."""

@@ -31,7 +31,8 @@ class Availability(WorkerState):
             file = run.files[name] = File(name)
             self._move_file(file, FileEvent.LOCATED)
             file.fetching = True
-            path = shared_path(run.info.base, name[len(run.info.scope):])
+            short = name[len(run.info.scope):]
+            path = run.info.paths.get(short) or shared_path(run.info.base, short)
             self.out.append(StageIn(self._job("stage", run, name, None), name, path))
         if file.state == FileState.LOCAL or file.state == FileState.SHARED:
             return

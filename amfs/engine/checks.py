@@ -9,35 +9,32 @@ C over whole lists; only when something looks odd is it looked at name by name.
 from __future__ import annotations
 
 import operator
-import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
 
 import msgspec
 
+from amfs.engine.check_parts import (
+    Place,
+    Suggestions,
+    cycle_in_words,
+    directory_of,
+    each_file_once,
+    id_taken,
+    may_be_odd,
+    name_faults,
+    on_line,
+    reads_own,
+    task_faults,
+    where,
+    with_parents,
+    written_twice,
+)
 from amfs.engine.order import cycles, topological
-from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, printable, value_faults
+from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
-
-
-class Place(Protocol):
-    """What the checks need to know of the world outside. Names are canonical: relative to ``base``, or absolute."""
-
-    @property
-    def base(self) -> str:
-        """Absolute directory in which the user stands."""
-
-    def missing(self, names: Iterable[str]) -> set[str]:
-        """Those of ``names`` that are not there."""
-
-    def unwritable(self, directory: str) -> str:
-        """Why no file can be put into ``directory`` (which is made if need be), in words; '' if one can."""
-
-    def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
-        """(absolute path, '') or ('', why not in words). ``here``: a bare name is looked up in ``base`` before PATH."""
 
 
 class AnyPlace:
@@ -70,9 +67,11 @@ class Plan(msgspec.Struct):
     programs: dict[str, str]  # argv[0] as written -> absolute path; with a slash, but relative: a file of the workflow
     aliases: dict[str, str]  # name as written -> canonical name, only where the two differ; usually empty
     count: int = 0  # tasks
+    after: dict[str, int] = {}  # id of a task for which others wait without reading its files -> its index; usually empty
+    paths: dict[str, str] = {}  # shared file that a catalog has elsewhere than under its name -> its absolute path; usually empty
 
     def walk(self) -> Sequence[int]:
-        """Indices of the tasks, each after all those whose files it reads."""
+        """Indices of the tasks, each after all those for which it waits."""
         return range(self.count) if self.order is None else self.order
 
 
@@ -117,6 +116,9 @@ class _Checker:
         self.place = place
         self.base = place.base
         self.states = {canonical(name, place.base): state for name, state in workflow.files.items()}
+        self.elsewhere = {canonical(name, place.base): path for name, path in workflow.paths.items()}
+        self.after: dict[str, int] = {}
+        self.paths: dict[str, str] = {}
         self.faults: list[Fault] = []
         self.aliases: dict[str, str] = {}
         self.absolute: set[str] = set()  # absolute names
@@ -125,6 +127,7 @@ class _Checker:
     def run(self) -> Plan:
         self.check_values()
         self.check_ids()
+        self.check_after()
         self.check_names()
         writers = self.find_writers()
         inputs = chain.from_iterable(map(_inputs_of, self.tasks))
@@ -135,7 +138,7 @@ class _Checker:
         shared, missing = self.find_shared(writers, readers)
         programs = self.find_programs(writers, missing)
         self.check_output_places(writers, readers)
-        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks))
+        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths)
 
     def fault(self, line: int, message: str) -> None:
         self.faults.append(Fault(self.source, line, printable(message)))
@@ -155,8 +158,9 @@ class _Checker:
             if (
                 task.cores != 1 or task.memory or task.time_limit or task.retries != -1 or task.priority or task.node != -1
                 or task.node_soft or task.reduce or task.keep or task.env or task.cwd or not task.id or not task.argv or not task.argv[0]
+                or task.after or task.scratch
             ):  # fmt: skip
-                for words in _task_faults(task, self.place):
+                for words in task_faults(task, self.place):
                     self.fault(task.line, words)
 
     def check_ids(self) -> None:
@@ -166,7 +170,21 @@ class _Checker:
         for task in self.tasks:
             other = first.setdefault(task.id, task)
             if other is not task:
-                self.fault(task.line, _id_taken(task, other))
+                self.fault(task.line, id_taken(task, other))
+
+    def check_after(self) -> None:
+        """Find the tasks for which others wait without reading their files."""
+        waiting = [task for task in self.tasks if task.after]
+        if not waiting:
+            return
+        index_of = {task.id: index for index, task in enumerate(self.tasks)}
+        for task in waiting:
+            for name in task.after:
+                index = index_of.get(name, -1)
+                if index >= 0:
+                    self.after[name] = index
+                elif name:
+                    self.fault(task.line, f"task {task.id}: is to come after {name!r}, and there is no task of that id")
 
     # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,13 +199,13 @@ class _Checker:
             inputs = "\n".join(chain.from_iterable(map(_inputs_of, part)))
             outputs = "\n".join(chain.from_iterable(map(_outputs_of, part)))
             self.nested = self.nested or "/" in inputs or "/" in outputs
-            if _may_be_odd(inputs, _inputs_of, part) or _may_be_odd(outputs, _outputs_of, part):
+            if may_be_odd(inputs, _inputs_of, part) or may_be_odd(outputs, _outputs_of, part):
                 for task in part:
-                    for words in _name_faults(task, self.base, self.aliases, self.absolute):
+                    for words in name_faults(task, self.base, self.aliases, self.absolute):
                         self.fault(task.line, words)
         if self.aliases:
             for index, task in enumerate(self.tasks):
-                self.tasks[index] = _each_file_once(task, self.aliases)
+                self.tasks[index] = each_file_once(task, self.aliases)
 
     def find_writers(self) -> dict[str, int]:
         tasks = self.tasks
@@ -202,7 +220,7 @@ class _Checker:
                 for name in task.outputs:
                     other = tasks[writers.setdefault(self.aliases.get(name, name), index)]
                     if other is not task:
-                        self.fault(task.line, _written_twice(task, name, other))
+                        self.fault(task.line, written_twice(task, name, other))
         return writers
 
     def check_spellings(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> None:
@@ -247,7 +265,10 @@ class _Checker:
                 if writer >= index:
                     ordered = False
                     if writer == index:
-                        self.fault(self.tasks[index].line, _reads_own(self.tasks[index], name))
+                        self.fault(self.tasks[index].line, reads_own(self.tasks[index], name))
+        after = self.after
+        if after and ordered:
+            ordered = not any(after.get(name, 0) >= index for index, task in enumerate(self.tasks) for name in task.after)
         if ordered:
             return None
 
@@ -257,6 +278,9 @@ class _Checker:
                 writer = get(self.aliases.get(name, name))
                 if writer is not None:
                     found.append(writer)
+            for name in self.tasks[index].after:
+                if name in after:
+                    found.append(after[name])
             return found
 
         order = topological(len(self.tasks), producers)
@@ -269,11 +293,13 @@ class _Checker:
 
     def find_shared(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> tuple[dict[str, str], set[str]]:
         needed = [name for name in readers if name not in writers]
-        missing = self.place.missing(needed)
+        if self.elsewhere:
+            self.find_elsewhere(needed)
+        missing = self.place.missing([name for name in needed if name not in self.paths] if self.paths else needed)
         expected = {name for name in needed if self.states.get(name) is FileState.INVALID} if self.states else set()
         if missing or expected:
             tasks = self.tasks_with(missing | expected)
-            suggest = _Suggestions(writers)
+            suggest = Suggestions(writers)
             for name in sorted(missing | expected):
                 if name in self.excused or not name or "\0" in name:
                     continue  # may be made by a line that could not be read; or is reported as a name already
@@ -282,10 +308,20 @@ class _Checker:
                 if name in expected:
                     words = "is Invalid in the file list, but no task makes it"
                 else:
-                    words = f"does not exist{_where(name, self.base)}, and no task makes it"
+                    words = f"does not exist{where(name, self.base)}, and no task makes it"
+                    if name in self.elsewhere:
+                        words += f"; nor is it at {self.elsewhere[name]}, where the workflow's catalog has it"
                 self.fault(task.line, f"input {name!r} of task {task.id}{others} {words}{suggest.near(name)}")
         base = "" if self.base == "/" else self.base
-        return {name: name if name[:1] == "/" else f"{base}/{name}" for name in needed}, missing | expected
+        shared = {name: name if name[:1] == "/" else f"{base}/{name}" for name in needed}
+        shared.update(self.paths)
+        return shared, missing | expected
+
+    def find_elsewhere(self, needed: Iterable[str]) -> None:
+        """Files of a catalog that are where it says: they are read there, under the names that tasks know."""
+        wanted = {name: path for name in needed if (path := self.elsewhere.get(name, ""))[:1] == "/" and name[:1] != "/" and path != name}
+        gone = self.place.missing(list(dict.fromkeys(wanted.values())))
+        self.paths = {name: path for name, path in wanted.items() if path not in gone}
 
     def find_programs(self, writers: Mapping[str, int], missing: set[str]) -> dict[str, str]:
         """Where each program is. Staged tasks look where the user stands, then on PATH; bare commands as a shell does: on PATH only."""
@@ -326,19 +362,24 @@ class _Checker:
     def check_output_places(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> None:
         """Only files that will land on shared storage need a place there: those that nobody reads, and those kept."""
         kept = {self.aliases.get(name, name) for task in self.tasks if task.keep for name in task.keep}
+        scratch = {self.aliases.get(name, name) for task in self.tasks if task.scratch for name in task.scratch}
+
+        def is_final(name: str) -> bool:
+            return (name not in readers and name not in scratch) or name in kept
+
         if self.nested:
-            finals = {_directory(name) for name in writers if name not in readers or name in kept}
-            for directory in sorted(_with_parents(set(map(_directory, chain(writers, readers))))):
+            finals = {directory_of(name) for name in writers if is_final(name)}
+            for directory in sorted(with_parents(set(map(directory_of, chain(writers, readers))))):
                 if directory in writers:
                     task = self.tasks[writers[directory]]
                     words = f"output {directory!r} is a file, but other names lie below it as in a directory"
                     self.fault(task.line, f"task {task.id}: {words}")
         else:
-            finals = {""} if any(name not in readers or name in kept for name in writers) else set()
+            finals = {""} if any(map(is_final, writers)) else set()
         refused = {directory: why for directory in sorted(finals) if (why := self.place.unwritable(directory))}
         for directory, why in refused.items():
             for name, index in writers.items():
-                if _directory(name) == directory and (name not in readers or name in kept):
+                if directory_of(name) == directory and is_final(name):
                     task = self.tasks[index]
                     self.fault(task.line, f"task {task.id}: output {name!r} cannot be written: {why}")
                     break
@@ -361,7 +402,7 @@ class StreamChecker:
         self.source = source
         self.states = {canonical(name, place.base): state for name, state in (files or {}).items()}
         #: Grows with the list. ``order`` stays None: tasks come in the order written, and wait for files, not for tasks.
-        self.plan = plan = Plan(self.base, {}, {}, None, {}, {}, {})
+        self.plan = plan = Plan(self.base, {}, {}, None, {}, {}, {}, after={})
         self.writers, self.readers, self.shared = plan.writers, plan.readers, plan.shared
         self.programs, self.aliases = plan.programs, plan.aliases
         self.unmade: dict[str, int] = {}  # file that nobody makes so far -> index of the first task that reads it
@@ -369,6 +410,7 @@ class StreamChecker:
         self._names: list[str] = []  # task ids by index
         self._lines = array("Q")
         self._inputs: list[tuple[str, ...]] = []
+        self._after: dict[int, tuple[int, ...]] = {}  # task -> those that it is to come after
         self._shared_by: dict[str, int] = {}
         self._directories: dict[str, str] = {}  # directory of an output -> why nothing can be written there, or ''
 
@@ -376,30 +418,33 @@ class StreamChecker:
         """Take in the next task; what is wrong with it. Its index is the number of tasks taken in before."""
         task = complete(task)
         index = len(self._names)
-        words = _task_faults(task, self.place)
-        words += _name_faults(task, self.base, self.aliases, set())
+        words = task_faults(task, self.place)
+        words += name_faults(task, self.base, self.aliases, set())
         if any("\0" in word for word in task.argv):
             words.append(f"task {task.id}: a word of its command contains a NUL character")
-        if _each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
+        if each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
             words.append(f"task {task.id}: names a file twice, in two spellings")
         inputs = tuple([self.aliases.get(name, name) for name in task.inputs])
         outputs = [self.aliases.get(name, name) for name in task.outputs]
         if task.id in self._ids:
-            words.append(_id_taken(task, self._at(self._ids[task.id])))
+            words.append(id_taken(task, self._at(self._ids[task.id])))
+        for name in task.after:
+            if name and name not in self._ids:
+                words.append(f"task {task.id}: is to come after {name!r}; in a list that grows, that task must be written first")
         for name in outputs:
             if name in self.writers:
-                words.append(_written_twice(task, name, self._at(self.writers[name])))
+                words.append(written_twice(task, name, self._at(self.writers[name])))
             elif name in self.shared:
                 reader = self._at(self._shared_by[name])
                 words.append(
-                    f"task {task.id}: writes {name!r}, which existed when task {reader.id}{_on_line(reader)} was to read it; "
+                    f"task {task.id}: writes {name!r}, which existed when task {reader.id}{on_line(reader)} was to read it; "
                     "in a list that grows, write the producer first"
                 )
             elif self.states.get(name) is FileState.SHARED:
                 words.append(f"task {task.id}: writes {name!r}, which the file list says is Shared already")
             if name in inputs:
-                words.append(_reads_own(task, name))
-            directory = _directory(name)
+                words.append(reads_own(task, name))
+            directory = directory_of(name)
             if directory not in self._directories:
                 self._directories[directory] = self.place.unwritable(directory)
             if self._directories[directory]:
@@ -413,6 +458,9 @@ class StreamChecker:
         self._names.append(task.id)
         self._lines.append(task.line)
         self._inputs.append(inputs)
+        if task.after:
+            self._after[index] = tuple([self._ids[name] for name in task.after])
+            self.plan.after.update({name: self._ids[name] for name in task.after})
         for name in outputs:
             self.writers[name] = index
             self.unmade.pop(name, None)
@@ -432,8 +480,8 @@ class StreamChecker:
         vain: dict[str, str] = {}
         for name, index in self.unmade.items():
             reader = self._at(index)
-            who = f"task {reader.id}{_on_line(reader)} reads it"
-            vain[name] = printable(f"{name!r} does not exist{_where(name, self.base)}, and no task makes it ({who})")
+            who = f"task {reader.id}{on_line(reader)} reads it"
+            vain[name] = printable(f"{name!r} does not exist{where(name, self.base)}, and no task makes it ({who})")
         knots = cycles(len(self._names), self._producers)
         if knots:
             for path in knots:
@@ -445,7 +493,7 @@ class StreamChecker:
         return vain
 
     def _producers(self, index: int) -> list[int]:
-        return [self.writers[name] for name in self._inputs[index] if name in self.writers]
+        return [self.writers[name] for name in self._inputs[index] if name in self.writers] + list(self._after.get(index, ()))
 
     def _at(self, index: int) -> Task:
         """Enough of an earlier task for a message."""
@@ -464,124 +512,3 @@ class StreamChecker:
                 return [f"program {name!r} of task {task.id} {why}"]
             self.programs[name] = path
         return []
-
-
-# ── parts of both ──────────────────────────────────────────────────────────────────────────────────
-
-
-def cycle_in_words(ids: Sequence[str]) -> str:
-    """A cycle as a path of tasks that ends where it began; the middle of a very long one is left out."""
-    names = [*ids, ids[0]]
-    if len(names) > 20:
-        names[12:-6] = [f"... ({len(names) - 18} more)"]
-    return f"cycle of tasks, each waiting for the one before it: {' -> '.join(names)}"
-
-
-def _on_line(task: Task) -> str:
-    return f" (line {task.line})" if task.line else ""
-
-
-def _id_taken(task: Task, other: Task) -> str:
-    return f"task id {task.id!r} is already taken{_on_line(other)}"
-
-
-def _written_twice(task: Task, name: str, other: Task) -> str:
-    return f"task {task.id}: output {name!r} is already written by task {other.id}{_on_line(other)}"
-
-
-def _reads_own(task: Task, name: str) -> str:
-    return f"task {task.id}: reads {name!r}, which it writes itself"
-
-
-def _where(name: str, base: str) -> str:
-    return "" if name.startswith("/") else f" in {base}"
-
-
-def _task_faults(task: Task, place: Place) -> list[str]:
-    words = [f"task {task.id}: {text}" if task.id else text for text in value_faults(task)]
-    if task.cwd and not task.staged and place.missing([canonical(task.cwd, place.base)]):
-        words.append(f"task {task.id}: working directory {task.cwd!r} does not exist")
-    return words
-
-
-def _may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Sequence[Task]) -> bool:
-    """Whether any of the names that ``text`` joins with newlines may be empty, absolute or not canonical. May say yes in vain."""
-    if not text:
-        return any(map(names_of, part))  # no names at all, or a single empty one
-    text = f"\n{text}\n"
-    marks = ("\n/", "//", "/.", "/\n", "\n.", "\n\n", "\0") if "/" in text else ("\n.", "\n\n", "\0")
-    return any(mark in text for mark in marks)
-
-
-#: What makes a relative name uncanonical.
-_UNCANONICAL = re.compile(r"\A\.|//|/\.|/\Z")
-
-
-def _name_faults(task: Task, base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
-    """Fill in ``aliases`` and ``absolutes`` from the names of one task; names that no file can have, in words."""
-    words = []
-    for name in chain(task.inputs, task.outputs):
-        if not name:
-            words.append(f"task {task.id}: a file name is empty")
-        elif "\0" in name:
-            words.append(f"task {task.id}: file name {name!r} contains a NUL character")
-        elif _UNCANONICAL.search(name):
-            true_name = canonical(name, base)
-            if true_name != name:
-                aliases[name] = true_name
-            if true_name[0] == "/":
-                absolutes.add(true_name)
-        elif name[0] == "/":
-            absolutes.add(name)
-    for name in task.outputs:
-        if name.endswith(("/", "/.", "/..")) or name in (".", ".."):
-            words.append(f"task {task.id}: output {name!r} names a directory; name the files in it")
-    return words
-
-
-def _each_file_once(task: Task, aliases: Mapping[str, str]) -> Task:
-    """The task without second spellings of files that it has already named."""
-    inputs, outputs = ({aliases.get(name, name): name for name in reversed(names)} for names in (task.inputs, task.outputs))
-    if len(inputs) == len(task.inputs) and len(outputs) == len(task.outputs):
-        return task
-    return msgspec.structs.replace(task, inputs=tuple(reversed(inputs.values())), outputs=tuple(reversed(outputs.values())))
-
-
-def _directory(name: str) -> str:
-    """The directory of a canonical name; '' is the base directory."""
-    head, slash, _ = name.rpartition("/")
-    return head or slash
-
-
-def _with_parents(directories: set[str]) -> set[str]:
-    found = set()
-    for directory in directories:
-        while directory and directory != "/" and directory not in found:
-            found.add(directory)
-            directory = directory.rpartition("/")[0]
-    return found
-
-
-class _Suggestions:
-    """Outputs whose names look like a missing input's. Bounded: a million missing files must not cost a million comparisons each."""
-
-    MAX_ASKED = 20
-    MAX_NAMES = 20_000
-
-    def __init__(self, writers: Mapping[str, int]) -> None:
-        self._writers = writers
-        self._asked = 0
-        self._plain: dict[str, str] = {}
-
-    def near(self, name: str) -> str:
-        self._asked += 1
-        if self._asked > self.MAX_ASKED:
-            return ""
-        if not self._plain:
-            self._plain = {made.rpartition("/")[2].casefold(): made for made in self._writers}
-        guess = self._plain.get(name.rpartition("/")[2].casefold())
-        if guess is None and len(self._writers) <= self.MAX_NAMES:
-            import difflib  # only for faulty workflows
-
-            guess = next(iter(difflib.get_close_matches(name, self._writers, 1, 0.8)), None)
-        return f"; did you mean the output {guess!r}?" if guess else ""

@@ -80,6 +80,7 @@ class RunInfo(Struct, frozen=True):
     want_output: bool = False  # send stdout and stderr of successful tasks back as well
     umask: int = 0o022
     default_retries: int = 0
+    paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths
 
 
 class Result(Struct, frozen=True):
@@ -434,6 +435,43 @@ class ClientHello(Message, frozen=True, tag=64):
     client: int
 
 
+# ── the file system ────────────────────────────────────────────────────────────────────────────────
+
+
+class FsAsk(Message, frozen=True, tag=70):
+    """Node -> node: do ``op`` of ``amfs.fs.vfs`` (its methods ``s_...``) and answer. Names are bytes, attributes tuples."""
+
+    serial: int
+    op: str
+    args: tuple[object, ...] = ()
+
+
+class FsAnswer(Message, frozen=True, tag=71):
+    """Node -> node: how it went. ``error`` is an errno, 0: fine."""
+
+    serial: int
+    error: int = 0
+    value: object = None
+
+
+class FsDo(Message, frozen=True, tag=72):
+    """Client -> its gateway node: do ``op`` (the methods ``op_...``) as ``uid`` and ``gid``. Answered by FsDone."""
+
+    serial: int
+    op: str
+    args: tuple[object, ...] = ()
+    uid: int = 0
+    gid: int = 0
+
+
+class FsDone(Message, frozen=True, tag=73):
+    """Node -> client: how it went. ``error`` is an errno, 0: fine."""
+
+    serial: int
+    error: int = 0
+    value: object = None
+
+
 AnyMessage = (
     RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
     | Assign | Done | Took | StealAsk | StealNone | ReducePlan
@@ -441,4 +479,5 @@ AnyMessage = (
     | Fetch | Content
     | View | Join | Heartbeat | Leave | Shutdown
     | StatusAsk | Status | ExplainAsk | Explain | ClientHello | Numbered
+    | FsAsk | FsAnswer | FsDo | FsDone
 )  # fmt: skip

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
 from amfs.engine.records import pack_body
+from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED
+from amfs.engine.tokens import token
 from amfs.engine.workflow import Task
 from amfs.fs.paths import shared_path
 
@@ -26,6 +29,9 @@ class SpecMaker:
         self.default_retries = default_retries
         self.readers: dict[str, int] = plan.readers  # of this run; fewer than in the workflow when it is resumed
         self.was_read: dict[str, int] = plan.readers  # in the whole workflow: decides whether a file is final
+        self.state: Sequence[int] = ()  # of each task, as the submitter keeps it
+        self.asked: dict[int, None] = {}  # tasks for whose tokens others wait
+        self.unheard: list[int] = []  # those of them that had failed before anybody asked
         self.ready: set[str] = set()  # files with a writer that need not be waited for: on shared storage from an earlier run
 
     def make(self, tid: int, task: Task, origin: int) -> m.TaskSpec:
@@ -42,10 +48,20 @@ class SpecMaker:
                 depth = max(depth, _depth(name))
                 name = aliases[name]
             (shared if name in on_shared or name in ready else made).append(scope + name)
+        for name in task.after:
+            before = plan.after[name]
+            state = self.state[before] if before < len(self.state) else PENDING
+            if state in (FINISHED, SKIPPED):
+                continue
+            if state == FAILED and before not in self.asked:
+                self.unheard.append(before)
+            self.asked[before] = None
+            made.append(scope + token(before))
         outputs: list[str] = []
         fates: list[int] = []
         for name in task.outputs:
             final = self.keep_all or name in task.keep
+            scratch = name in task.scratch
             if aliases and name in aliases:
                 depth = max(depth, _depth(name))
                 name = aliases[name]
@@ -53,7 +69,7 @@ class SpecMaker:
             if self.open_ended:
                 fates.append(m.fate(m.KEEP, final))
             else:
-                fates.append(m.fate(self.readers.get(name, 0), final or not self.was_read.get(name, 0)))
+                fates.append(m.fate(self.readers.get(name, 0), final or not (scratch or self.was_read.get(name, 0))))
         return m.TaskSpec(
             tid,
             self.body(task),

@@ -18,6 +18,10 @@ S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=IntEnum)
 
 
+#: What a submitter knows of a task; a byte each, so not an enum.
+PENDING, FINISHED, FAILED, SKIPPED = range(4)
+
+
 class Outcome(IntEnum):
     """How an attempt at a task ended. The first eight come from the launcher."""
 

@@ -20,12 +20,11 @@ from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDow
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.machine import Machine
 from amfs.engine.specs import SpecMaker
-from amfs.engine.states import Outcome
+from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
+from amfs.engine.tokens import is_token, task_of, token
 from amfs.engine.units import units
 from amfs.engine.workflow import Task
 from amfs.fs.partition import PartitionTable
-
-PENDING, FINISHED, FAILED, SKIPPED = range(4)
 
 
 class Submitter(Machine):
@@ -55,6 +54,7 @@ class Submitter(Machine):
         self.fail_fast = fail_fast
         self.limits = limits or SubmitterLimits()
         self.state = bytearray(len(tasks))
+        maker.state = self.state
         self.where: array[int] | None = None  # node on which each task finished; None while there is one node
         for tid in skip:
             self.state[tid] = SKIPPED
@@ -90,6 +90,7 @@ class Submitter(Machine):
         self.redone_times: dict[int, int] = {}
         self.doubtful: dict[int, dict[str, None]] = {}  # unfinished task -> files of it that somebody missed
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
+        self.passed: list[str] = []  # tokens of tasks that have ended well, to be published
         self.ended_log: list[m.Result] = []
         self.flush_log: list[tuple[str, int, str]] = []
         self.on_message = {
@@ -167,6 +168,11 @@ class Submitter(Machine):
                     on_shared.append(self.info.scope + name)
                 elif where is None or where[writer] in dead:
                     self._redo(writer)
+        for tid in self.maker.asked:  # what we told the dead, and what others had told us to their heirs too early
+            if state[tid] == FINISHED:
+                on_shared.append(self.info.scope + token(tid))
+            elif state[tid] == FAILED:
+                self._poison_token(tid)
         self._tell_shared(on_shared)
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
@@ -267,7 +273,7 @@ class Submitter(Machine):
             return  # a dispatcher that was given up; its tasks are with another
         self.parked[peer] = message.parked
         self.in_use[peer] = message.running
-        state = self.state
+        state, asked = self.state, self.maker.asked
         for result in message.results:
             tid = result.tid
             out.discard(tid)
@@ -281,6 +287,8 @@ class Submitter(Machine):
                 self.finished += 1
                 if tid in self.doubtful:
                     self._ask_again(list(self.doubtful.pop(tid)))
+                if tid in asked:
+                    self.passed.append(self.info.scope + token(tid))
                 if self.where is not None:
                     self.where[tid] = result.node
             else:
@@ -288,6 +296,8 @@ class Submitter(Machine):
                 self.failed += 1
                 if result.outcome == Outcome.UPSTREAM_FAILED:
                     self.causes[tid] = result.detail
+                if tid in asked:
+                    self._poison_token(tid)
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
             self.ended_log.append(result)
@@ -299,6 +309,9 @@ class Submitter(Machine):
         cut = len(self.info.scope)
         on_shared: list[str] = []
         for key in message.names:
+            if is_token(key[cut:]):
+                self._token_missed(key, task_of(key[cut:]))
+                continue
             writer = self.plan.writers.get(key[cut:])
             if writer is None:
                 continue  # a part of a reduction: its dispatcher knows
@@ -312,6 +325,17 @@ class Submitter(Machine):
             elif self.state[writer] == PENDING:
                 self.doubtful.setdefault(writer, {})[key] = None
         self._tell_shared(on_shared)
+
+    def _token_missed(self, key: str, tid: int) -> None:
+        """A shard knows nothing of a token that tasks wait for. Of a task that has not ended, it will be told in time."""
+        if self.state[tid] == FAILED:
+            self._poison_token(tid)
+        elif self.state[tid] != PENDING:
+            self.passed.append(key)
+
+    def _poison_token(self, tid: int) -> None:
+        key = self.info.scope + token(tid)
+        self.send(self.table.node_of(key), m.Poison(self.run, (key,), self.causes.get(tid, f"task #{tid} failed")))
 
     def _ask_again(self, names: list[str]) -> None:
         """Their writers have finished, but they were missed before: if they still are, the FLS says so once more."""
@@ -478,10 +502,15 @@ class Submitter(Machine):
             self.flush_log = []
         if self.ending or not self.members:
             return
+        if self.passed:
+            self._tell_shared(self.passed)
+            self.passed = []
         if self.again:
             self._submit_again()
         if not self.exhausted or self.added:
             self._submit()
+        while self.maker.unheard:
+            self._poison_token(self.maker.unheard.pop())
         if not self.open and self.ended == self.total:
             if self.maker.open_ended and not self.settled:
                 self._settle()

@@ -17,6 +17,7 @@ from amfs.engine.events import JobDone, Launch, TasksExited
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.records import STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
+from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.fs.paths import sandbox_name, shared_path, store_path
 
@@ -148,6 +149,8 @@ class Worker(Availability):
                 file = run.files[name]
                 short = name[cut:]
                 if file.state == FileState.SHARED:
+                    if is_token(short):
+                        continue
                     if short[0] != "/" or deep:
                         inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
                         stamps.append((0, 0))
@@ -159,7 +162,8 @@ class Worker(Availability):
                 if info.stage_shared and not (short[0] == "/" and not deep):
                     inputs.append((store_path(root, scope, name), sandbox_name(short, info.base)))
                 elif short[0] != "/" or deep:
-                    inputs.append(("@" + shared_path(info.base, short), sandbox_name(short, info.base)))
+                    path = info.paths.get(short) or shared_path(info.base, short)
+                    inputs.append(("@" + path, sandbox_name(short, info.base)))
                 else:
                     continue
                 stamps.append((0, 0))
@@ -328,7 +332,9 @@ class Worker(Availability):
             waits = [f for f in (known.files.get(n) for n in entry.spec.inputs) if f is not None and entry in f.waiting]
             cut = len(known.info.scope)
             return [
-                f"node {self.node}: waits for {f.name[cut:]}: "
+                f"node {self.node}: waits for task #{task_of(f.name[cut:])} to finish"
+                if is_token(f.name[cut:])
+                else f"node {self.node}: waits for {f.name[cut:]}: "
                 + ("nobody has made it yet" if f.state == FileState.INVALID else f"on its way from node {f.holders[:1]}")
                 for f in waits
             ]

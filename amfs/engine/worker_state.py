@@ -18,6 +18,7 @@ from amfs.engine.events import CloseRun, Delete, Kill, OpenRun
 from amfs.engine.machine import Machine
 from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
 from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
+from amfs.engine.tokens import is_token
 from amfs.fs.partition import PartitionTable
 
 
@@ -234,7 +235,7 @@ class WorkerState(Machine):
         run, spec = entry.run, entry.spec
         at = tuple(
             m.FileAt(f.name, f.size, (self.node,) if f.state == FileState.LOCAL else f.holders)
-            for f in (run.files[name] for name in spec.inputs)
+            for f in (run.files[name] for name in spec.inputs if not is_token(name[len(run.info.scope) :]))
         )
         if entry.missing:
             self._unpark(entry)

@@ -143,6 +143,15 @@ def value_faults(task: Task) -> list[str]:
     for name in task.keep:
         if name not in task.outputs:
             faults.append(f"keeps {name!r}, which is not among its outputs")
+    for name in task.scratch:
+        if name not in task.outputs:
+            faults.append(f"calls {name!r} scratch, which is not among its outputs")
+        elif name in task.keep:
+            faults.append(f"output {name!r} cannot be both kept and scratch")
+    if "" in task.after:
+        faults.append("it is to come after a task whose id is empty")
+    elif task.id in task.after:
+        faults.append("it is to come after itself")
     for entry in task.env:
         if entry.find("=") < 1:
             faults.append(f"environment entry {entry!r} is not of the form NAME=VALUE")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from amfs.engine.states import Outcome
-from amfs.engine.submitter import FAILED, FINISHED, PENDING
+from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.worker_state import TaskEntry
 from amfs.net.link import State
 from amfs.node.core import NodeCore
@@ -69,6 +68,7 @@ def check_upstream(workload: Workload, client: SimClient) -> None:
     state = client.submitter.state
     for tid, task in enumerate(workload.tasks):
         writers = [workload.plan.writers[name] for name in task.inputs if name in workload.plan.writers]
+        writers += [workload.plan.after[name] for name in task.after]
         fed = all(state[writer] == FINISHED for writer in writers)
         upstream = client.ended[tid][-1].outcome == Outcome.UPSTREAM_FAILED
         assert upstream != fed, f"task {tid}: {'all its inputs were made, ' if fed else 'an input is missing, '}{client.ended[tid][-1]}"
@@ -84,7 +84,7 @@ def check_finals(workload: Workload, client: SimClient, shared: dict[str, int], 
         if client.submitter.state[tid] != FINISHED:
             continue
         for name in task.outputs:
-            if name in task.keep or not plan.readers.get(name):
+            if name in task.keep or (name not in task.scratch and not plan.readers.get(name)):
                 path = f"{plan.base}/{name}"
                 assert path in shared or name in errors, f"task {tid} finished, and its final output {name} is not on shared storage"
                 if path in shared:
@@ -101,8 +101,8 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         known = {run: list(records)[:5] for run, records in core.fls.runs.items() if run in core.fls.gone or not cut_off}
         assert not known, who + f"records {known}"
         assert not core.dispatcher.runs, who + f"runs {list(core.dispatcher.runs)} at its dispatcher"
-        assert not core.worker.early, who + f"messages that came early at its worker: {core.worker.early}"
-        assert not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
+        assert cut_off or not core.worker.early, who + f"messages that came early at its worker: {core.worker.early}"
+        assert cut_off or not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
         assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
         assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
         assert not hands.files, who + f"files {list(hands.files)[:5]}"

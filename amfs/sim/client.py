@@ -100,8 +100,9 @@ class SimClient(Process):
 
     def _closing(self) -> CloseList:
         plan = self.workload.plan
-        finals = tuple(name for name in plan.writers if not plan.readers.get(name))
-        drops = tuple(name for name in plan.writers if plan.readers.get(name))
+        scratch = {name for task in self.workload.tasks for name in task.scratch}
+        finals = tuple(name for name in plan.writers if not plan.readers.get(name) and name not in scratch)
+        drops = tuple(name for name in plan.writers if name not in finals)
         return CloseList(finals, drops, ())
 
     def tell(self, event: Event) -> None:

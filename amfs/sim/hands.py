@@ -143,6 +143,7 @@ class Hands:
                 task = unpack_record(record)
                 entry = inflight[task.serial]
                 self._check_inputs(entry.spec.tid, task.inputs)
+                self._check_order(entry.spec.tid)
                 outputs, files, serial = task.outputs, len(task.inputs) + len(task.outputs), task.serial
             else:
                 # What the record says, without the work of unpacking it: all that a simulation for numbers needs.
@@ -169,6 +170,12 @@ class Hands:
                 )
             else:
                 assert source in self.files, f"task {tid} begins on node {self.node.id} without {source}"
+
+    def _check_order(self, tid: int) -> None:
+        if tid >= 0:  # a part of a reduction begins when its root was admitted
+            for name in self.workload.tasks[tid].after:
+                before = self.workload.plan.after[name]
+                assert before in self.workload.succeeded, f"task {tid} begins on node {self.node.id} before task {before} has finished"
 
     def _fits(self, task: Started) -> bool:
         if not self.running:
@@ -199,6 +206,7 @@ class Hands:
         now = self.world.now
         made: tuple[tuple[int, int], ...] = ()
         if outcome == Outcome.OK:
+            self.workload.succeeded.add(task.tid)
             self.task_s += (now - begin) * task.cores
             if task.outputs:
                 made = self._publish(task)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from amfs.engine.checks import AnyPlace, Plan, check
 from amfs.engine.states import Outcome
+from amfs.engine.tokens import token
 from amfs.engine.workflow import Task, Workflow
 from amfs.sim.settings import Faults
 
@@ -34,6 +35,7 @@ class Workload:
         self.broken: dict[int, None] = {}  # tasks that always fail
         self.flaky: dict[int, int] = {}  # task -> how often it fails before it succeeds
         self.tries: dict[int, int] = {}  # task -> how often it was run
+        self.succeeded: set[int] = set()  # tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning
@@ -73,15 +75,16 @@ class Workload:
         return int(Outcome.OK), 0, seconds
 
     def downstream(self, roots: Sequence[int]) -> set[int]:
-        """The tasks that read, directly or not, what ``roots`` make; a root only if it reads from another."""
+        """The tasks that wait, directly or not, for ``roots`` or their files; a root only if it waits for another."""
         readers: dict[str, list[int]] = {}
         for tid, task in enumerate(self.tasks):
-            for name in task.inputs:
+            for name in (*task.inputs, *(token(self.plan.after[name]) for name in task.after)):
                 readers.setdefault(name, []).append(tid)
         found: set[int] = set()
         todo = list(roots)
         while todo:
-            for name in self.tasks[todo.pop()].outputs:
+            root = todo.pop()
+            for name in (*self.tasks[root].outputs, token(root)):
                 for tid in readers.get(name, ()):
                     if tid not in found:
                         found.add(tid)
@@ -136,6 +139,11 @@ class _Builder:
             options["node_soft"] = rng.random() < 0.5
         if made and rng.random() < 0.1:
             options["keep"] = (made[0],)
+        elif made and rng.random() < 0.1:
+            options["scratch"] = (made[-1],)
+        if self.tasks and rng.random() < 0.2:
+            earlier = rng.sample(self.tasks, min(len(self.tasks), rng.randint(1, 3)))
+            options["after"] = tuple([task.id for task in earlier])
         argv = ("cat", "{in}", "{out}") if reduce else ("work",)
         self.tasks.append(
             Task(f"t{number}", argv, inputs=(*inputs, *given), outputs=tuple(made), retries=self.retries, reduce=reduce, **options)  # type: ignore[arg-type]

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
-from amfs.engine.checks import Place, Plan, check
+from amfs.engine.check_parts import Place
+from amfs.engine.checks import Plan, check
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
@@ -312,9 +313,8 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
         listing, _, _ = _read_all(files, "filelist")
         faults += listing.faults
         states.update(listing.files)
-    workflow = Workflow(reader.tasks, source=title, files=states)
+    workflow = Workflow(reader.tasks, source=title, files=states, sizes=reader.sizes, paths=reader.paths)
     if isinstance(reader, DocumentReader):
-        workflow.sizes, workflow.paths = reader.sizes, reader.paths
         workflow.remarks = reader.remarks
         if strict:
             faults += workflow.remarks

@@ -36,8 +36,6 @@ class DocumentReader(Reader):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self.sizes: dict[str, int] = {}  # file -> bytes, where the document says
-        self.paths: dict[str, str] = {}  # shared input -> where it really is: an absolute path, or a URL that is not file:
         self.dead = False  # no use in feeding more
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
         self._remarks: dict[str, tuple[int, str, int]] = {}  # kind -> line, message, further ones

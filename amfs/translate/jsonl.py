@@ -1,7 +1,8 @@
 """Workflows as JSON Lines: one typed object a line, so that a list can be written and read as a stream. Pure.
 
 ``{"type": "task", "id": …, "argv": […], …}`` has the fields of ``Task`` (but for its line number, which is that of the line),
-``{"type": "file", "name": …, "state": "Shared"|"Invalid"}`` is a line of a file list, ``{"type": "workflow", "name": …}`` names the whole.
+``{"type": "file", "name": …, "state": "Shared"|"Invalid", "size": …, "path": …}`` says what is known of a file (any of the three may be
+missing), ``{"type": "workflow", "name": …}`` names the whole.
 Fields with their default values are left out. Names that are not UTF-8 are written as lone surrogates (``"\\udcff"``), as Python does.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,9 +31,11 @@ TaskLine = msgspec.defstruct(
 )
 
 
-class FileLine(msgspec.Struct, tag="file", tag_field="type", forbid_unknown_fields=True, gc=False):
+class FileLine(msgspec.Struct, tag="file", tag_field="type", forbid_unknown_fields=True, omit_defaults=True, gc=False):
     name: str
-    state: FileState
+    state: FileState | None = None
+    size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    path: str = ""
 
 
 class WorkflowLine(msgspec.Struct, tag="workflow", tag_field="type", forbid_unknown_fields=True, gc=False):
@@ -44,7 +47,7 @@ _NAMES = [field.name for field in _FIELDS]
 _STRINGS = [field.name for field in _FIELDS if field.type is str and field.name != "id"]
 _TUPLES = [field.name for field in _FIELDS if field.type == tuple[str, ...]]
 _REST = [field.name for field in _FIELDS if field.type is not str and field.type != tuple[str, ...]]
-_KNOWN = {"task": _NAMES, "file": ["name", "state"], "workflow": ["name"]}
+_KNOWN = {"task": _NAMES, "file": ["name", "state", "size", "path"], "workflow": ["name"]}
 
 
 class JsonLinesReader(Reader):
@@ -72,10 +75,19 @@ class JsonLinesReader(Reader):
             elif type(item) is TaskLine:
                 self.tasks.append(self._task(item, number))
             elif type(item) is FileLine:
-                self.files[self.share(item.name)] = item.state
+                self._file(item)
             else:
                 self.name = item.name
         self.bound()
+
+    def _file(self, item: FileLine) -> None:
+        name = self.share(item.name)
+        if item.state is not None:
+            self.files[name] = item.state
+        if item.size is not None:
+            self.sizes[name] = item.size
+        if item.path:
+            self.paths[name] = item.path
 
     def _task(self, item: Any, number: int) -> Task:
         share = self.share
@@ -135,8 +147,8 @@ def write(workflow: Workflow) -> Iterator[str]:
     """The lines, without newlines: the workflow (if it has a name), the file list, the tasks."""
     if workflow.name != Workflow([]).name:
         yield _encode(WorkflowLine(workflow.name))
-    for name, state in workflow.files.items():
-        yield _encode(FileLine(name, state))
+    for name in dict.fromkeys([*workflow.files, *workflow.sizes, *workflow.paths]):
+        yield _encode(FileLine(name, workflow.files.get(name), workflow.sizes.get(name), workflow.paths.get(name, "")))
     for task in workflow.tasks:
         yield encode_task(task)
 

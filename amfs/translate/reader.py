@@ -19,6 +19,8 @@ class Reader:
         self.source = source
         self.tasks: list[Task] = []
         self.files: dict[str, FileState] = {}
+        self.sizes: dict[str, int] = {}  # file -> bytes, where the source says
+        self.paths: dict[str, str] = {}  # shared input -> where it really is: an absolute path, or a URL that is not file:
         self.name = ""  # of the workflow, if the source says
         self.faults: list[Fault] = []
         self.suspects: set[str] = set()  # words on faulty lines: files that those lines may have been about

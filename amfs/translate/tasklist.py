@@ -77,6 +77,9 @@ _OPTIONS = {
     "-node-soft": _Option("node", _natural),
     "-reduce": _Option("reduce", _whole),
     "-keep": _Option("keep", None),
+    "-scratch": _Option("scratch", None),
+    "-after": _Option("after", None),
+    "-runtime": _Option("runtime", parse_duration),
 }
 _REST = ("-a", "--")
 _FLAGS = ("-unstaged",)
@@ -205,7 +208,8 @@ class TaskListReader(Reader):
                 self.fault(number, str(error), line)
 
     def _pragma(self, line: str, number: int) -> None:
-        """What a task list cannot say otherwise, in comments: ``#amfs workflow NAME`` and ``#amfs file NAME STATE``."""
+        """What a task list cannot say otherwise, in comments: ``#amfs workflow NAME``, ``#amfs file NAME STATE``, ``#amfs size NAME BYTES``
+        and ``#amfs path NAME PATH``."""
         try:
             words = split(line)[1:]
         except Malformed as error:
@@ -215,8 +219,13 @@ class TaskListReader(Reader):
             self.name = str(words[1])
         elif len(words) == 3 and words[0] == "file" and (state := parse_state(words[2])) is not None:
             self.files[self.share(words[1])] = state
+        elif len(words) == 3 and words[0] == "size" and re.fullmatch(r"\d{1,18}", words[2], re.ASCII):
+            self.sizes[self.share(words[1])] = int(words[2])
+        elif len(words) == 3 and words[0] == "path" and words[2]:
+            self.paths[self.share(words[1])] = str(words[2])
         else:
-            self.fault(number, "a comment that starts with #amfs must be '#amfs workflow NAME' or '#amfs file NAME Shared|Invalid'")
+            known = "'#amfs workflow NAME', '#amfs file NAME Shared|Invalid', '#amfs size NAME BYTES' or '#amfs path NAME PATH'"
+            self.fault(number, f"a comment that starts with #amfs must be {known}")
 
 
 #: What the fast path cannot read: quotes, other blanks than the space (``str.split`` would split at them), comments, other alphabets.
@@ -260,6 +269,9 @@ def format_task(task: Task) -> str:
     parts += ["-node-soft" if task.node_soft else "-node", str(task.node)] if task.node != -1 else []
     parts += ["-reduce", str(task.reduce)] if task.reduce else []
     parts += values("-keep", task.keep)
+    parts += values("-scratch", task.scratch)
+    parts += values("-after", task.after)
+    parts += ["-runtime", f"{task.runtime!r}".removesuffix(".0")] if task.runtime else []
     parts += [] if task.staged else ["-unstaged"]
     parts += ["-a", *map(quote, task.argv[1:])] if len(task.argv) > 1 else []
     return " ".join(parts)
@@ -274,6 +286,10 @@ def write(workflow: Workflow) -> Iterator[str]:
         yield f"{PRAGMA}workflow {quote(workflow.name)}"
     for name, state in workflow.files.items():
         yield f"{PRAGMA}file {quote(name)} {state.value}"
+    for name, size in workflow.sizes.items():
+        yield f"{PRAGMA}size {quote(name)} {size}"
+    for name, path in workflow.paths.items():
+        yield f"{PRAGMA}path {quote(name)} {quote(path)}"
     for task in workflow.tasks:
         try:
             yield format_task(task)

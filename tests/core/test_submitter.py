@@ -19,8 +19,8 @@ from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDow
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.records import unpack_body
 from amfs.engine.specs import SpecMaker
-from amfs.engine.states import Outcome
-from amfs.engine.submitter import FAILED, FINISHED, Submitter
+from amfs.engine.states import FAILED, FINISHED, Outcome
+from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task, Workflow
 
 

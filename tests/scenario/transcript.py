@@ -21,7 +21,7 @@ from typing import Any
 
 from amfs.config import MemberLimits, WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.submitter import FAILED, FINISHED
+from amfs.engine.states import FAILED, FINISHED
 from amfs.engine.workflow import Task
 from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits

@@ -133,8 +133,8 @@ LISTS: list[tuple[str | bytes, int, str]] = [
     (b"\0\1\2\3", 0, "binary file"),
     (_OK.encode("utf-16"), 1, "UTF-16"),
     ("#!/bin/bash\necho a\n", 0, "this is a script"),
-    ("<?xml version='1.0'?>\n<adag/>\n", 0, "this looks like XML"),
-    ("---\njobs:\n", 0, "this looks like YAML"),
+    ("<?xml version='1.0'?>\n<html/>\n", 0, "this looks like XML"),
+    ("---\nthings:\n", 0, "this looks like YAML"),
     ('{\n  "tasks": []\n}\n', 0, "one JSON document over several lines"),
     ("0 in Shared\n1 out Invalid\n", 0, "this is a file list"),
     # JSON Lines

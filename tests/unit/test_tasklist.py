@@ -38,7 +38,7 @@ def read(text: str | bytes, format: str = "tasklist") -> Workflow:
     parser.finish()
     assert parser.faults == []
     reader = parser.reader
-    workflow = Workflow(reader.tasks, files=reader.files)
+    workflow = Workflow(reader.tasks, files=reader.files, sizes=reader.sizes, paths=reader.paths)
     if reader.name:
         workflow.name = reader.name
     return workflow

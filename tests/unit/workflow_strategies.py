@@ -32,6 +32,7 @@ env_entries = st.builds("{}={}".format, st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,
 @st.composite
 def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
     """Any task that passes the checks of a task by itself. Inputs and outputs may leave out stdin and the like."""
+    task_id = draw(words)
     inputs = draw(st.lists(names, max_size=4, unique=True))
     outputs = draw(st.lists(names, max_size=4, unique=True))
     argv = [draw(words), *draw(st.lists(any_words, max_size=5))]
@@ -42,7 +43,7 @@ def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
     node = draw(st.integers(-1, 5))
     plain_stdout = "" if reduce else draw(st.one_of(st.just(""), names))
     return Task(
-        id=draw(words),
+        id=task_id,
         argv=tuple(argv),
         inputs=tuple(inputs),
         outputs=tuple(outputs),
@@ -60,7 +61,10 @@ def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
         node=node,
         node_soft=node >= 0 and draw(st.booleans()),
         reduce=reduce,
-        keep=tuple(draw(st.lists(st.sampled_from(outputs), unique=True))) if outputs else (),
+        keep=tuple(kept := draw(st.lists(st.sampled_from(outputs), unique=True)) if outputs else []),
+        scratch=tuple(name for name in outputs if name not in kept and draw(st.booleans())),
+        after=tuple(name for name in draw(st.lists(words, max_size=3, unique=True)) if name != task_id),
+        runtime=draw(st.one_of(st.just(0.0), st.floats(0, 1e6, allow_nan=False))),
         staged=draw(st.booleans()),
     )
 
@@ -70,9 +74,12 @@ workflows = st.builds(
     st.lists(tasks(), max_size=5),
     name=words,
     files=st.dictionaries(words, st.sampled_from(FileState), max_size=4),
+    sizes=st.dictionaries(words, st.integers(0, 10**18 - 1), max_size=4),
+    paths=st.dictionaries(words, words, max_size=4),
 )
 
 
-def without_lines(workflow: Workflow) -> tuple[list[Task], str, dict[str, FileState]]:
+def without_lines(workflow: Workflow) -> tuple[object, ...]:
     """What translation must keep: everything but where it was written."""
-    return [msgspec.structs.replace(task, line=0) for task in workflow.tasks], workflow.name, workflow.files
+    tasks = [msgspec.structs.replace(task, line=0) for task in workflow.tasks]
+    return tasks, workflow.name, workflow.files, workflow.sizes, workflow.paths

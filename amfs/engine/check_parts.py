@@ -1,0 +1,148 @@
+"""What the checks of whole workflows and of growing lists have in common: faults in words, names looked at one by one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Protocol
+
+import msgspec
+
+from amfs.engine.workflow import Task, canonical, value_faults
+
+
+class Place(Protocol):
+    """What the checks need to know of the world outside. Names are canonical: relative to ``base``, or absolute."""
+
+    @property
+    def base(self) -> str:
+        """Absolute directory in which the user stands."""
+
+    def missing(self, names: Iterable[str]) -> set[str]:
+        """Those of ``names`` that are not there."""
+
+    def unwritable(self, directory: str) -> str:
+        """Why no file can be put into ``directory`` (which is made if need be), in words; '' if one can."""
+
+    def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
+        """(absolute path, '') or ('', why not in words). ``here``: a bare name is looked up in ``base`` before PATH."""
+
+
+
+def cycle_in_words(ids: Sequence[str]) -> str:
+    """A cycle as a path of tasks that ends where it began; the middle of a very long one is left out."""
+    names = [*ids, ids[0]]
+    if len(names) > 20:
+        names[12:-6] = [f"... ({len(names) - 18} more)"]
+    return f"cycle of tasks, each waiting for the one before it: {' -> '.join(names)}"
+
+
+def on_line(task: Task) -> str:
+    return f" (line {task.line})" if task.line else ""
+
+
+def id_taken(task: Task, other: Task) -> str:
+    return f"task id {task.id!r} is already taken{on_line(other)}"
+
+
+def written_twice(task: Task, name: str, other: Task) -> str:
+    return f"task {task.id}: output {name!r} is already written by task {other.id}{on_line(other)}"
+
+
+def reads_own(task: Task, name: str) -> str:
+    return f"task {task.id}: reads {name!r}, which it writes itself"
+
+
+def where(name: str, base: str) -> str:
+    return "" if name.startswith("/") else f" in {base}"
+
+
+def task_faults(task: Task, place: Place) -> list[str]:
+    words = [f"task {task.id}: {text}" if task.id else text for text in value_faults(task)]
+    if task.cwd and not task.staged and place.missing([canonical(task.cwd, place.base)]):
+        words.append(f"task {task.id}: working directory {task.cwd!r} does not exist")
+    return words
+
+
+def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Sequence[Task]) -> bool:
+    """Whether any of the names that ``text`` joins with newlines may be empty, absolute or not canonical. May say yes in vain."""
+    if not text:
+        return any(map(names_of, part))  # no names at all, or a single empty one
+    text = f"\n{text}\n"
+    marks = ("\n/", "//", "/.", "/\n", "\n.", "\n\n", "\0") if "/" in text else ("\n.", "\n\n", "\0")
+    return any(mark in text for mark in marks)
+
+
+#: What makes a relative name uncanonical.
+UNCANONICAL = re.compile(r"\A\.|//|/\.|/\Z")
+
+
+def name_faults(task: Task, base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
+    """Fill in ``aliases`` and ``absolutes`` from the names of one task; names that no file can have, in words."""
+    words = []
+    for name in chain(task.inputs, task.outputs):
+        if not name:
+            words.append(f"task {task.id}: a file name is empty")
+        elif "\0" in name:
+            words.append(f"task {task.id}: file name {name!r} contains a NUL character")
+        elif UNCANONICAL.search(name):
+            true_name = canonical(name, base)
+            if true_name != name:
+                aliases[name] = true_name
+            if true_name[0] == "/":
+                absolutes.add(true_name)
+        elif name[0] == "/":
+            absolutes.add(name)
+    for name in task.outputs:
+        if name.endswith(("/", "/.", "/..")) or name in (".", ".."):
+            words.append(f"task {task.id}: output {name!r} names a directory; name the files in it")
+    return words
+
+
+def each_file_once(task: Task, aliases: Mapping[str, str]) -> Task:
+    """The task without second spellings of files that it has already named."""
+    inputs, outputs = ({aliases.get(name, name): name for name in reversed(names)} for names in (task.inputs, task.outputs))
+    if len(inputs) == len(task.inputs) and len(outputs) == len(task.outputs):
+        return task
+    return msgspec.structs.replace(task, inputs=tuple(reversed(inputs.values())), outputs=tuple(reversed(outputs.values())))
+
+
+def directory_of(name: str) -> str:
+    """The directory of a canonical name; '' is the base directory."""
+    head, slash, _ = name.rpartition("/")
+    return head or slash
+
+
+def with_parents(directories: set[str]) -> set[str]:
+    found = set()
+    for directory in directories:
+        while directory and directory != "/" and directory not in found:
+            found.add(directory)
+            directory = directory.rpartition("/")[0]
+    return found
+
+
+class Suggestions:
+    """Outputs whose names look like a missing input's. Bounded: a million missing files must not cost a million comparisons each."""
+
+    MAX_ASKED = 20
+    MAX_NAMES = 20_000
+
+    def __init__(self, writers: Mapping[str, int]) -> None:
+        self._writers = writers
+        self._asked = 0
+        self._plain: dict[str, str] = {}
+
+    def near(self, name: str) -> str:
+        self._asked += 1
+        if self._asked > self.MAX_ASKED:
+            return ""
+        if not self._plain:
+            self._plain = {made.rpartition("/")[2].casefold(): made for made in self._writers}
+        guess = self._plain.get(name.rpartition("/")[2].casefold())
+        if guess is None and len(self._writers) <= self.MAX_NAMES:
+            import difflib  # only for faulty workflows
+
+            guess = next(iter(difflib.get_close_matches(name, self._writers, 1, 0.8)), None)
+        return f"; did you mean the output {guess!r}?" if guess else ""
