@@ -1,0 +1,55 @@
+"""The two trees of every suite here: one that is tested, and a tmpfs that knows how it should be.
+
+Without root or /dev/fuse these tests fail and say so, unless ``AMFS_TESTS_NO_FUSE=1`` says that this is known. Soak tests run when asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import mounting
+import pytest
+from comparing import Pair
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = [item for item in items if HERE in item.path.parents]
+    if os.environ.get(mounting.WITHOUT) == "1":
+        for item in here:
+            item.add_marker(pytest.mark.skip(reason=f"{mounting.WITHOUT}=1"))
+    if "soak" not in (config.option.markexpr or ""):
+        soaking = [item for item in here if item.get_closest_marker("soak")]
+        items[:] = [item for item in items if item not in soaking]
+        config.hook.pytest_deselected(items=soaking)
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one-mount", "two-mounts"])
+def mounts(request: pytest.FixtureRequest) -> Iterator[list[Path]]:
+    """The tops of the mounts: one node and its mount, or two nodes with a mount each."""
+    try:
+        with mounting.mounted(request.param) as directories:
+            yield directories
+    except mounting.NotHere as missing:
+        pytest.fail(f"{missing} (or set {mounting.WITHOUT}=1 to leave them out)", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Path]:
+    """A fresh directory on a tmpfs."""
+    try:
+        with mounting.on_tmpfs() as directory:
+            yield directory
+    except mounting.NotHere as missing:
+        pytest.fail(f"{missing} (or set {mounting.WITHOUT}=1 to leave them out)", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def pair(mounts: list[Path], oracle: Path) -> Iterator[Pair]:
+    """Both trees with a process each that makes calls in them."""
+    it = Pair(oracle, mounts)
+    yield it
+    it.stop()

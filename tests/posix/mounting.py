@@ -1,0 +1,128 @@
+"""Sessions and mounts for the suites of the file system: the one place that knows how they are started and ended.
+
+``AMFS_POSIX_DIR=DIR[:DIR…]`` runs everything on directories given by hand instead: one for each mount, and they must show the same tree
+(with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: A limit that only turns a hang into a failure.
+PATIENCE_S = 60.0
+BY_HAND = "AMFS_POSIX_DIR"
+OPTIONS = "AMFS_POSIX_MOUNT"
+WITHOUT = "AMFS_TESTS_NO_FUSE"
+
+
+class NotHere(Exception):
+    """The machine lacks what the suites need, and says what."""
+
+
+@dataclass
+class Session:
+    name: str
+    #: Where its description lies: a directory of its own, so that nothing of the user's is touched.
+    home: Path
+
+    def amfs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``amfs ARGUMENTS`` for this session. Raises AssertionError with what it said when it fails."""
+        env = {**os.environ, "AMFS_RUN_DIR": str(self.home), "AMFS_SESSION": self.name}
+        command = [sys.executable, "-m", "amfs", *arguments]
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == 0, f"{shlex.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+
+def needed() -> None:
+    """Raises NotHere, in words, unless this process can mount."""
+    if os.geteuid() != 0:
+        raise NotHere("the suites of the file system change owners and become other users: run them as root")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        raise NotHere("the suites of the file system need /dev/fuse")
+
+
+def start_session(nodes: int) -> Session:
+    home = Path(tempfile.mkdtemp(prefix="amfs-posix-", dir="/tmp"))  # short: sockets lie in it
+    session = Session(f"posix-{os.getpid()}-{nodes}", home)
+    try:
+        session.amfs("up", "--nodes", str(nodes), "--slots", "1", "--name", session.name)
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    return session
+
+
+def stop_session(session: Session) -> None:
+    try:
+        session.amfs("down", session.name)
+    finally:
+        shutil.rmtree(session.home, ignore_errors=True)
+
+
+def mount(session: Session, node: int, directory: Path, *options: str) -> None:
+    session.amfs("mount", str(directory), "--node", str(node), *options, *shlex.split(os.environ.get(OPTIONS, "")))
+    assert os.path.ismount(directory), f"{directory} is no mount although amfs mount said nothing"
+
+
+def umount(session: Session, directory: Path) -> None:
+    session.amfs("umount", str(directory))
+    assert not os.path.ismount(directory), f"{directory} is still mounted although amfs umount said nothing"
+
+
+@contextlib.contextmanager
+def mounted(count: int, *options: str) -> Iterator[list[Path]]:
+    """A session of ``count`` nodes, each with a mount; or the directories given by hand, ``count`` of them."""
+    if given := os.environ.get(BY_HAND):
+        tops = [Path(each).resolve(strict=True) for each in given.split(":")]
+        own = f"t-{os.getpid()}-{os.urandom(3).hex()}"
+        (tops[0] / own).mkdir()
+        try:
+            yield [tops[n % len(tops)] / own for n in range(count)]
+        finally:
+            shutil.rmtree(tops[0] / own)
+        return
+    needed()
+    base = Path(tempfile.mkdtemp(prefix="amfs-mounts-", dir="/tmp"))
+    base.chmod(0o755)
+    session = start_session(count)
+    done: list[Path] = []
+    try:
+        for node in range(count):
+            directory = base / f"node{node}"
+            directory.mkdir()
+            mount(session, node, directory, *options)
+            done.append(directory)
+        yield done
+    finally:
+        try:
+            for directory in done:
+                umount(session, directory)
+        finally:
+            stop_session(session)
+    shutil.rmtree(base)
+
+
+@contextlib.contextmanager
+def on_tmpfs() -> Iterator[Path]:
+    """A fresh directory on a tmpfs. Raises NotHere where there is none."""
+    shm = Path("/dev/shm")
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(shm)], capture_output=True, text=True, check=False).stdout.strip()
+    if kind != "tmpfs":
+        raise NotHere(f"the suites compare with a tmpfs, and {shm} is none ({kind or 'missing'})")
+    path = Path(tempfile.mkdtemp(prefix="amfs-oracle-", dir=shm))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
