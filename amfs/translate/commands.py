@@ -59,20 +59,20 @@ class CommandReader(Reader):
     def _task(self, line: str, task_id: str, number: int) -> Task:
         declared = _declared(line, self._usage)
         if declared is None:
-            argv, label = _command(line)
+            argv, label = command_argv(line)
             return Task(task_id, self._shared(argv), label=self.share(label), staged=False, line=number)
         command, inputs, outputs = declared
         if not command:
             raise Malformed("there is no command before -if and -of")
-        argv, label = _command(command)
+        argv, label = command_argv(command)
         return Task(task_id, self._shared(argv), self._shared(inputs), self._shared(outputs), label=self.share(label), line=number)
 
     def _shared(self, words: list[str]) -> tuple[str, ...]:
         return tuple([self.share(word) for word in words])
 
 
-def _command(line: str) -> tuple[list[str], str]:
-    """argv, and a label where the program's name would say nothing."""
+def command_argv(line: str) -> tuple[list[str], str]:
+    """argv of a command line, and a label where the program's name would say nothing. Raises Malformed for quotes that do not match."""
     if _DIRECT.fullmatch(line):
         words = split(line, ansi=False)
         first = words[0]
