@@ -100,8 +100,8 @@ class Client:
                 answer += got
         except TimeoutError:
             raise Failed(f"{self.what} did not end {name} within {self.hang_seconds:.0f} s") from None
-        except OSError as error:
-            raise Failed(f"{self.what}: {error.strerror}") from None
+        except OSError:
+            raise Failed(f"{self.what}: {self._last_words()}") from None
         verdict, _, rest = answer.decode("utf-8", "replace").strip().partition(" ")
         if verdict != "ok":
             raise Failed(f"{self.what}, {name}: {rest}")

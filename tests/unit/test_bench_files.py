@@ -1,0 +1,493 @@
+"""The benchmarks of the file system: the client in C, the order of turns, tables, layouts, and the commands on small directories."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amfs.bench import directories, envelope, filecopy, layouts, plots, programs, storage
+from amfs.bench.clients import Client
+from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
+from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
+from amfs.bench.process import Failed
+from amfs.bench.storage_worker import Worker, is_url, storage_of
+from amfs.cli.bench import bench
+from amfs.errors import AmfsError, UsageError
+from amfs.fs.partition import PartitionTable
+
+PHASES = ("create", "write", "stat", "open", "read", "once", "readn1", "bigwrite", "bigread", "drop", "bigreadn1", "unlink", "clean")
+QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=2)
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return programs.build()["envelope"]
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with directories.workplace(directories.memory_directory()) as place:
+        yield place
+
+
+# ── the client ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("clients", [1, 3, 11])
+def test_every_phase_counts_what_it_did(program: Path, tmp_path: Path, clients: int) -> None:
+    with Client(program, clients, "x", [tmp_path]) as client:
+        assert client.phase("create", count=20).operations == 20 * clients
+        assert len(list((tmp_path / "x").iterdir())) == 20 * clients
+        assert client.phase("write", count=30).operations == 30 * clients
+        for name in ("stat", "open", "read", "readn1"):
+            done = client.phase(name, count=45, shift=1)
+            assert done.operations == 45 * clients
+            assert done.seconds > 0
+            assert done.rate == pytest.approx(done.operations / done.seconds)
+        assert client.phase("once", shift=1).operations == 30 * clients
+        assert client.phase("bigwrite", count=3).operations == 3 * clients
+        assert {path.stat().st_size for path in (tmp_path / "x").glob("b*")} == {3 << 20}
+        assert client.phase("bigread", shift=1).operations == 3 * clients
+        client.phase("drop", shift=1)
+        again = client.phase("bigreadn1", seconds=0.01).operations
+        assert again >= 3 * clients
+        assert again % 3 == 0  # whole passes
+        assert client.phase("unlink").operations == 50 * clients
+        assert client.phase("clean").operations == clients
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_phases_end_when_their_time_is_over(program: Path, memory: Path) -> None:
+    with Client(program, 2, "x", [memory]) as client:
+        client.phase("write", count=5)
+        started = time.monotonic()
+        done = client.phase("read", seconds=0.1, shift=1)
+        assert 0.1 <= done.seconds <= time.monotonic() - started < 5
+        assert done.operations > 10
+
+
+def test_clients_are_dealt_to_the_directories(program: Path, tmp_path: Path) -> None:
+    """Two paths to one directory, as two mounts of one file system are."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "other").symlink_to("real")
+    with Client(program, 3, "x", [tmp_path / "real", tmp_path / "other"]) as client:
+        client.phase("create", count=1)
+        assert sorted(path.name for path in (tmp_path / "real" / "x").iterdir()) == ["c0-0", "c1-0", "c2-0"]
+        client.phase("clean")
+
+
+def test_wrong_content_is_found(program: Path, tmp_path: Path) -> None:
+    with Client(program, 2, "x", [tmp_path]) as client:
+        client.phase("write", count=2)
+        (tmp_path / "x" / "w1-1").write_bytes(b"z" * 1024)
+        with pytest.raises(Failed, match=r"once: client 0: wrong content in .*/x/w1-1$"):
+            client.phase("once", shift=1)
+    with Client(program, 2, "y", [tmp_path]) as client:
+        client.phase("bigwrite", count=2)
+        with (tmp_path / "y" / "b1-0").open("r+b") as file:
+            file.truncate(1 << 20)
+        with pytest.raises(Failed, match=r"wrong length of .*/y/b1-0$"):
+            client.phase("bigread", shift=1)
+
+
+def test_a_client_that_fails_says_what_and_nobody_stays(program: Path, tmp_path: Path) -> None:
+    with Client(program, 4, "x", [tmp_path]) as client:
+        client.phase("create", count=1)
+        (tmp_path / "x" / "c2-1").touch()
+        with pytest.raises(Failed, match=r"create: client 2: cannot create .*/x/c2-1: File exists"):
+            client.phase("create", count=1)
+        with pytest.raises(Failed):
+            client.phase("create", count=1)
+    assert running(str(tmp_path)) == []
+
+
+def running(word: str) -> list[str]:
+    """Processes with ``word`` in their command line, zombies excepted."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if word.encode() in text:
+            found.append(text.decode(errors="replace"))
+    return found
+
+
+def test_a_client_that_cannot_start_or_hangs_is_reported(program: Path, tmp_path: Path) -> None:
+    with Client(program, 1, "x", [tmp_path / "absent"]) as client, pytest.raises(Failed, match="No such file or directory"):
+        client.phase("create", count=1)
+    with pytest.raises(Failed, match="cannot start"):
+        Client(tmp_path / "absent", 1, "x", [tmp_path])
+    with pytest.raises(Failed, match="no good"):
+        Client(program, 1, "x", [tmp_path], command=lambda words: ["sh", "-c", "echo no good >&2; exit 3"])
+    with Client(program, 2, "x", [tmp_path], hang_seconds=0.3) as client, pytest.raises(Failed, match=r"did not end create within"):
+        client.phase("create", seconds=60)
+    deadline = time.monotonic() + 5
+    while running(str(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running(str(tmp_path)) == []
+
+
+def test_orders_that_are_none(program: Path, tmp_path: Path) -> None:
+    for order in ("foo 0 0 0", "create", "create x 0 0", "read 0 0 -1"):
+        result = subprocess.run([program, "-", "1", "x", tmp_path], input=f"{order}\n", capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout) == (2, "error not an order\n")
+    for arguments in ([], ["-", "0", "x", "y"], ["-", "65", "x", "y"]):
+        result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+        assert result.returncode == 2
+        assert result.stderr.startswith("usage: envelope")
+
+
+# ── directories ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_file_systems_are_told_apart(memory: Path, tmp_path: Path) -> None:
+    assert directories.file_system(memory) == "tmpfs"
+    assert directories.file_system("/proc") == "proc"
+    assert directories.file_system("/proc/self/..") == "proc"
+    assert not directories.in_memory(directories.disk_directory())
+    (tmp_path / "link").symlink_to(memory)
+    assert directories.file_system(tmp_path / "link") == "tmpfs"
+
+
+def test_a_workplace_is_gone_afterwards(tmp_path: Path) -> None:
+    with directories.workplace(tmp_path) as place:
+        (place / "a").mkdir()
+        (place / "a" / "b").touch()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UsageError, match="cannot write to"), directories.workplace(tmp_path / "absent"):
+        pass
+
+
+# ── turns and ratios ───────────────────────────────────────────────────────────────────────────────
+
+
+class Counted(Runner):
+    """Rates made up from a count of calls: what is measured when, without measuring."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def operations(self, place: Place, clients: int) -> dict[str, float]:
+        self.calls.append(("operations", place.key))
+        return {"create": 10.0 if place.key == "tmpfs" else 5.0 if place.key == "peer" else 4.0}
+
+    def bandwidths(self, place: Place, clients: int) -> dict[str, float]:
+        self.calls.append(("bandwidths", place.key))
+        return {"write_bw": 8.0}
+
+
+TMPFS = Place("tmpfs", "tmpfs", ("/m",))
+PEER = Place("peer", "a peer", ("/p",))
+OURS = Place("ours", "ours", ("/o",), "fusepy", PEER)
+
+
+def test_a_place_is_measured_between_its_references_in_changing_order() -> None:
+    runner = Counted()
+    found = envelope.measure(runner, TMPFS, OURS, 4, 0)
+    envelope.measure(runner, TMPFS, OURS, 4, 1)
+    keys = [key for _, key in runner.calls]
+    assert keys == ["tmpfs", "peer", "ours"] * 2 + ["ours", "peer", "tmpfs"] * 2
+    assert found["create"] == Sample(4.0, 10.0, 5.0)
+    assert (found["create"].ratio, found["create"].judged) == (0.4, 0.8)
+    assert found["write_bw"].judged == 1.0
+
+
+def test_targets_hold_for_four_clients_on_one_node() -> None:
+    metric = METRICS[0]
+    samples = [Sample(1, 10), Sample(5, 10), Sample(30, 100)]
+    place = Place("a", "a", (), "passthrough")
+    result = summarise(place, 4, metric, samples)
+    assert (result.ratio, result.target, result.passed) == (0.3, 0.045, True)
+    assert summarise(place, 1, metric, samples).target is None
+    assert summarise(place._replace(nodes=2), 4, metric, samples).target is None
+    assert summarise(place._replace(judged_as=""), 4, metric, samples).passed is None
+    assert summarise(place, 4, metric, [Sample(1, 100)]).passed is False
+
+
+def test_every_target_is_of_a_metric() -> None:
+    keys = {metric.key for metric in METRICS}
+    assert len(keys) == len(METRICS) == 12
+    assert len(envelope.EIGHT) == 8
+    for wanted in envelope.TARGETS.values():
+        assert set(wanted) <= keys
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """A small real run: tmpfs twice, a disk, and a place that is not there."""
+    with (
+        directories.workplace(directories.memory_directory()) as a,
+        directories.workplace(directories.memory_directory()) as b,
+        directories.workplace(directories.disk_directory()) as c,
+    ):
+        places = [
+            Place("ours@1", "ours <1>", (str(b),), "passthrough", nodes=1),
+            Place("ours@2", "ours <2>", (str(b),), "passthrough", nodes=2),
+            Place("disk", "disk", (str(c),)),
+            Place("gone", "gone", (str(c / "absent"),), "copy"),
+        ]
+        found = run_places(Place("tmpfs", "tmpfs", (str(a),)), places, QUICK)
+        assert [list(place.iterdir()) for place in (a, b, c)] == [[], [], []]
+    return found
+
+
+def test_a_run_has_every_metric_of_every_place(report: Report) -> None:
+    for clients in QUICK.clients:
+        for place in ("tmpfs", "ours@1", "ours@2", "disk"):
+            for metric in METRICS:
+                result = report.find(place, clients, metric.key)
+                assert result is not None
+                assert result.value > 0
+                assert place == "tmpfs" or len(result.samples) == QUICK.repeat
+    assert {place.key: bool(place.error) for place in report.places} == {
+        "tmpfs": False, "ours@1": False, "ours@2": False, "disk": False, "gone": True,
+    }  # fmt: skip
+    again = msgspec.json.decode(msgspec.json.encode(report), type=Report)
+    assert again == report
+
+
+def test_the_text_shows_rates_targets_scales_and_what_failed(report: Report) -> None:
+    text = report_text(report)
+    assert "gone: not measured: " in text
+    assert "No such file or directory" in text
+    assert {line.split()[-1] for line in targets(report)[0].splitlines()[1:]} <= {"PASS", "miss"}
+    assert len(targets(report)[0].splitlines()) == 1 + len(envelope.TARGETS["passthrough"])
+    (block,) = matrix(report, 1)
+    assert block.splitlines()[0].split()[:3] == ["1", "client", "tmpfs"]
+    assert len(block.splitlines()) == 1 + len(METRICS)
+    titles = [title for title, _ in table_1(report)]
+    assert titles == ["ours: nodes, 1 clients", "ours: nodes, 4 clients", "ours <1>: clients"]
+    for _, rows in table_1(report):
+        assert len(rows) == 3
+        assert all(cell.endswith("x") for cell in rows[2][1:])
+
+
+def test_wide_tables_are_broken() -> None:
+    names = [Place(f"p{number}", f"a place with a long name {number}", ()) for number in range(9)]
+    results = [summarise(place, 1, metric, [Sample(2.0, 1.0)]) for place in names for metric in METRICS]
+    described = [envelope.Described(place.key, place.title, 0, "", "") for place in names]
+    blocks = matrix(Report("m", 1, 0.1, 1, [1], described, results), 1)
+    assert len(blocks) > 1
+    assert all(len(line) <= 140 for block in blocks for line in block.splitlines())
+    assert all(any(place.title in block for block in blocks) for place in names)
+
+
+@given(value=st.floats(1e-4, 1e12))
+def test_numbers_are_short(value: float) -> None:
+    for text in (rate(value, "ops/s"), share(min(value, 1e4))):
+        assert len(text) <= 12
+    number = rate(value, "ops/s").split()
+    factor = {"k": 1e3, "M": 1e6}[number[1]] if len(number) > 1 else 1.0
+    assert float(number[0]) * factor == pytest.approx(value, rel=0.06, abs=0.6)
+
+
+# ── pictures ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pictures_hold_a_bar_for_each_ratio(report: Report) -> None:
+    root = ElementTree.fromstring(plots.envelope_picture(report))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [element for element in root.iter(f"{space}rect") if element.find(f"{space}title") is not None]
+    assert len(bars) == len(QUICK.clients) * 3 * 8
+    words = [element.text for element in root.iter(f"{space}text")]
+    assert "ours <1>" in words
+    assert "Create tput" in words
+    height = float(root.attrib["viewBox"].split()[3])
+    for bar in bars:
+        assert 0 <= float(bar.attrib["y"]) <= float(bar.attrib["y"]) + float(bar.attrib["height"]) <= height
+
+
+# ── file copy ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(nodes=st.integers(1, 9), files=st.integers(1, 5), seed=st.integers(0, 99))
+def test_the_four_configurations(nodes: int, files: int, seed: int) -> None:
+    for configuration in filecopy.CONFIGURATIONS:
+        placed = filecopy.plan(configuration, nodes, files * nodes, seed)
+        assert all(0 <= data < nodes and 0 <= reader < nodes for data, reader in placed)
+        if configuration.aware:
+            assert all(data == reader for data, reader in placed)
+        else:
+            assert sorted(reader for _, reader in placed) == sorted(number % nodes for number in range(files * nodes))
+        if configuration.informed:
+            assert layouts.balance([sum(data == node for data, _ in placed) for node in range(nodes)]) == 1.0
+        table = PartitionTable.even(range(nodes))
+        if not configuration.informed:
+            assert [data for data, _ in placed] == [table.node_of(f"file{number}") for number in range(files * nodes)]
+
+
+def test_filecopy_checks_what_it_reads(tmp_path: Path) -> None:
+    program = programs.build()["filecopy"]
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *map(str, words)], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert run("write", "f", 1_000_001, 300_000, "log").returncode == 0
+    assert (tmp_path / "f").stat().st_size == 1_000_001
+    assert run("read", "f", 1_000_001, 300_000, "log").returncode == 0
+    assert [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()] == ["write", "read"]
+    assert "wrong length of f" in run("read", "f", 1_000_000, 300_000, "log").stderr
+    assert "wrong content in f" in run("read", "f", 1_000_001, 200_000, "log").stderr
+    assert "No such file" in run("read", "g", 1, 1, "log").stderr
+    assert run("copy", "f", 1, 1, "log").returncode == 2
+
+
+def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("write 0.5\nread 0.25\nwrite 1\n")
+    with pytest.raises(Failed, match="2 write and 1 read tasks of 2"):
+        filecopy.sample(filecopy.Settings(size=1), log, 2, 1.0)
+    log.write_text("write 0.5\nread 0.25\n")
+    assert filecopy.sample(filecopy.Settings(size=1), log, 1, 2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
+
+
+@pytest.mark.slow
+def test_the_filecopy_command_on_a_session_of_two() -> None:
+    result = CliRunner().invoke(
+        bench, ["filecopy", "--nodes", "2", "--files", "1", "--size", "1", "--chunk", "1", "--repeat", "1", "--output", "json"]
+    )
+    assert result.exit_code == 0, result.output
+    found = msgspec.json.decode(result.stdout, type=filecopy.Report)
+    assert [row.name for row in found.results] == ["disk", "tmpfs", *(each.name for each in filecopy.CONFIGURATIONS)]
+    assert all(min(row.write, row.read, row.whole) > 0 for row in found.results)
+    assert {row.remote for row in found.results if row.name.endswith("aw")} == {0.0}
+    assert filecopy.report_text(found).count("\n") == 8
+
+
+# ── storage ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["directory", "url"])
+@pytest.mark.parametrize("size", [1, 7, 8, 1000, (1 << 20) - 1, 1 << 20, (2 << 20) + 3])
+def test_a_file_is_what_was_written(tmp_path: Path, kind: str, size: int) -> None:
+    place = f"file://{tmp_path}/x" if kind == "url" else f"{tmp_path}/x"
+    worker, store = Worker(), storage_of(place)
+    store.prepare()
+    for number in (3, 4):
+        store.write(number, worker.content(number, size))
+        assert (tmp_path / "x" / f"file{number}").stat().st_size == size
+        worker.check(store, number, size)
+    with pytest.raises(AmfsError, match="bytes instead of"):
+        worker.check(store, 3, size + 8)
+    (tmp_path / "x" / "file3").write_bytes((tmp_path / "x" / "file4").read_bytes())
+    with pytest.raises(AmfsError, match="file 3 has wrong content"):
+        worker.check(store, 3, size)
+    store.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_urls_and_directories_are_told_apart() -> None:
+    assert is_url("s3://a/b")
+    assert is_url("simplecache::file:///a")
+    assert not is_url("/a/b")
+    assert not is_url("a:b")
+
+
+def test_storage_measures_all_places_and_goes_on_after_a_bad_one(memory: Path, tmp_path: Path) -> None:
+    places = [
+        storage.Place("tmpfs", str(memory)),
+        storage.Place("url", f"file://{tmp_path}"),
+        storage.Place("bad", "nonsense://x"),
+        storage.Place("proc", "/proc"),
+    ]
+    found = storage.run_storage(places, storage.Settings(5, (1000, 2_000_000), 2, 2))
+    assert set(found.errors) == {"bad", "proc"}
+    assert "nonsense" in found.errors["bad"]
+    for title in ("tmpfs", "url"):
+        for pattern in storage.PATTERNS:
+            for size in (1000, 2_000_000):
+                row = found.find(title, pattern, size)
+                assert row is not None
+                assert len(row.samples) == 2
+                assert row.rate > 0
+    assert [r.ratio for r in found.results if r.place == "tmpfs"] == [1.0] * 6
+    assert list(memory.iterdir()) == list(tmp_path.iterdir()) == []
+    text = storage.report_text(found)
+    assert "bad: not measured:" in text
+    assert "read after write" in text
+    ElementTree.fromstring(storage.picture(found))
+
+
+def test_sizes_in_words() -> None:
+    assert [storage.size_words(size) for size in (1, 1000, 1500, 10**6, 2 * 10**9)] == ["1 B", "1 kB", "1.5 kB", "1 MB", "2 GB"]
+
+
+# ── layouts ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=30, deadline=None)
+@given(tiles=st.integers(1, 40), nodes=st.integers(1, 9), kind=st.sampled_from(["montage", "aggregation"]))
+def test_no_byte_is_lost_in_a_layout(tiles: int, nodes: int, kind: str) -> None:
+    workflow = layouts.montage(tiles, 0.1) if kind == "montage" else layouts.aggregation(tiles, 700_001)
+    placed = layouts.place(workflow, nodes)
+    total = sum(workflow.sizes.values())
+    striped = layouts.striped_bytes(workflow, placed, PartitionTable.even(range(nodes)))
+    whole = layouts.whole_bytes(workflow, placed, nodes)
+    assert sum(striped) == total
+    assert sum(whole) >= total
+    assert layouts.balance(striped) >= 1.0
+    written = [name for task, _ in placed.tasks for name in task.outputs]
+    assert sorted(written) == sorted(workflow.sizes)
+    assert {name for task, _ in placed.tasks for name in task.inputs} <= set(written)
+
+
+def test_stripes_are_even_where_whole_files_are_not() -> None:
+    for nodes in (4, 16, 64):
+        for workflow in (layouts.montage(36 * nodes), layouts.aggregation(36 * nodes, 8_000_000)):
+            placed = layouts.place(workflow, nodes)
+            assert layouts.balance(layouts.striped_bytes(workflow, placed, PartitionTable.even(range(nodes)))) <= 1.1
+            assert layouts.balance(layouts.whole_bytes(workflow, placed, nodes)) > 1.5
+
+
+def test_a_task_runs_where_its_bytes_are() -> None:
+    placed = layouts.place(layouts.aggregation(7, 10), 3)
+    assert [node for _, node in placed.tasks[:7]] == [0, 1, 2, 0, 1, 2, 0]
+    assert placed.tasks[7][1] == 0
+    assert layouts.whole_bytes(layouts.aggregation(7, 10), placed, 3) == [70 + 70, 20, 20]
+
+
+# ── commands ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "p.svg"
+    words = ["envelope", str(memory), "--clients", "2", "--seconds", "0.01", "--size", "1", "--repeat", "1", "--plot", str(plot)]
+    result = CliRunner().invoke(bench, [*words, "--output", "json"])
+    assert result.exit_code == 0, result.output
+    found = msgspec.json.decode(result.stdout, type=Report)
+    assert [place.key for place in found.places] == ["tmpfs", str(memory), "disk"]
+    assert found.find(str(memory), 2, "open") is not None
+    ElementTree.parse(plot)
+    assert list(memory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["envelope", "/nonexistent"], "is not a directory"),
+        (["envelope", "/tmp", "--clients", "1,x"], "not a list of numbers"),
+        (["envelope", "/tmp", "--clients", "0"], "from 1 to 64"),
+        (["envelope", "/tmp", "--judge", "x"], "there are targets for"),
+        (["storage", "/tmp", "--sizes", "1kB,x"], "a size such as"),
+        (["storage", "/tmp", "--sizes", "0"], "at least one byte"),
+        (["storage", "/nonexistent"], "is not a directory"),
+        (["filecopy", "--nodes", "0"], "from 1 to 64"),
+    ],
+)
+def test_commands_that_make_no_sense(words: list[str], said: str) -> None:
+    result = subprocess.run([sys.executable, "-m", "amfs.cli.main", "bench", *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
