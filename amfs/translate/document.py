@@ -16,6 +16,7 @@ import msgspec
 from amfs.engine.workflow import Task, printable
 from amfs.errors import Fault
 from amfs.translate.reader import Reader
+from amfs.translate.words import quote
 
 STDIN = "standard input"
 
@@ -151,6 +152,14 @@ def local_path(name: str) -> str:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return ""
     return unquote(parts.path)
+
+
+def tolerant(task: Task, optional: Iterable[str]) -> Task:
+    """The task as one that makes those of its outputs that its program left out, as empty files."""
+    names = [quote(name) for name in optional]
+    missing = " ".join(names)
+    script = f'"$0" "$@" || exit; for f in {missing}; do [ -e "$f" ] || : >"$f"; done'
+    return msgspec.structs.replace(task, argv=("/bin/sh", "-c", script, *task.argv))
 
 
 def last_writers(tasks: Iterable[Task]) -> dict[str, int]:

@@ -94,7 +94,8 @@ def test_pieces_of_any_size_give_the_same(workflow: Workflow, format: object, si
     parser.finish()
     tasks += parser.take()
     assert parser.faults == []
-    found = Workflow(tasks, name=parser.reader.name or "workflow", files=parser.reader.files, sizes=parser.reader.sizes, paths=parser.reader.paths)
+    reader = parser.reader
+    found = Workflow(tasks, name=reader.name or "workflow", files=reader.files, sizes=reader.sizes, paths=reader.paths)
     assert without_lines(found) == without_lines(workflow)
     assert [task.line for task in tasks] == sorted({task.line for task in tasks})
 
