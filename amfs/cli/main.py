@@ -35,6 +35,8 @@ class Entry(NamedTuple):
 COMMANDS: dict[str, Entry] = {
     "run": Entry("amfs.cli.run:run", "Run a workflow: a task list, JSON Lines, or plain command lines."),
     "translate": Entry("amfs.cli.translate:translate", "Convert a workflow between formats, or only check it."),
+    "info": Entry("amfs.cli.info:info", "Say what is in a workflow, without running it."),
+    "graph": Entry("amfs.cli.graph:graph", "Draw a workflow as SVG, Graphviz, Mermaid or PNG."),
     "up": Entry("amfs.cli.up:up", "Start a session: node servers on this machine, or one per MPI rank."),
     "down": Entry("amfs.cli.down:down", "Stop a session and remove what it left behind."),
     "status": Entry("amfs.cli.status:status", "Show sessions, their nodes and what they are doing."),

@@ -148,7 +148,7 @@ class Shape(msgspec.Struct):
 
 
 #: Roles in the order in which they are told.
-SHARED, INTERMEDIATE, KEPT, FINAL, SCRATCH = "shared input", "intermediate", "intermediate, kept", "final", "never read"
+SHARED, INTERMEDIATE, KEPT, FINAL, SCRATCH = "shared input", "intermediate", "intermediate and kept", "final", "never read"
 
 
 def shape_of(workflow: Workflow) -> Shape:

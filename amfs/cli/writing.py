@@ -1,0 +1,37 @@
+"""Where the commands write what they make: to stdout as it comes, to a file at once or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+
+from amfs.errors import UsageError
+
+
+def write_out(output: str, pieces: Iterable[bytes]) -> None:
+    """Write to the file ``output``, or to stdout if it is "-". A file appears when it is complete. Raises UsageError if it cannot."""
+    if output == "-":
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=".amfs-", dir=os.path.dirname(output) or ".")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+    try:
+        with open(descriptor, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.fchmod(file.fileno(), 0o666 & ~umask)
+        os.replace(temporary, output)
+    except OSError as error:
+        os.unlink(temporary)
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+    except BaseException:
+        os.unlink(temporary)
+        raise
