@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from array import array
 from xml.parsers import expat
 
 import msgspec
@@ -73,7 +74,9 @@ class DaxReader(PegasusReader):
         self._profile = ("", "")
         self._child_ref = ""
         self._ids: dict[str, int] = {}  # of jobs -> line
-        self._edges: list[tuple[str, str, int]] = []
+        self._edges: list[str] = []  # child, parent, child, parent, …
+        self._edge_lines = array("Q")
+        self._plain: dict[str, Job] = {}  # jobs without profiles of their own are all the same
         self._optional: dict[str, tuple[str, ...]] = {}  # job -> outputs that may be missing
         self._needs: dict[str, tuple[str, ...]] = {}  # transformation -> data files that it takes along
         self._fed = 0
@@ -100,8 +103,9 @@ class DaxReader(PegasusReader):
         self._take_along()
         self._locate_inputs()
         self._expand()
+        self._jobs = []
         self.tasks = with_after(self.tasks, self._parents)
-        self._jobs, self._parents, self._ids = [], {}, {}
+        self._parents = {}
 
     def _parse(self, data: bytes, last: bool) -> None:
         try:
@@ -150,7 +154,8 @@ class DaxReader(PegasusReader):
                 self.remark(f"{name} in text", self._line, f"<{name}> within the text of <{path[-2]}> has no meaning here")
         elif path[1] == "child":
             if name == "parent":
-                self._edges.append((self._child_ref, self.share(attributes.get("ref", "")), self._line))
+                self._edges += (self._child_ref, self.share(attributes.get("ref", "")))
+                self._edge_lines.append(self._line)
         elif self._open is not None and depth == 3:
             self._within(self._open, name, attributes)
         elif self._open is not None and depth == 4:
@@ -327,7 +332,8 @@ class DaxReader(PegasusReader):
                 self.remark("cores", line, f"job {task_id} is said to need {attributes['cores']!r} cores; taken as 1")
         label = name
         if part.kind == "job":
-            job = Job(self._key(attributes), part.profiles)
+            key = self._key(attributes)
+            job = Job(key, part.profiles) if part.profiles else self._plain.setdefault(key, Job(key, {}))
             argv = (name, *words)
         else:
             job = Job("", part.profiles, name, tuple(words), outputs, keep)
@@ -400,7 +406,8 @@ class DaxReader(PegasusReader):
 
     def _check_edges(self) -> None:
         known = self._ids
-        for child, parent, line in self._edges:
+        edges = iter(self._edges)
+        for child, parent, line in zip(edges, edges, self._edge_lines, strict=True):
             unknown = child if child not in known else parent if parent not in known else None
             if unknown is not None:
                 self.fault(line, f"a dependency names job {unknown!r}, which there is not" if unknown else "a dependency without a ref")
@@ -408,7 +415,7 @@ class DaxReader(PegasusReader):
                 self.fault(line, f"job {child} is said to depend on itself")
             else:
                 self._parents.setdefault(child, []).append(parent)
-        self._edges = []
+        self._edges, self._edge_lines, self._ids = [], array("Q"), {}
 
 
 def _true(text: str) -> bool:

@@ -168,17 +168,15 @@ def last_writers(tasks: Iterable[Task]) -> dict[str, int]:
 
 
 def with_after(tasks: list[Task], parents: Mapping[str, Iterable[str]]) -> list[Task]:
-    """The tasks with those of their stated parents in ``after`` whose files they do not read."""
+    """The same list, with those of their stated parents in ``after`` whose files the tasks do not read."""
     if not parents:
         return tasks
     writers = last_writers(tasks)
-    found = []
-    for task in tasks:
+    for index, task in enumerate(tasks):
         stated = parents.get(task.id)
         if stated:
             implied = {tasks[writers[name]].id for name in task.inputs if name in writers}
             after = tuple([parent for parent in dict.fromkeys(stated) if parent not in implied])
             if after:
-                task = msgspec.structs.replace(task, after=after)
-        found.append(task)
-    return found
+                tasks[index] = msgspec.structs.replace(task, after=after)
+    return tasks
