@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from array import array
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.translate.document import NESTED_MAX, DocumentReader, last_writers, with_after
+from amfs.translate.document import NESTED_MAX, DocumentReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
 from amfs.translate.words import QuotingError, split
@@ -54,7 +55,9 @@ class PegasusReader(DocumentReader):
         self._parts: list[bytes] = []
         self._jobs: list[Job | None] = []
         self._parents: dict[str, list[str]] = {}
-        self._stated: list[tuple[str, list[Any], int]] = []
+        self._stated: list[str] = []  # parent, child, parent, child, …
+        self._stated_lines = array("Q")
+        self._plain: dict[str, Job] = {}  # jobs without profiles of their own are all the same
         self._profiles: Profiles = {}
         self._catalogs = Catalogs(self)
         self._inputs_from: dict[str, str] = {}  # what --input-dir of the outer workflow offers: lfn -> path
@@ -66,20 +69,20 @@ class PegasusReader(DocumentReader):
     def finish(self) -> None:
         if self.dead:
             return
-        data = b"".join(self._parts)
-        self._parts = []
         try:
-            inline = self._read(YamlDocument(data))
+            inline = self._read(YamlDocument(self._parts))
         except YamlError as error:
             self.end(error.line, str(error))
             return
-        del data
         self._catalogs.look_beside(inline)
         self._check_dependencies()
+        self._strings = {}  # the names are all shared by now
         self._fill_in()
         self._locate_inputs()
         self._expand()
+        self._jobs = []
         self.tasks = with_after(self.tasks, self._parents)
+        self._parents = {}
 
     # ── the document ───────────────────────────────────────────────────────────────────────────────
 
@@ -130,24 +133,30 @@ class PegasusReader(DocumentReader):
         if not isinstance(node, Map):
             self.fault(line, "a dependency must be a mapping with an id and children")
             return
-        parent = self._text(node, "id")
+        parent = self.share(self._text(node, "id"))
         if not parent:
             self.fault(node.line, "a dependency without an id")
-        else:
-            self._stated.append((self.share(parent), self._list(node, "children"), node.line))
+            return
+        for child in self._list(node, "children"):
+            if isinstance(child, str):
+                self._stated += (parent, self.share(child))
+                self._stated_lines.append(node.line)
+            else:
+                self.fault(node.line, f"the children of job {parent!r} must be ids")
 
     def _check_dependencies(self) -> None:
         known = {task.id for task in self.tasks}
-        for parent, children, line in self._stated:
+        pairs = iter(self._stated)
+        for parent, child, line in zip(pairs, pairs, self._stated_lines, strict=True):
             if parent not in known:
                 self.fault(line, f"jobDependencies name a job {parent!r}, which there is not")
-                continue
-            for child in children:
-                if not isinstance(child, str) or child not in known:
-                    self.fault(line, f"jobDependencies name a child {child!r} of job {parent!r}, which there is not")
-                else:
-                    self._parents.setdefault(self.share(child), []).append(parent)
-        self._stated = []
+            elif child not in known:
+                self.fault(line, f"jobDependencies name a child {child!r} of job {parent!r}, which there is not")
+            elif child == parent:
+                self.fault(line, f"job {child} is said to depend on itself")
+            else:
+                self._parents.setdefault(child, []).append(parent)
+        self._stated, self._stated_lines = [], array("Q")
 
     # ── jobs ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,22 +185,21 @@ class PegasusReader(DocumentReader):
             self.remark("metadata", line, "metadata have no meaning here")
         share = self.share
         words = [share(word) for word in self._arguments(node, task_id)]
-        inputs, outputs, keep, scratch = self._uses(node, task_id)
-        streams = {stream: share(text) for stream in ("stdin", "stdout", "stderr") if (text := self._text(node, stream))}
+        inputs, outputs, keep, scratch, optional = self._uses(node, task_id)
+        streams: dict[str, Any] = {stream: share(text) for stream in ("stdin", "stdout", "stderr") if (text := self._text(node, stream))}
         kept = outputs if len(keep) == len(outputs) else keep
         profiles = self._catalogs.profiles(node) if "profiles" in node else {}
         if kind == "job":
-            job = Job(share(key_of(self._text(node, "namespace"), name, self._text(node, "version"))), profiles)
+            key = share(key_of(self._text(node, "namespace"), name, self._text(node, "version")))
+            job = Job(key, profiles) if profiles else self._plain.setdefault(key, Job(key, {}))
             program = share(name)
         else:
             job = Job("", profiles, file, tuple(words), outputs, keep)
             program = "pegasus-plan" if kind == "pegasusWorkflow" else "condor_dagman"
             words.append(file)
             name = os.path.basename(file)
-        argv = (program, *words)
-        self.tasks.append(
-            Task(share(task_id), argv, inputs, outputs, label=share(name), keep=kept, scratch=scratch, line=line, **streams)  # type: ignore[arg-type]
-        )
+        task = Task(share(task_id), (program, *words), inputs, outputs, label=share(name), keep=kept, scratch=scratch, line=line, **streams)
+        self.tasks.append(tolerant(task, optional) if optional and kind == "job" else task)
         self._jobs.append(job)
 
     def _arguments(self, node: Map, task_id: str) -> list[str]:
@@ -208,9 +216,10 @@ class PegasusReader(DocumentReader):
         return command_words(self, text, node.line)
 
     def _uses(self, node: Map, task_id: str) -> tuple[tuple[str, ...], ...]:
-        """(inputs, outputs, those to stage out, those not to)."""
+        """(inputs, outputs, those to stage out, those not to, those that may be missing)."""
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
+        optional: dict[str, None] = {}
         staged: dict[str, bool] = {}
         for use in self._list(node, "uses"):
             if not isinstance(use, Map):
@@ -223,23 +232,26 @@ class PegasusReader(DocumentReader):
                 continue
             if len(use) > 2:
                 self._use_details(use, lfn)
-            if kind == "input":
+            if kind in ("input", "inout"):
                 inputs[lfn] = None
-            elif kind == "output" or kind == "checkpoint":
+            if kind in ("output", "inout", "checkpoint"):
                 outputs[lfn] = None
-                if kind == "checkpoint":
-                    words = f"checkpoint file {lfn!r}: an output like others, which a task that is run again does not find"
-                    self.remark("checkpoint", use.line, words)
                 staged[lfn] = self._flag(use, "stageOut", True) or staged.get(lfn, False)
-            elif kind == "inout":
-                words = f"job {task_id}: {lfn!r} is input and output of one job; a file is written once: give the changed file another name"
-                self.fault(use.line, words)
-            elif kind == "none":
+            if kind == "checkpoint":
+                self.remark("checkpoint", use.line, f"checkpoint file {lfn!r}: a task that is run again begins anew, without it")
+            if kind == "checkpoint" or (len(use) > 2 and self._flag(use, "optional", False)):
+                if lfn in outputs:
+                    optional[lfn] = None
+                    words = f"{lfn!r} is an optional output; if its task does not make it, it becomes an empty file"
+                    self.remark("optional output", use.line, words)
+                else:
+                    self.remark("optional input", use.line, f"{lfn!r} is an optional input; here it must be there")
+            if kind == "none":
                 self.remark("use none", use.line, f"the use of {lfn!r} says neither input nor output, and is ignored")
-            else:
+            elif kind not in ("input", "inout", "output", "checkpoint"):
                 self.fault(use.line, f"job {task_id}: a use must be input, output, inout, checkpoint or none, not {kind!r}")
         keep = tuple([lfn for lfn, out in staged.items() if out])
-        return tuple(inputs), tuple(outputs), keep, tuple([lfn for lfn, out in staged.items() if not out])
+        return tuple(inputs), tuple(outputs), keep, tuple([lfn for lfn, out in staged.items() if not out]), tuple(optional)
 
     def _use_details(self, use: Map, lfn: str) -> None:
         if not _USE_KEYS.issuperset(use):
@@ -254,8 +266,6 @@ class PegasusReader(DocumentReader):
                 self.remark("size", use.line, f"the size of {lfn!r} is {str(size)[:40]!r}, which is no number of bytes")
         if metadata and not (isinstance(metadata, Map) and metadata.keys() <= {"size"}):
             self.remark("metadata", use.line, "metadata have no meaning here")
-        if self._flag(use, "optional", False):
-            self.remark("optional", use.line, f"{lfn!r} is optional; here a task without one of its files fails")
         if self._flag(use, "registerReplica", False):
             self.remark("registerReplica", use.line, "registerReplica has no meaning here: there is no replica catalog to write to")
         if self._flag(use, "bypass", False):
@@ -279,8 +289,9 @@ class PegasusReader(DocumentReader):
                     shared[job.key] = known
             program, transformation, place, fields = known
             changes = dict(fields)
-            if program != task.argv[0]:
-                changes["argv"] = (program, *task.argv[1:])
+            at = _program_at(task)
+            if program != task.argv[at]:
+                changes["argv"] = (*task.argv[:at], program, *task.argv[at + 1 :])
             if transformation is not None and transformation.requires:
                 more = self._required(transformation, place, task, fields)
                 if more:
@@ -306,15 +317,16 @@ class PegasusReader(DocumentReader):
         return apply(profiles, self.remark, task.line) if profiles else {}
 
     def _program(self, pfn: str, task: Task) -> str:
+        name = task.argv[_program_at(task)]
         if not pfn:
-            return task.argv[0]
+            return name
         if "/" not in pfn:
             return self.share(pfn)
         path = self.beside(expand(pfn, self.directory))
         if not path:
-            words = f"program {task.argv[0]!r} is at {pfn}: nothing is fetched, so it is looked up here by its name"
+            words = f"program {name!r} is at {pfn}: nothing is fetched, so it is looked up here by its name"
             self.remark(f"program {pfn}", task.line, words)
-            return task.argv[0]
+            return name
         return self.share(path)
 
     def _required(self, transformation: Transformation, place: Place | None, task: Task, fields: dict[str, Any]) -> list[str]:
@@ -325,7 +337,7 @@ class PegasusReader(DocumentReader):
             other = self._catalogs.transformations.get(key)
             there = other.at(place.site if place is not None else "") if other is not None else None
             if there is None:
-                self.remark(f"requires {key}", task.line, f"program {task.argv[0]!r} requires {key!r}, of which the catalog knows nothing")
+                self.remark(f"requires {key}", task.line, f"program {task.label!r} requires {key!r}, of which the catalog knows nothing")
             elif not there.installed and (path := self.beside(expand(there.pfn, self.directory))):
                 name = self.share(re.sub(r"\A.*::|:[^:]*\Z", "", key))
                 if os.path.basename(path) == name and os.path.dirname(path) in search:
@@ -486,6 +498,11 @@ def command_words(reader: DocumentReader, text: str, line: int) -> list[str]:
     except QuotingError as error:
         reader.remark("quotes", line, f"in the arguments {error}; they are split at blanks")
         return text.split()
+
+
+def _program_at(task: Task) -> int:
+    """Where in argv the program stands: in front, but for a task that ``tolerant`` has wrapped."""
+    return 3 if task.argv[0] == "/bin/sh" and len(task.argv) > 3 and task.argv[2].startswith('"$0" "$@" ||') else 0
 
 
 def _wrapped(key: str, value: Any, line: int) -> Map:

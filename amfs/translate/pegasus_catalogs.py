@@ -208,7 +208,7 @@ class Catalogs:
     def _read_yaml(self, kind: str, data: bytes, path: str) -> None:
         value = Map(1)
         try:
-            document = YamlDocument(data)
+            document = YamlDocument([data])
             for key, _ in document.pairs():
                 value[key] = document.value()
         except YamlError as error:

@@ -52,17 +52,45 @@ class Map(dict[str, Any]):
         self.line = line
 
 
-class YamlDocument:
-    """One document whose top is a mapping. Walk it with ``pairs``; for each key take ``value`` or ``elements``, or it is skipped."""
+class _Pieces:
+    """The bytes of a document as a file that forgets what has been read, but for the last piece, by which errors are placed."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, pieces: list[bytes]) -> None:
+        pieces.reverse()
+        self._pieces = pieces
+        self._piece = b""
+        self._start = 0  # of the piece in the document, and the lines before it
+        self._lines = 0
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        if self._at >= len(self._piece) and self._pieces:
+            self._lines += self._piece.count(b"\n")
+            self._start += len(self._piece)
+            self._piece, self._at = self._pieces.pop(), 0
+        data = self._piece[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+    def line_at(self, position: int) -> int:
+        return self._lines + self._piece.count(b"\n", 0, max(0, position - self._start)) + 1
+
+
+class YamlDocument:
+    """One document whose top is a mapping. Walk it with ``pairs``; for each key take ``value`` or ``elements``, or it is skipped.
+
+    The list of pieces is taken over, and empty when the document has been read.
+    """
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._source = _Pieces([piece for piece in pieces if piece])
+        pieces.clear()
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0  # made so far, those behind aliases counted each time
         self._aliased = 0
         self._pending: Any = None  # event that starts the value of the current key
         try:
-            self._parser = CParser(data)
+            self._parser = CParser(self._source)
         except YAMLError as error:
             raise self._error(error) from None
 
@@ -214,7 +242,7 @@ class YamlDocument:
         if mark is not None:
             return YamlError(mark.line + 1, f"not valid YAML: {words} (column {mark.column + 1})")
         position = getattr(error, "position", None)
-        line = self._data.count(b"\n", 0, position) + 1 if isinstance(position, int) and position >= 0 else 0
+        line = self._source.line_at(position) if isinstance(position, int) else 0
         return YamlError(line, f"not valid YAML: {words}")
 
 
