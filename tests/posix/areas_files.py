@@ -1,5 +1,7 @@
 """Cases for open files: how they are opened, what is read and written, their sizes, maps, locks and attributes."""
 
+# ruff: noqa: E501  (a case is a line of a table)
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """Cases for names: making, linking, renaming and removing what has them."""
 
+# ruff: noqa: E501  (a case is a line of a table)
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """Cases for owners and modes: who may do what, and which bits go when."""
 
+# ruff: noqa: E501  (a case is a line of a table)
+
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,7 @@
 """Cases for times: how they are set, and which call moves which time of which file."""
 
+# ruff: noqa: E501  (a case is a line of a table)
+
 from __future__ import annotations
 
 import itertools

@@ -1,6 +1,7 @@
 """The two trees of every suite here: one that is tested, and a tmpfs that knows how it should be.
 
-Without root or /dev/fuse these tests fail and say so, unless ``AMFS_TESTS_NO_FUSE=1`` says that this is known. Soak tests run when asked for.
+Without root or /dev/fuse these tests fail and say so, unless ``AMFS_TESTS_NO_FUSE=1`` says that this is known. Soak tests run when asked
+for.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ So a case may become another user, lose its rights, leave files open or locked, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -90,10 +91,8 @@ def serve() -> None:
         os.close(into)
         with os.fdopen(out, "rb") as pipe:
             answer = pipe.read()
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # its helpers; it waits to be reaped, so the number is still its own
-        except ProcessLookupError:
-            pass
         os.waitpid(child, 0)
         print((answer or b'["!died"]').decode(), flush=True)
 

@@ -80,8 +80,11 @@ def listing(top: str, *, with_content: bool = True) -> dict[str, Any]:
             entry["target"] = os.readlink(path)
         if entry["type"] == "reg" and with_content:
             entry["content"] = content(path, status.st_size)
-        if entry["type"] in ("reg", "dir") and (names := attributes(path)):
-            entry["xattrs"] = {each: os.getxattr(path, each).decode("latin-1") for each in names}
+        if entry["type"] in ("reg", "dir"):
+            try:
+                entry["xattrs"] = {each: os.getxattr(path, each).decode("latin-1") for each in attributes(path)}
+            except OSError as error:
+                entry["xattrs"] = os.strerror(error.errno or 0)
         if entry["type"] != "dir" and status.st_nlink > 1:
             entry["same as"] = first.setdefault((status.st_dev, status.st_ino), name)
         found[name] = entry
