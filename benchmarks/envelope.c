@@ -19,6 +19,8 @@
  *     bigwrite   one file of COUNT MiB (shorter if SECONDS are over), 1 MiB a call; operations are MiB
  *     bigread    that file, from beginning to end, and again until SECONDS are over; once if they are 0
  *     bigreadn1  the same, all clients the one file of client 0
+ *     havesmall  believe that COUNT files of write are there, by another process of this program with the same NAME
+ *     havebig    believe that a file of COUNT MiB is there
  *     drop       ask the kernel to forget the pages of that file
  *     unlink     the files of create and write
  *     clean      every file, and the directory
@@ -245,8 +247,8 @@ static long clean(void) {
 }
 
 static const char *const phases[] = {"create", "write", "stat",      "open", "read",   "once", "readn1",
-                                     "bigwrite", "bigread", "bigreadn1", "drop", "unlink", "clean"};
-enum { CREATE, WRITE, STAT, OPEN, READ, ONCE, READN1, BIGWRITE, BIGREAD, BIGREADN1, DROP, UNLINK, CLEAN, PHASES };
+                                     "bigwrite", "bigread", "bigreadn1", "havesmall", "havebig", "drop", "unlink", "clean"};
+enum { CREATE, WRITE, STAT, OPEN, READ, ONCE, READN1, BIGWRITE, BIGREAD, BIGREADN1, HAVESMALL, HAVEBIG, DROP, UNLINK, CLEAN, PHASES };
 
 static long run(const order_t *order, double stop) {
     int whose = (me + order->shift) % clients;
@@ -262,6 +264,8 @@ static long run(const order_t *order, double stop) {
     case BIGWRITE: return write_big(order, stop);
     case BIGREAD: return read_big_again(order, stop, whose);
     case BIGREADN1: return read_big_again(order, stop, 0);
+    case HAVESMALL: return shared->small[me] = order->count;
+    case HAVEBIG: return shared->mib[me] = order->count;
     case DROP: return drop_pages(whose);
     case UNLINK: return unlink_files();
     default: return clean();

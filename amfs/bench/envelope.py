@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench import programs
+from amfs.bench import dispatch, programs
 from amfs.bench.clients import Client, Done
 from amfs.bench.directories import warm_up
-from amfs.bench.dispatch import machine
 from amfs.errors import AmfsError
 
 JUDGED_CLIENTS = 4  # the targets are for so many clients on one node
@@ -81,7 +80,8 @@ class Settings(NamedTuple):
 
 class Place(NamedTuple):
     """Somewhere to measure. ``directories``: mounts of one file system, dealt to the clients. ``judged_as``: a key of TARGETS or "".
-    ``peer``: the place that the targets are relative to, None: tmpfs. ``command`` as in Client. ``nodes`` it is made of, 0: none."""
+    ``peer``: the place that the targets are relative to, None: tmpfs. ``command`` as in Client. ``nodes`` it is made of, 0: none.
+    ``broken``: why there is nothing to measure."""
 
     key: str
     title: str
@@ -90,6 +90,7 @@ class Place(NamedTuple):
     peer: Place | None = None
     command: Callable[[list[str]], list[str]] = list
     nodes: int = 0
+    broken: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -136,6 +137,8 @@ class Described(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
+    """``remote``: the rows of ``bench.remote``, if measured."""
+
     machine: str
     repeat: int
     seconds: float
@@ -143,6 +146,7 @@ class Report(msgspec.Struct, frozen=True):
     clients: list[int]
     places: list[Described]
     results: list[Result]
+    remote: list[dispatch.Result] = []
 
     def find(self, place: str, clients: int, metric: str) -> Result | None:
         return next((r for r in self.results if (r.place, r.clients, r.metric) == (place, clients, metric)), None)
@@ -200,7 +204,7 @@ def run_places(tmpfs: Place, places: Sequence[Place], settings: Settings, say: C
     """
     runner = Runner(settings)
     samples: dict[tuple[str, int, str], list[Sample]] = {}
-    errors: dict[str, str] = {}
+    errors = {place.key: place.broken for place in places if place.broken}
     warm_up(Path(tmpfs.directories[0]), max(settings.clients) * settings.mib * _MIB)
     for turn in range(settings.repeat):
         for clients in settings.clients:
@@ -230,7 +234,7 @@ def run_places(tmpfs: Place, places: Sequence[Place], settings: Settings, say: C
         Described(p.key, p.title, p.nodes, p.judged_as, (p.peer or tmpfs).title if p.judged_as else "", errors.get(p.key, ""))
         for p in places
     ]
-    return Report(machine(), settings.repeat, settings.seconds, settings.mib, list(settings.clients), described, results)
+    return Report(dispatch.machine(), settings.repeat, settings.seconds, settings.mib, list(settings.clients), described, results)
 
 
 def measure(runner: Runner, tmpfs: Place, place: Place, clients: int, turn: int) -> dict[str, Sample]:

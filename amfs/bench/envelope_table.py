@@ -17,6 +17,7 @@ def report_text(report: Report) -> str:
     for clients in report.clients:
         parts += matrix(report, clients)
     parts += targets(report)
+    parts += remote(report)
     parts += [title + "\n" + aligned(rows, range(1, len(rows[0]))) for title, rows in table_1(report)]
     failed = [f"{place.title}: not measured: {place.error}" for place in report.places if place.error]
     return "\n\n".join([*parts, *failed])
@@ -91,6 +92,21 @@ def targets(report: Report) -> list[str]:
             )
             named = ""
     return [aligned(rows, (2, 4))] if len(rows) > 1 else []
+
+
+def remote(report: Report) -> list[str]:
+    """The rows of files from another node."""
+    if not report.remote:
+        return []
+    rows = [("from another node", "measured", "compared with", "", "ratio", "target", "")]
+    for row in report.remote:
+        if row.error:
+            return [f"from another node: not measured: {row.error}"]
+        value, reference, ratio = (0.0 if number is None else number for number in (row.value, row.reference, row.ratio))
+        sign = "≥" if row.relation == "at least" else "≤"
+        cells = (f"{value:.2f} {row.unit}", row.compared_with, f"{reference:.2f} {row.unit}", share(ratio), f"{sign} {row.target:g}")
+        rows.append((row.title, *cells, "PASS" if row.passed else "miss"))
+    return [aligned(rows, (1, 3, 4))]
 
 
 def _per_second(unit: str) -> str:

@@ -63,10 +63,17 @@ PLOT = click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), m
 REPEAT = click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="How often; medians are shown.")
 
 
+MODE_KEYS = ("amfs", "copy", "open", "fusepy", "staged", "remote")
+FUSES = ("native", "fusepy")
+
+
 @click.command()
-@click.argument("directories", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path), required=True)
+@click.argument("directories", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--nodes", callback=numbers(1, 4), default="1", show_default=True, metavar="N,...", help="Local nodes, without DIR.")
 @click.option("--clients", callback=numbers(1, 64), default="1,4,8", show_default=True, metavar="N,...", help="Processes at a time.")
 @REPEAT
+@click.option("--fuse", type=click.Choice(FUSES), multiple=True, help="Only mounts of this kind, without DIR (repeatable).")
+@click.option("--only", "only", multiple=True, type=click.Choice(MODE_KEYS), metavar="MODE", help="Only this, without DIR (repeatable).")
 @click.option("--seconds", type=click.FloatRange(0.01, 60), default=0.25, show_default=True, help="Of each phase of small operations.")
 @click.option("--size", type=click.IntRange(1, 4096), default=100, show_default=True, metavar="MIB", help="Of the big file of each client.")
 @click.option("--tmpfs", type=click.Path(path_type=Path), metavar="DIR", help="The tmpfs to compare with (default /dev/shm).")
@@ -76,8 +83,11 @@ REPEAT = click.option("--repeat", type=click.IntRange(1), default=3, show_defaul
 @PLOT
 def envelope(
     directories: tuple[Path, ...],
+    nodes: tuple[int, ...],
     clients: tuple[int, ...],
     repeat: int,
+    fuse: tuple[str, ...],
+    only: tuple[str, ...],
     seconds: float,
     size: int,
     tmpfs: Path | None,
@@ -88,15 +98,28 @@ def envelope(
 ) -> int:
     """Measure the MTC Envelope of each DIR beside raw tmpfs and a disk.
 
+    Without DIR, that of amfs itself: sessions are started, mounted in every mode, and ended. MODEs are amfs (as mounted by default), copy
+    (without passthrough), open (cached opens), fusepy, staged (in a task's sandbox) and remote (files of another node);
+    docs/benchmarks.md explains them.
+
     The exit status is 1 if something could not be measured; a missed target does not change it. Needs a C compiler.
     """
+    import msgspec
+
     from amfs.bench import directories as d
     from amfs.bench.envelope import TARGETS, Place, Settings, run_places
     from amfs.bench.envelope_table import report_text
+    from amfs.bench.modes import REMOTE, make_places, measure_remote
     from amfs.bench.plots import envelope_picture
+    from amfs.bench.transfer import huge_pages
 
     if judged_as and judged_as not in TARGETS:
         raise UsageError(f"--judge {judged_as}: there are targets for {', '.join(sorted(TARGETS))}")
+    if directories and (fuse or only):
+        raise UsageError("--fuse and --only are for amfs's own sessions; leave out the directories")
+    unwanted = {"native": {"amfs", "copy", "open"}, "fusepy": {"fusepy"}}
+    left_out = set().union(*(keys for kind, keys in unwanted.items() if fuse and kind not in fuse))
+    keys = [key for key in only or MODE_KEYS if key not in left_out]
     settings = Settings(clients, repeat, seconds, size)
     with ExitStack() as stack:
 
@@ -104,13 +127,21 @@ def envelope(
             return (str(stack.enter_context(d.workplace(directory_of(parent)))),)
 
         memory = Place("tmpfs", "tmpfs", work(tmpfs or d.memory_directory()))
-        places = [Place(str(path), str(path), work(path), judged_as) for path in dict.fromkeys(directories)]
+        if directories:
+            places = [Place(str(path), str(path), work(path), judged_as) for path in dict.fromkeys(directories)]
+        else:
+            places = make_places(stack, keys, nodes, say)
+        (huge,) = work(tmpfs or d.memory_directory())
+        if stack.enter_context(huge_pages(Path(huge))):
+            places.append(Place("huge", "tmpfs, huge pages", (huge,)))
         disk = disk or d.disk_directory()
         places.append(Place("disk", f"disk ({d.file_system(disk)})", work(disk)))
         report = run_places(memory, places, settings, say)
+    if not directories and REMOTE in keys:
+        report = msgspec.structs.replace(report, remote=measure_remote(repeat, size, say))
     save(envelope_picture(report), plot)
     show(report, output, report_text(report))
-    return 1 if any(place.error for place in report.places) else 0
+    return 1 if any(place.error for place in report.places) or any(row.error for row in report.remote) else 0
 
 
 @click.command()

@@ -1,0 +1,145 @@
+"""Sessions of local nodes with mounts, started and ended by a benchmark, and the Python peer of the fusepy adapter.
+
+Everything is done by the commands that a user has: amfs up, mount, umount, down. Each session has a directory of its own for its files, so
+that it is nobody else's default session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from amfs.bench import process
+from amfs.bench.directories import file_system
+from amfs.bench.process import Failed
+from amfs.errors import SystemSetupError
+
+NAME = "bench"
+_MOUNT_SECONDS = 20.0
+_AMFS = (sys.executable, "-m", "amfs.cli.main")
+
+
+class Session:
+    """A session of local nodes. ``directory`` is on a disk and holds the mount points; all paths in it are short. Raises Failed."""
+
+    def __init__(self, nodes: int, slots: int = 1, options: tuple[str, ...] = ()) -> None:
+        self.nodes = nodes
+        self.directory = Path(tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp"))
+        self.env: Mapping[str, str] = {**os.environ, "AMFS_RUN_DIR": str(self.directory / "run")}
+        self._mounts: list[Path] = []
+        (self.directory / "run").mkdir(mode=0o700)
+        try:
+            self.amfs("up", "--nodes", str(nodes), "--slots", str(slots), "--name", NAME, *options)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def file(self) -> str:
+        """The session file: what amfs takes as the session's name from any environment."""
+        return str(self.directory / "run" / NAME / "session.json")
+
+    def amfs(self, *words: str, cwd: str | Path = "/") -> process.Ran:
+        """``amfs WORDS`` with this session's environment. Raises Failed."""
+        return process.run([*_AMFS, *words], cwd, env=self.env, hang_seconds=60.0)
+
+    def mount(self, node: int = 0, *options: str) -> Path:
+        """The file system as ``node`` shows it. Raises Failed."""
+        place = self.directory / f"m{len(self._mounts)}"
+        place.mkdir()
+        self._mounts.append(place)
+        self.amfs("mount", str(place), "--session", NAME, "--node", str(node), *options)
+        if not os.path.ismount(place):
+            raise Failed(f"amfs mount {' '.join(options)} said nothing, but nothing is mounted")
+        return place
+
+    def run_as_task(self, words: list[str]) -> list[str]:
+        """The command that runs ``words`` as a task of this session; its working directory is the task's sandbox."""
+        number, path = tempfile.mkstemp(prefix="tasks-", suffix=".jsonl", dir=self.directory)
+        import msgspec
+
+        with os.fdopen(number, "wb") as file:
+            file.write(msgspec.json.encode({"type": "task", "id": "client", "argv": words}) + b"\n")
+        where = f"AMFS_RUN_DIR={self.env['AMFS_RUN_DIR']}"
+        return ["env", where, *_AMFS, "run", path, "--session", NAME, "--quiet", "--no-journal", "-C", str(self.directory)]
+
+    def close(self) -> None:
+        """Unmount and end everything, whatever state it is in."""
+        for place in reversed(self._mounts):
+            if os.path.ismount(place):
+                with contextlib.suppress(Failed):
+                    self.amfs("umount", str(place))
+            if os.path.ismount(place):
+                with contextlib.suppress(Failed):
+                    self.amfs("umount", "--force", str(place))
+        if Path(self.file).exists():
+            with contextlib.suppress(Failed):  # if it is gone already, what was run in it said so
+                self.amfs("down", NAME)
+        if not any(os.path.ismount(place) for place in self._mounts):
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def fusepy_memory() -> Iterator[Path]:
+    """The smallest file system in Python behind fusepy, mounted. Raises SystemSetupError if fusepy is not there, Failed."""
+    directory = Path(tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp"))
+    place = directory / "m"
+    place.mkdir()
+    with tempfile.TemporaryFile() as said:
+        command = [sys.executable, "-m", "amfs.bench.fusepy_memory", str(place)]
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        try:
+            if not _until(lambda: os.path.ismount(place) or server.poll() is not None) or server.poll() is not None:
+                said.seek(0)
+                lines = said.read().decode("utf-8", "replace").strip().splitlines()
+                raise SystemSetupError(f"the file system to compare with does not come up: {lines[-1] if lines else 'it says nothing'}")
+            yield place
+        finally:
+            _unmount(place)
+            try:
+                server.wait(5.0)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+                _unmount(place)
+            if not os.path.ismount(place):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + _MOUNT_SECONDS
+    while not true():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _unmount(place: Path) -> None:
+    """Lazily: what still uses it must not keep us."""
+    for command in (["umount", "-l"], ["fusermount", "-uz"], ["fusermount3", "-uz"]):
+        if os.path.ismount(place) and shutil.which(command[0]):
+            subprocess.run([*command, str(place)], capture_output=True, check=False, timeout=20)
+
+
+def store_has_huge_pages(session: Session) -> bool:
+    """Whether the nodes' stores are on a tmpfs of their own: what a task sees as its working directory."""
+    with tempfile.NamedTemporaryFile("r", dir=session.directory, prefix="where-") as file:
+        words = ["sh", "-c", f"pwd >{file.name}"]
+        process.run(session.run_as_task(words), "/")
+        sandbox = file.read().strip()
+    return file_system(sandbox) == "tmpfs" and "/mem/" in sandbox

@@ -1,0 +1,118 @@
+"""Files that were written on another node: ``amfs bench envelope``'s last rows. Large ones beside raw TCP, small ones in round trips.
+
+Owns the rows. Everything goes through mounts of two nodes of one session: what the first writes and closes, the second opens.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from amfs.bench import process, programs
+from amfs.bench.clients import Client
+from amfs.bench.dispatch import Line, Result, Sample, both, summarise
+from amfs.bench.echo import round_trip_seconds
+from amfs.bench.mounts import Session
+from amfs.errors import AmfsError
+
+NODES = 4
+_MIB = 1 << 20
+_SMALL_FILES = 300
+_ROUND_TRIPS = 300
+
+LINES = (
+    Line("striped", "striped file over 4 nodes, read from another", "GB/s", "raw TCP loopback in C", True, 0.6),
+    Line("striped-again", "  read again", "GB/s", "raw TCP loopback in C", True, 0.6),
+    Line("whole", "whole file, read from another node", "GB/s", "raw TCP loopback in C", True, 0.6),
+    Line("whole-again", "  read again", "GB/s", "raw TCP loopback in C", True, 0.6),
+    Line("small", "1 KiB file of another node, open and read", "µs", "one ZeroMQ round trip", False, 3.0),
+    Line("small-again", "  again", "µs", "one ZeroMQ round trip", False, 1.0),
+)
+
+
+class Remote:
+    """A session of NODES nodes, mounted on two of them."""
+
+    def __init__(self, session: Session, options: tuple[str, ...] = ()) -> None:
+        self.programs = programs.build()
+        self.here, self.there = session.mount(0, *options), session.mount(1, *options)
+        self._count = itertools.count()
+        for layout in ("striped", "whole"):
+            place = self.here / layout
+            place.mkdir()
+            os.setxattr(place, "user.amfs.layout", layout.encode())
+
+    def pair(self, layout: str) -> tuple[Client, Client]:
+        """One client on each of the two nodes, for files that both know by the same name."""
+        name = f"remote{next(self._count)}"
+        first = Client(self.programs["envelope"], 1, name, [self.here / layout])
+        try:
+            return first, Client(self.programs["envelope"], 1, name, [self.there / layout])
+        except BaseException:
+            first.close()
+            raise
+
+    def large(self, layout: str, mib: int) -> tuple[float, float]:
+        """Bytes a second of the first and of the second reading of a file from another node. Raises Failed."""
+        writer, reader = self.pair(layout)
+        with writer, reader:
+            writer.phase("bigwrite", count=mib)
+            reader.phase("havebig", count=mib)
+            first, again = reader.phase("bigread").rate, reader.phase("bigread").rate
+            writer.phase("clean")
+        return first * _MIB, again * _MIB
+
+    def small(self) -> tuple[float, float]:
+        """Seconds to open, read and close a small file of another node: the first time, and once more. Raises Failed."""
+        writer, reader = self.pair("whole")
+        with writer, reader:
+            writer.phase("write", count=_SMALL_FILES)
+            reader.phase("havesmall", count=_SMALL_FILES)
+            first, again = 1 / reader.phase("once").rate, 1 / reader.phase("once").rate
+            writer.phase("clean")
+        return first, again
+
+    def tcp(self, mib: int) -> float:
+        """Bytes a second of raw TCP over loopback, memory to memory. Raises Failed."""
+        ran = process.run([str(self.programs["tcploop"]), str(mib * _MIB), "3"], "/")
+        return mib * _MIB / statistics.median(map(float, ran.stdout.split()))
+
+    def round_trip(self) -> float:
+        """Seconds of one small message there and back between two processes. Raises Failed."""
+        with tempfile.TemporaryDirectory(prefix="amfs-bench-", dir="/tmp") as place:
+            return statistics.median(round_trip_seconds(Path(place), "ipc", _ROUND_TRIPS))
+
+    def turn(self, mib: int, turn: int) -> dict[str, Sample]:
+        """All rows once, each beside what it is compared with. Raises Failed."""
+        found = {}
+        for layout in ("striped", "whole"):
+            (first, again), tcp = both(turn, lambda layout=layout: self.large(layout, mib), lambda: self.tcp(mib))  # type: ignore[misc]
+            found[layout] = Sample(first / 1e9, tcp / 1e9)
+            found[f"{layout}-again"] = Sample(again / 1e9, tcp / 1e9)
+        (first, again), trip = both(turn, self.small, self.round_trip)
+        found["small"] = Sample(first * 1e6, trip * 1e6)
+        found["small-again"] = Sample(again * 1e6, trip * 1e6)
+        return found
+
+
+def run_remote(remote: Remote, repeat: int, mib: int, say: Callable[[str], None] = lambda text: None) -> list[Result]:
+    """Measure all rows ``repeat`` times. What fails is in every row."""
+    turns: list[dict[str, Sample]] = []
+    error = ""
+    for turn in range(repeat):
+        say(f"from another node, {turn + 1} of {repeat}")
+        try:
+            turns.append(remote.turn(mib, turn))
+        except AmfsError as problem:
+            error = str(problem)
+            say(f"from another node failed: {error}")
+            break
+    return [summarise(line, [found[line.key] for found in turns], error) for line in LINES]
+
+
+def failed_rows(error: str) -> list[Result]:
+    return [summarise(line, [], error) for line in LINES]
