@@ -80,12 +80,12 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
                 struct meta_attr *attr);
 
 /* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number, *old_type
- * its type; else EEXIST. `tell`: the watchers of the old entry. */
-int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace, uint64_t *old,
-                uint32_t *old_type, struct meta_nodes *tell);
+ * its type; else EEXIST. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
+int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
+                uint64_t *old, uint32_t *old_type, struct meta_nodes *tell);
 
-/* Take an entry out; `ino` 0: whatever it is. ENOENT if it is not there or another inode. */
-int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint64_t *was, uint32_t *type,
+/* Take an entry out; `ino` 0: whatever it is. ENOENT if it is not there or another inode. `owner` as for meta_insert. */
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was, uint32_t *type,
                 struct meta_nodes *tell);
 
 /* unlink where entry and inode are both here: removes the entry, counts the link down. EISDIR for a directory. META_NOT_MINE if the inode's
