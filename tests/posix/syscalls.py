@@ -44,6 +44,7 @@ for _name, _types in {
     "linkat": [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int],
     "renameat2": [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint],
     "utimensat": [ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int],
+    "futimens": [ctypes.c_int, ctypes.c_void_p],
     "faccessat": [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int],
 }.items():
     getattr(libc, _name).argtypes = _types
@@ -287,7 +288,10 @@ class Tree:
         os.close(fd)
 
     def do_dup(self, file: Any, new: Any) -> None:
-        self.files[new] = os.dup(self.fd(file))
+        fd = os.dup(self.fd(file))
+        if new in self.files:
+            os.close(self.files[new])
+        self.files[new] = fd
 
     def do_read(self, file: Any, size: int) -> str:
         return shown(os.read(self.fd(file), size))
@@ -331,7 +335,7 @@ class Tree:
         os.fchown(self.fd(file), uid, gid)
 
     def do_futimens(self, file: Any, atime: str | int, mtime: str | int) -> None:
-        self.check(libc.utimensat(self.fd(file), None, times(atime, mtime), 0))
+        self.check(libc.futimens(self.fd(file), times(atime, mtime)))
 
     def do_fsync(self, file: Any) -> None:
         os.fsync(self.fd(file))

@@ -68,8 +68,8 @@ def content(path: str, size: int) -> str:
     return data.decode("latin-1") if len(data) <= 40 else f"{len(data)} bytes {hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
-def listing(top: str, *, with_content: bool = True) -> dict[str, Any]:
-    """Path below ``top`` → what is there. Raises OSError when something that is listed cannot be looked at."""
+def listing(top: str, seen: dict[str, os.stat_result] | None = None) -> dict[str, Any]:
+    """Path below ``top`` → what is there; ``seen`` is given what lstat said of each. Raises OSError when something cannot be looked at."""
     found: dict[str, Any] = {}
     first: dict[tuple[int, int], str] = {}
 
@@ -78,7 +78,9 @@ def listing(top: str, *, with_content: bool = True) -> dict[str, Any]:
         entry = told(status)
         if entry["type"] == "lnk":
             entry["target"] = os.readlink(path)
-        if entry["type"] == "reg" and with_content:
+        if seen is not None:
+            seen[name] = status
+        if entry["type"] == "reg":
             entry["content"] = content(path, status.st_size)
         if entry["type"] in ("reg", "dir"):
             try:

@@ -1,0 +1,269 @@
+"""The same calls made in two trees at the same time, in one process, and compared: what random sequences are run on.
+
+A tree that is seen through the mounts of two nodes is coherent for an open file from close to open only. So while a file is open on one
+node, calls that have to do with its data, size and times go through that node too; all others go through any.
+"""
+
+# ruff: noqa: E501  (the tables at the end)
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import treestate
+from syscalls import Tree
+
+#: Calls on a path that touch or tell what an open file may have changed.
+OF_DATA = {"open", "truncate", "read_file", "write_file", "append_file", "stat", "lstat", "utimens", "getxattr", "setxattr"}
+#: What is compared of a file that is open on a node, when it is looked at from another.
+WHEREVER = {"type", "mode", "uid", "gid", "nlink", "same as"}
+
+Op = list[Any]
+#: A call and the mount it is meant to go through.
+Turn = tuple[int, Op]
+
+
+class Difference(Exception):
+    """The two trees do not agree any more; says in what."""
+
+
+class Twins:
+    """A fresh directory in both trees. Raises Difference from ``run`` and ``check``; close it in any case."""
+
+    def __init__(self, oracle: Path, mounts: list[Path]) -> None:
+        name = f"twins-{os.getpid()}-{os.urandom(4).hex()}"
+        self.tops = (oracle / name, mounts[0] / name)
+        for top in self.tops:
+            # A directory between, so that a link to .. leads to the same nothing in both.
+            for directory, mode in ((top, 0o755), (top / "in", 0o777)):
+                directory.mkdir()
+                os.chown(directory, 0, 0)
+                os.chmod(directory, mode)
+        self.good = Tree(*[str(self.tops[0] / "in")] * len(mounts))
+        self.tested = Tree(*[str(mount / name / "in") for mount in mounts])
+        self.views = len(mounts)
+        #: Slot → (mount, inode in the oracle) of open files.
+        self.opened: dict[Any, tuple[int, int]] = {}
+
+    def close(self) -> str:
+        """Remove all; gives what could not be removed, in words, else nothing."""
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
+        os.setgroups([])
+        self.good.close()
+        self.tested.close()
+        errors: list[str] = []
+        for top in self.tops:
+            shutil.rmtree(top, onerror=lambda _, path, info: errors.append(f"{path}: {info[1]}"))
+        return f"what was made cannot be removed: {errors[0]}" if errors else ""
+
+    def node_of(self, view: int, op: Op) -> int:
+        """The mount that a call has to go through."""
+        if self.views == 1:
+            return 0
+        view %= self.views
+        if len(op) > 1 and op[1] in self.opened and op[0] not in ("open", "opendir"):
+            return self.opened[op[1]][0]
+        if op[0] in OF_DATA and self.opened:
+            path = op[2] if op[0] == "open" else op[1]
+            self.good.enter(0)
+            try:
+                inode = os.stat(path).st_ino
+            except (OSError, ValueError):
+                return view
+            for node, opened in self.opened.values():
+                if opened == inode:
+                    return node
+        return view
+
+    def run(self, turn: Turn) -> Any:
+        view, op = turn
+        node = self.node_of(view, op)
+        good = self.good.run(op, node)
+        found = self.tested.run(op, node)
+        if good != found:
+            raise Difference(f"gave {found!r}, should give {good!r}")
+        if op[0] == "open":
+            self.opened.pop(op[1], None)
+            if op[1] in self.good.files:
+                self.opened[op[1]] = (node, os.fstat(self.good.files[op[1]]).st_ino)
+        elif op[0] == "dup" and good is None:
+            self.opened[op[2]] = self.opened[op[1]]
+        elif op[0] == "close":
+            self.opened.pop(op[1], None)
+        return good
+
+    def hints(self) -> Hints:
+        """What is there now, as the oracle has it."""
+        self.good.enter(0)
+        paths: list[str] = []
+        below: list[str] = []
+        for top, directories, files in os.walk("."):
+            paths += [f"{top}/{name}"[2:] for name in (*directories, *files)]
+            below += [f"{top}/{name}"[2:] for name in directories if top.count("/") < 2]
+        return Hints(sorted(paths), sorted(below), sorted(self.opened))
+
+    def check(self, view: int = 0) -> None:
+        """Compare the whole trees, the tested one seen through one of its mounts."""
+        view %= self.views
+        user = os.getresuid()[0]
+        os.setresuid(0, 0, 0)
+        listings = []
+        seen: tuple[dict[str, os.stat_result], dict[str, os.stat_result]] = ({}, {})
+        for tree, stats in zip((self.good, self.tested), seen, strict=True):
+            tree.enter(view)
+            try:
+                listings.append(treestate.listing(".", stats))
+            except OSError as error:
+                raise Difference(f"the tree cannot be looked at through mount {view}: {error}") from error
+        os.setresuid(user, user, 0)
+        good, found = listings
+        elsewhere = {inode for node, inode in self.opened.values() if node != view}
+        for name, stats in seen[0].items():
+            if stats.st_ino in elsewhere and name in found:
+                for listing in listings:
+                    listing[name] = {field: told for field, told in listing[name].items() if field in WHEREVER}
+        if lines := treestate.differences(good, found):
+            raise Difference("\n    ".join([f"the tree (mount {view}):", *lines]))
+
+
+# ── random sequences ───────────────────────────────────────────────────────────────────────────────
+
+NAMES = "abcd"
+SLOTS = 6
+MODES = (0o644, 0o600, 0o755, 0o777, 0o400, 0o4755, 0o2775, 0o1777, 0)
+USERS = (0, 0, 0, 0, 2001, 2002)
+PLACES = (0, 0, 1, 7, 100, 4095, 4096, 4097, 65536, 131072, 524287, 524288, 524300, 1_200_000)
+LENGTHS = (0, 1, 2, 10, 100, 4095, 4096, 4097, 70000, 131073)
+FLAGS = ("RDONLY", "WRONLY", "RDWR", "RDWR", "RDWR|CREAT", "RDWR|CREAT", "RDWR|CREAT", "RDWR|CREAT|EXCL", "WRONLY|CREAT|TRUNC", "RDWR|TRUNC", "WRONLY|CREAT|APPEND", "RDWR|APPEND", "RDONLY|DIRECTORY", "RDWR|NOFOLLOW")  # fmt: skip
+
+
+class Hints:
+    """What there is, so that most calls find something: names, directories, slots of open files. Without, calls are made blindly."""
+
+    def __init__(self, paths: list[str], directories: list[str], slots: list[Any]) -> None:
+        self.paths, self.directories, self.slots = paths, directories, slots
+
+
+NO_HINTS = Hints([], [], [])
+
+
+def path(rng: random.Random, hints: Hints = NO_HINTS) -> str:
+    """Mostly of what is there."""
+    return rng.choice(hints.paths) if hints.paths and rng.random() < 0.8 else new_path(rng, hints)
+
+
+def new_path(rng: random.Random, hints: Hints) -> str:
+    """Mostly in a directory that is there."""
+    if hints.paths and rng.random() < 0.8:
+        directory = rng.choice([".", ".", *hints.directories])
+        return rng.choice(NAMES) if directory == "." else f"{directory}/{rng.choice(NAMES)}"
+    return "/".join(rng.choice(NAMES) for _ in range(rng.choice((1, 1, 1, 2, 2, 2, 3))))
+
+
+def data(rng: random.Random) -> str:
+    """Told apart at every byte, so that bytes of the wrong place or the wrong write are seen."""
+    length = rng.choice(LENGTHS)
+    seed = rng.randrange(256)
+    return bytes((seed + n * 7 + (n >> 8) * 13) & 255 for n in range(min(length, 4200))).decode("latin-1") * max(1, length // 4200)
+
+
+def time_of(rng: random.Random) -> str:
+    return rng.choice(("now", "omit", f"{rng.randrange(10**9)}.{rng.randrange(10**9):09d}"))
+
+
+def random_op(rng: random.Random, hints: Hints = NO_HINTS) -> Op:
+    kind = rng.choice(KINDS)
+    slot = rng.choice(hints.slots) if hints.slots and rng.random() < 0.9 else rng.randrange(SLOTS)
+    where, size = rng.choice(PLACES), rng.choice(LENGTHS)
+    match kind:
+        case "mkdir":
+            return [kind, new_path(rng, hints), rng.choice(MODES) | 0o700]
+        case "rmdir" | "unlink" | "read_file" | "lstat" | "stat" | "readlink" | "listdir" | "listxattr":
+            return [kind, path(rng, hints)]
+        case "symlink":
+            return [kind, rng.choice((path(rng, hints), "../" + path(rng, hints), "nowhere", "b")), new_path(rng, hints)]
+        case "link":
+            return [kind, path(rng, hints), new_path(rng, hints)]
+        case "rename":
+            return [kind, path(rng, hints), rng.choice((path(rng, hints), new_path(rng, hints))), *rng.choice(((), (), (), ("NOREPLACE",), ("EXCHANGE",)))]
+        case "mknod":
+            return [kind, new_path(rng, hints), rng.choice(("fifo", "sock", "reg", "chr")), rng.choice(MODES), 1, 3]
+        case "write_file":
+            return [kind, rng.choice((path(rng, hints), new_path(rng, hints))), data(rng), rng.choice(MODES)]
+        case "append_file":
+            return [kind, path(rng, hints), data(rng)]
+        case "truncate":
+            return [kind, path(rng, hints), where]
+        case "chmod":
+            return [kind, path(rng, hints), rng.choice(MODES)]
+        case "chown" | "lchown":
+            return [kind, path(rng, hints), rng.choice((-1, 0, 2001, 2002)), rng.choice((-1, 0, 2001, 2005))]
+        case "utimens":
+            return [kind, path(rng, hints), time_of(rng), time_of(rng), *rng.choice(((), ("nofollow",)))]
+        case "setxattr":
+            return [kind, path(rng, hints), rng.choice(("user.a", "user.b")), data(rng)[:300], *rng.choice(((), ("CREATE",), ("REPLACE",)))]
+        case "getxattr" | "removexattr":
+            return [kind, path(rng, hints), rng.choice(("user.a", "user.b"))]
+        case "eaccess":
+            return [kind, path(rng, hints), rng.choice(("F_OK", "R_OK", "W_OK", "X_OK"))]
+        case "as":
+            return [kind, rng.choice(USERS)]
+        case "open":
+            return [kind, rng.randrange(SLOTS), rng.choice((path(rng, hints), new_path(rng, hints))), rng.choice(FLAGS) + "|NONBLOCK", rng.choice(MODES)]
+        case "close" | "fsync" | "fstat":
+            return [kind, slot]
+        case "write":
+            return [kind, slot, data(rng)]
+        case "pwrite":
+            return [kind, slot, data(rng), where]
+        case "read":
+            return [kind, slot, size]
+        case "pread" | "mread":
+            return [kind, slot, max(1, size), where]
+        case "mwrite":
+            return [kind, slot, data(rng) or "x", where]
+        case "lseek":
+            return [kind, slot, where, rng.choice(("SEEK_SET", "SEEK_SET", "SEEK_END"))]
+        case "ftruncate":
+            return [kind, slot, where]
+        case "fchmod":
+            return [kind, slot, rng.choice(MODES)]
+        case "futimens":
+            return [kind, slot, time_of(rng), time_of(rng)]
+        case "fallocate":
+            return [kind, slot, rng.choice((0, "KEEP_SIZE", "PUNCH_HOLE|KEEP_SIZE")), where, max(1, size)]
+        case "copy_range":
+            return [kind, slot, rng.randrange(SLOTS), size, where, rng.choice(PLACES)]
+        case "flink":
+            return [kind, slot, new_path(rng, hints)]
+        case "dup":
+            return [kind, slot, rng.randrange(SLOTS, 2 * SLOTS)]
+    raise AssertionError(kind)
+
+
+#: How often which call is made.
+KINDS = [
+    name
+    for name, weight in {
+        "mkdir": 5, "rmdir": 2, "unlink": 4, "read_file": 4, "lstat": 2, "stat": 1, "readlink": 1, "listdir": 2, "listxattr": 1, "symlink": 2, "link": 3,
+        "rename": 8, "mknod": 1, "write_file": 7, "append_file": 3, "truncate": 3, "chmod": 2, "chown": 1, "lchown": 1, "utimens": 2, "setxattr": 1,
+        "getxattr": 1, "removexattr": 1, "eaccess": 1, "as": 1, "open": 9, "close": 2, "fsync": 1, "fstat": 2, "write": 5, "pwrite": 5, "read": 3, "pread": 4,
+        "mread": 2, "mwrite": 2, "lseek": 2, "ftruncate": 3, "fchmod": 1, "futimens": 1, "fallocate": 2, "copy_range": 1, "flink": 1, "dup": 1,
+    }.items()
+    for _ in range(weight)
+]  # fmt: skip
+
+
+def as_lines(turns: list[Turn], most: int = 60) -> str:
+    """As a case of a table (tables.py) would be written; long data is only told by its length, and of many calls only the last."""
+    lines = [f"    ({len(turns) - most} calls before)"] if len(turns) > most else []
+    for view, op in turns[-most:]:
+        words = [each if not isinstance(each, str) or len(each) < 40 else f"<x*{len(each)}>" for each in op]
+        lines.append(f"    @{view} " + " ".join(shlex.quote(str(each)) for each in words))
+    return "\n".join(lines)
