@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from amfs.api import RunResult, Session, TaskFailed, run
+    from amfs.cluster import Cluster
     from amfs.engine.workflow import FileState, Task, Workflow
     from amfs.errors import (
         AmfsError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AmfsError",
+    "Cluster",
     "Fault",
     "FileState",
     "ProtocolError",
@@ -47,6 +49,7 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.api"),
+    "Cluster": "amfs.cluster",
     **dict.fromkeys(("Task", "Workflow", "FileState"), "amfs.engine.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"

@@ -74,7 +74,7 @@ def test_every_command_of_the_table_exists_and_has_help(name: str, capsys: pytes
 
 
 def test_an_unknown_command_gets_a_hint(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert frame.main(["rum"]) == 2
+    assert frame.main(["runn"]) == 2
     assert "did you mean 'amfs run'" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
     Path("tasks.txt").write_text("")

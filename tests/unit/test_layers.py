@@ -23,6 +23,15 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.cli.output", 8),  # words and bars, no commands: amfs.run(progress=True) shows them too
     ("amfs.cli", 12),
     ("amfs.bench", 11),
+    ("amfs.cluster", 11),
+    ("amfs.fsspec", 11),
+    ("amfs.files_line", 7),
+    ("amfs.files_path", 7),
+    ("amfs.files_io", 8),
+    ("amfs.files_copy", 8),
+    ("amfs.files_tree", 8),
+    ("amfs.files_kv", 9),
+    ("amfs.files", 10),
     ("amfs.api", 10),
     ("amfs.runner", 9),
     ("amfs.remote", 8),
@@ -35,6 +44,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.net", 6),
     ("amfs.translate", 6),
     ("amfs.engine", 4),
+    ("amfs.fs.vfs", 4),  # pure: a machine like those of the engine
     ("amfs.fs", 3),
     ("amfs.errors", 1),
     ("amfs.config", 1),
@@ -44,7 +54,7 @@ LAYERS: list[tuple[str, int]] = [
 ]
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
-PURE_DIRECTORIES = ("engine",)
+PURE_DIRECTORIES = ("engine", "fs/vfs")
 PURE_FILES = ("node/core.py",)
 IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
 
@@ -55,6 +65,7 @@ ONLY_IN = {
     "fuse": {"amfs.fs.fuse", "amfs.bench.fusepy_memory"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli"},
+    "fsspec": {"amfs.fsspec"},
 }
 
 

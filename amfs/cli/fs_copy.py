@@ -1,0 +1,506 @@
+"""``amfs cat``, ``amfs put``, ``amfs get`` and ``amfs cp``: bytes into the file system, out of it and within it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
+from amfs.errors import UsageError
+from amfs.files_path import below, join
+
+if TYPE_CHECKING:
+    from amfs.cli.fs_progress import Transfer
+    from amfs.files_copy import Layout
+    from amfs.fs.attr import Attr
+
+PIECE = 1 << 20
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@session_option
+def cat(paths: tuple[str, ...], session: str | None) -> int:
+    """Write files to standard output, one after the other."""
+    with Work("cat", session) as work:
+        for path in work.paths(paths):
+            try:
+                for piece in _pieces(work, path):
+                    write(piece)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                if not error.filename:
+                    raise  # standard output's, not the file's
+                work.complain(error, path)
+        return work.status
+
+
+def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
+    with work.files.open(path, "rb", buffering=0) as file:
+        buffer = bytearray(4 * PIECE)
+        while count := file.readinto(buffer):  # type: ignore[attr-defined]
+            yield memoryview(buffer)[:count]
+
+
+# ── what put, get and cp share ─────────────────────────────────────────────────────────────────────
+
+
+class Wishes(NamedTuple):
+    """The options of a copy."""
+
+    recursive: bool = False
+    preserve: bool = False
+    keep: bool = False  # what is there already
+    verbose: bool = False
+    progress: bool | None = None
+    form: str = "text"
+    layout: str | None = None
+    stripe: int = 0
+    rank: int | None = None
+
+    def place(self) -> Layout:
+        from amfs.files import layout_of
+
+        return layout_of(self.layout, self.stripe, self.rank)
+
+
+def copy_options(command: Any) -> Any:
+    """The options that put, get and cp have in common."""
+    for option in (
+        click.option("--progress/--no-progress", default=None, help="Show how far it is (default: on a terminal)."),
+        click.option("-v", "--verbose", is_flag=True, help="Say what is done."),
+        click.option("-n", "--no-clobber", "keep", is_flag=True, help="Leave files that are there already alone."),
+        click.option("-p", "--preserve", is_flag=True, help="Keep mode, times and, as root, the owner."),
+        click.option("-r", "-R", "--recursive", is_flag=True, help="Directories with all that is in them."),
+    ):
+        command = option(command)
+    return command
+
+
+def _finish(work: Work, wishes: Wishes, transfer: Transfer) -> int:
+    if wishes.form == "json":
+        print_json({"files": transfer.files, "bytes": transfer.done, "seconds": round(transfer.seconds, 6), "ok": not work.status})
+    return work.status
+
+
+def _check_stripes(stripe: str, layout: str | None) -> int:
+    size = stripe_of(stripe)
+    if size and layout == "whole":
+        raise UsageError("--stripe belongs to --layout striped")
+    return size
+
+
+# ── put ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("names", nargs=-1, required=True, metavar="LOCAL... PATH")
+@copy_options
+@layout_options
+@click.option("--rank", type=click.IntRange(min=0), default=None, metavar="N", help="Keep the files on node N.")
+@output_option
+@session_option
+def put(
+    names: tuple[str, ...], recursive: bool, preserve: bool, keep: bool, verbose: bool, progress: bool | None, layout: str | None,
+    stripe: str, rank: int | None, form: str, session: str | None,
+) -> int:  # fmt: skip
+    """Copy local files into the file system: to PATH, or into PATH if that is a directory. LOCAL may be - for standard input.
+
+    \b
+      amfs put -r images amfs:/
+      make-data | amfs put - amfs:/data.bin
+    """
+    wishes = Wishes(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
+    with Work("put", session) as work:
+        return _put(work, _several(names, "put"), names[-1], wishes)
+
+
+def _several(names: Sequence[str], command: str) -> Sequence[str]:
+    if len(names) < 2:
+        raise UsageError(f"{command}: missing destination after '{names[0]}'")
+    return names[:-1]
+
+
+class _Plan:
+    """What is to be copied: directories first, then symbolic links and files. Sizes are added up for the progress."""
+
+    def __init__(self) -> None:
+        self.directories: list[tuple[Any, Any, Any]] = []  # from, to, what it is like
+        self.links: list[tuple[Any, Any]] = []  # target, to
+        self.files: list[tuple[Any, Any, Any]] = []  # from, to, what it is like
+        self.bytes = 0
+
+
+def _put(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+    from amfs.cli.fs_progress import Transfer
+    from amfs.files_tree import lookup
+
+    to = work.path(target)
+    there = lookup(work.files.line, to, True)
+    into = there is not None and stat.S_ISDIR(there.mode)
+    if (len(sources) > 1 or (target.endswith("/") and to != b"/" and "-" in sources)) and not into:
+        raise UsageError(f"put: {target}: not a directory")
+    plan = _Plan()
+    streams = []
+    for source in sources:
+        if source == "-":
+            if into:
+                raise UsageError(f"put: {target} is a directory: standard input has no name to get in it")
+            streams.append(to)
+            continue
+        _plan_put(work, plan, source, join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if into else to, wishes)
+    with Transfer(plan.bytes, wishes.progress) as transfer:
+        for path in streams:
+            _put_stream(work, path, wishes, transfer)
+        _put_planned(work, plan, wishes, transfer)
+    return _finish(work, wishes, transfer)
+
+
+def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: Wishes) -> None:
+    """Look at one argument and all that is below it. A symbolic link that is an argument is followed, one below a directory copied."""
+    try:
+        facts = os.stat(source)
+    except OSError as error:
+        work.complain(error)
+        return
+    if not stat.S_ISDIR(facts.st_mode):
+        _plan_local(work, plan, source, to, facts)
+        return
+    if not wishes.recursive:
+        work.complain("is a directory; to copy it with all that is in it: -r", source)
+        return
+    plan.directories.append((source, to, facts))
+    stack = [(source, to)]
+    while stack:
+        above, into = stack.pop()
+        try:
+            with os.scandir(above) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            work.complain(error)
+            continue
+        for entry in entries:
+            path = join(into, os.fsencode(entry.name))
+            try:
+                facts = entry.stat(follow_symlinks=False)
+                if entry.is_symlink():
+                    plan.links.append((os.readlink(entry.path), path))
+                elif entry.is_dir(follow_symlinks=False):
+                    plan.directories.append((entry.path, path, facts))
+                    stack.append((entry.path, path))
+                else:
+                    _plan_local(work, plan, entry.path, path, facts)
+            except OSError as error:
+                work.complain(error)
+
+
+def _plan_local(work: Work, plan: _Plan, source: str, to: bytes, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        work.complain("not a regular file; left out", source)
+        return
+    plan.files.append((source, to, facts))
+    plan.bytes += facts.st_size
+
+
+def _put_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
+    from amfs.files import umask
+    from amfs.files_copy import BATCH, Source, put_many
+    from amfs.files_line import Call
+
+    files, mask = work.files, umask()
+    by_depth: dict[int, list[tuple[str, bytes, os.stat_result]]] = {}
+    for local, path, facts in plan.directories:
+        by_depth.setdefault(path.count(b"/"), []).append((local, path, facts))
+    for depth in sorted(by_depth):
+        wanted = [(path, stat.S_IMODE(facts.st_mode) & ~mask | 0o700) for _, path, facts in by_depth[depth]]
+        calls = [Call("mkdir_path", (path, mode, False), (path,)) for path, mode in wanted]
+        for (_, path, _), answer in zip(by_depth[depth], files.call_many(calls), strict=True):
+            if isinstance(answer, OSError) and not (isinstance(answer, FileExistsError) and files.isdir(path)):
+                work.complain(answer, path)
+    links = files.call_many(Call("symlink_path", (os.fsencode(target), path), (path,)) for target, path in plan.links)
+    for (target, path), answer in zip(plan.links, links, strict=True):
+        if isinstance(answer, FileExistsError) and not wishes.keep:
+            try:
+                files.unlink(path)
+                files.symlink(target, path)
+            except OSError as error:
+                work.complain(error, path)
+        elif isinstance(answer, OSError) and not isinstance(answer, FileExistsError):
+            work.complain(answer, path)
+    for start in range(0, len(plan.files), BATCH):
+        chosen = plan.files[start : start + BATCH]
+        sources = [Source(local, path, stat.S_IMODE(facts.st_mode) & ~mask & 0o777, facts.st_size) for local, path, facts in chosen]
+        results = put_many(files.line, sources, wishes.place(), exclusive=wishes.keep, progress=transfer.add)
+        for (local, path, facts), result in zip(chosen, results, strict=True):
+            if isinstance(result, OSError):
+                if not (wishes.keep and isinstance(result, FileExistsError)):
+                    work.complain(result, os.fsencode(result.filename or path))
+                continue
+            transfer.files += 1
+            if wishes.preserve:
+                _preserve(work, path, facts)
+            if wishes.verbose:
+                line(os.fsencode(local) + b" -> " + path)
+    if wishes.preserve:
+        for _, path, facts in reversed(plan.directories):
+            _preserve(work, path, facts)
+
+
+def _preserve(work: Work, path: bytes, facts: os.stat_result) -> None:
+    try:
+        if os.geteuid() == 0:
+            work.files.chown(path, facts.st_uid, facts.st_gid)
+        work.files.chmod(path, stat.S_IMODE(facts.st_mode))
+        work.files.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    except OSError as error:
+        work.complain(error, path)
+
+
+def _put_stream(work: Work, path: bytes, wishes: Wishes, transfer: Transfer) -> None:
+    """Standard input to a file."""
+    try:
+        with work.files.open(
+            path, "xb" if wishes.keep else "wb", buffering=0, layout=wishes.layout, stripe=wishes.stripe, rank=wishes.rank
+        ) as file:
+            raw = getattr(sys.stdin, "buffer", None)
+            while piece := (raw.read(PIECE) if raw is not None else os.read(0, PIECE)):
+                file.write(piece)
+                transfer.add(len(piece))
+        transfer.files += 1
+    except FileExistsError as error:
+        if not wishes.keep:
+            work.complain(error, path)
+    except OSError as error:
+        work.complain(error, path)
+
+
+# ── get ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("names", nargs=-1, required=True, metavar="PATH... [LOCAL]")
+@copy_options
+@output_option
+@session_option
+def get(
+    names: tuple[str, ...], recursive: bool, preserve: bool, keep: bool, verbose: bool, progress: bool | None, form: str,
+    session: str | None,
+) -> int:  # fmt: skip
+    """Copy files out of the file system: to LOCAL, or into LOCAL if that is a directory (default: here). LOCAL may be - for standard
+    output.
+
+    \b
+      amfs get 'amfs:/results/*.csv' results/
+      amfs get amfs:/data.tar - | tar t
+    """
+    wishes = Wishes(recursive, preserve, keep, verbose, progress, form)
+    with Work("get", session) as work:
+        sources, target = (names[:-1], names[-1]) if len(names) > 1 else (names, ".")
+        return _get(work, sources, target, wishes)
+
+
+def _get(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+    from amfs.cli.fs_progress import Transfer
+
+    chosen = work.paths(sources)
+    into = os.path.isdir(target)
+    if target != "-" and (len(chosen) > 1 or target.endswith("/")) and not into:
+        raise UsageError(f"get: {target}: not a directory")
+    plan = _Plan()
+    for path, attr in zip(chosen, work.files.info_many(chosen), strict=True):
+        if isinstance(attr, OSError):
+            work.complain(attr, path)
+        elif target == "-" and not stat.S_ISREG(attr.mode):
+            work.complain("is no regular file: it cannot go to standard output", path)
+        else:
+            local = os.path.join(target, os.fsdecode(path.rpartition(b"/")[2])) if into else target
+            _plan_inside(work, plan, path, local, attr, wishes)
+    with Transfer(plan.bytes, wishes.progress) as transfer:
+        if target == "-":
+            for path, _, _ in plan.files:
+                _get_stream(work, path, transfer)
+            return work.status
+        _get_planned(work, plan, wishes, transfer)
+    return _finish(work, wishes, transfer)
+
+
+def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wishes: Wishes) -> None:
+    """Look at one path of the file system and all that is below it. ``to`` is local (str) or inside, too (bytes)."""
+    if not stat.S_ISDIR(attr.mode):
+        if stat.S_ISREG(attr.mode):
+            plan.files.append((path, to, attr))
+            plan.bytes += attr.size
+        else:
+            work.complain("not a regular file; left out", path)
+        return
+    if not wishes.recursive:
+        work.complain("is a directory; to copy it with all that is in it: -r", path)
+        return
+    plan.directories.append((path, to, attr))
+    for above, entries in work.files.walk(path, work.complain):
+        entries.sort(key=lambda entry: entry.name)
+        part = above[len(path) :].strip(b"/")
+        for entry in entries:
+            name = join(b"/" + part, entry.name)[1:] if part else entry.name
+            place = join(to, name) if isinstance(to, bytes) else os.path.join(to, os.fsdecode(name))
+            if entry.is_dir():
+                plan.directories.append((entry.path, place, entry.attr))
+            elif entry.is_symlink():
+                try:
+                    plan.links.append((work.files.readlink(entry.path), place))
+                except OSError as error:
+                    work.complain(error, entry.path)
+            elif entry.is_file():
+                plan.files.append((entry.path, place, entry.attr))
+                plan.bytes += entry.attr.size
+            else:
+                work.complain("not a regular file; left out", entry.path)
+
+
+def _get_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
+    from amfs.files_copy import BATCH, get_many
+
+    for _, local, _ in plan.directories:
+        try:
+            os.makedirs(local, exist_ok=True)
+        except OSError as error:
+            work.complain(error)
+    for target, local in plan.links:
+        try:
+            if os.path.lexists(local) and not wishes.keep:
+                os.unlink(local)
+            if not os.path.lexists(local):
+                os.symlink(target, local)
+        except OSError as error:
+            work.complain(error, local)
+    for start in range(0, len(plan.files), BATCH):
+        chosen = plan.files[start : start + BATCH]
+        pairs = [(path, local) for path, local, _ in chosen]
+        results = get_many(work.files.line, pairs, exclusive=wishes.keep, progress=transfer.add)
+        for (path, local, attr), result in zip(chosen, results, strict=True):
+            if isinstance(result, OSError):
+                if not (wishes.keep and isinstance(result, FileExistsError)):
+                    work.complain(result, os.fsencode(result.filename or path))
+                continue
+            transfer.files += 1
+            _settle(work, local, attr, wishes)
+            if wishes.verbose:
+                line(path + b" -> " + os.fsencode(local))
+    if wishes.preserve:
+        for _, local, attr in reversed(plan.directories):
+            _settle(work, local, attr, wishes)
+
+
+def _settle(work: Work, local: str, attr: Attr, wishes: Wishes) -> None:
+    """Give a local copy the mode of its original (execution is worth keeping in any case) and, with -p, its times and owner."""
+    try:
+        if wishes.preserve:
+            if os.geteuid() == 0:
+                os.chown(local, attr.uid, attr.gid)
+            os.chmod(local, stat.S_IMODE(attr.mode))
+            os.utime(local, ns=(attr.atime, attr.mtime))
+        elif attr.mode & 0o111:
+            here = stat.S_IMODE(os.stat(local).st_mode)
+            os.chmod(local, here | (here & 0o444) >> 2 & attr.mode)
+    except OSError as error:
+        work.complain(error, local)
+
+
+def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
+    try:
+        for piece in _pieces(work, path):
+            write(piece)
+            transfer.add(len(piece))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if not error.filename:
+            raise
+        work.complain(error, path)
+
+
+# ── cp ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("names", nargs=-1, required=True, metavar="SOURCE... TARGET")
+@copy_options
+@layout_options
+@output_option
+@session_option
+def cp(
+    names: tuple[str, ...], recursive: bool, preserve: bool, keep: bool, verbose: bool, progress: bool | None, layout: str | None,
+    stripe: str, form: str, session: str | None,
+) -> int:  # fmt: skip
+    """Copy files: what begins with amfs: is in the file system, everything else is local."""
+    wishes = Wishes(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
+    with Work("cp", session) as work:
+        sources, target = _several(names, "cp"), names[-1]
+        inside = {work.is_inside(source) for source in sources}
+        if len(inside) > 1:
+            raise UsageError("cp: the sources must all be local, or all in amfs")
+        if work.is_inside(target):
+            return _copy_within(work, sources, target, wishes) if inside == {True} else _put(work, sources, target, wishes)
+        if inside == {False}:
+            raise UsageError("cp: neither side is in amfs: paths there begin with amfs:/")
+        if layout or stripe:
+            raise UsageError("cp: --layout and --stripe are for files in amfs")
+        return _get(work, sources, target, wishes)
+
+
+def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+    from amfs.cli.fs_progress import Transfer
+    from amfs.files_tree import lookup
+
+    to = work.path(target)
+    chosen, files = work.paths(sources), work.files
+    there = lookup(files.line, to, True)
+    into = there is not None and stat.S_ISDIR(there.mode)
+    if (len(chosen) > 1 or target.endswith("/")) and not into:
+        raise UsageError(f"cp: {target}: not a directory")
+    plan = _Plan()
+    for path, attr in zip(chosen, files.info_many(chosen), strict=True):
+        if isinstance(attr, OSError):
+            work.complain(attr, path)
+            continue
+        place = join(to, path.rpartition(b"/")[2]) if into else to
+        if stat.S_ISDIR(attr.mode) and below(place, path):
+            work.complain(f"cannot be copied into itself ({os.fsdecode(place)})", path)
+            continue
+        _plan_inside(work, plan, path, place, attr, wishes)
+    with Transfer(plan.bytes, wishes.progress) as transfer:
+        for _, place, attr in plan.directories:
+            try:
+                files.makedirs(place, stat.S_IMODE(attr.mode) | 0o700, exist_ok=True)
+            except OSError as error:
+                work.complain(error, place)
+        for link, place in plan.links:
+            try:
+                if not (wishes.keep and files.lexists(place)):
+                    if files.lexists(place):
+                        files.unlink(place)
+                    files.symlink(link, place)
+            except OSError as error:
+                work.complain(error, place)
+        for path, place, _ in plan.files:
+            try:
+                if wishes.keep and files.lexists(place):
+                    continue
+                files.copy_file(path, place, layout=wishes.layout, stripe=wishes.stripe, progress=transfer.add)
+                transfer.files += 1
+                if wishes.verbose:
+                    line(path + b" -> " + place)
+            except OSError as error:
+                work.complain(error)
+        if wishes.preserve:
+            from amfs.files import stat_result
+
+            for _, place, attr in [*plan.files, *reversed(plan.directories)]:
+                _preserve(work, place, stat_result(attr))
+    return _finish(work, wishes, transfer)

@@ -1,0 +1,319 @@
+"""Bulk copies between local files and the session's file system. Used by ``amfs.files``.
+
+On the gateway's own host nothing travels over the line: a file is copied once, in the kernel, into the gateway's store and then adopted,
+or out of the store. Else, and for what is striped, 1 MiB at a time with several calls on their way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from amfs.files_line import Call, GatewayLost, Line, Pending, failure
+from amfs.fs.attr import Attr
+
+Progress = Callable[[int], None]  # told the bytes of each piece that is done
+
+CHUNK = 1 << 20
+IN_FLIGHT = 8
+BATCH = 64  # files of a tree in one go
+_KERNEL_PIECE = 16 << 20  # between two signs of progress
+_NOT_HERE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _nothing(count: int) -> None:
+    pass
+
+
+class Layout(NamedTuple):
+    """Where the bytes of new files go. ``kind`` -1: by the directory's rule; 0 whole, 1 striped. ``rank``: the node, -1: the gateway."""
+
+    kind: int = -1
+    stripe: int = 0
+    rank: int = -1
+
+    @property
+    def chosen(self) -> bool:
+        return self.kind > 0 or self.rank >= 0
+
+
+class Source(NamedTuple):
+    """A local file to be put. ``mode``: permissions of the new file."""
+
+    local: str
+    path: bytes
+    mode: int
+    size: int
+
+
+# ── between descriptors ────────────────────────────────────────────────────────────────────────────
+
+
+def copy_descriptor(source: int, target: int, progress: Progress = _nothing) -> int:
+    """Copy a regular file from its start, holes as holes, by the cheapest way that the kernel has; returns the size.
+
+    ``target`` is empty and at its start. Raises OSError.
+    """
+    size = os.fstat(source).st_size
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(source, at, os.SEEK_DATA)
+            end = os.lseek(source, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                at = size
+                break
+            start, end = at, size
+        at = _copy_range(source, target, start, end, progress)
+        if at < end:
+            break
+    os.lseek(source, at, os.SEEK_SET)
+    os.lseek(target, at, os.SEEK_SET)
+    while data := os.read(source, CHUNK):  # what the kernel would not copy, what grew meanwhile, and files of /proc, which have no size
+        at += _write_all(target, data)
+        progress(len(data))
+    os.ftruncate(target, at)
+    return at
+
+
+def _copy_range(source: int, target: int, start: int, end: int, progress: Progress) -> int:
+    """Returns where it stopped: ``end``, or the end of the source."""
+    at = start
+    try:
+        while at < end:
+            done = os.copy_file_range(source, target, min(_KERNEL_PIECE, end - at), at, at)
+            if not done:
+                break
+            at += done
+            progress(done)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+    if at >= end:
+        return at
+    os.lseek(target, at, os.SEEK_SET)
+    try:
+        while at < end:
+            done = os.sendfile(target, source, at, min(_KERNEL_PIECE, end - at))
+            if not done:
+                break
+            at += done
+            progress(done)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+    return at
+
+
+def _write_all(target: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
+    return len(data)
+
+
+# ── into the file system ───────────────────────────────────────────────────────────────────────────
+
+
+def put(line: Line, source: Source, layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
+    """Copy one local file. Raises OSError, with the name of the side at fault."""
+    result = put_many(line, [source], layout, exclusive=exclusive, progress=progress)[0]
+    if isinstance(result, OSError):
+        raise result
+    return result
+
+
+def put_many(
+    line: Line, sources: Sequence[Source], layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing
+) -> list[Attr | OSError]:
+    """Copy local files, ``BATCH`` of them at a time; returns what became of each."""
+    results: list[Attr | OSError] = []
+    for start in range(0, len(sources), BATCH):
+        results += _put_batch(line, sources[start : start + BATCH], layout, exclusive, progress)
+    return results
+
+
+def _put_batch(line: Line, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress) -> list[Attr | OSError]:
+    done: dict[int, Attr | OSError] = {}
+    if line.same_host and not layout.chosen:
+        by_rule = _striped_by_rule(line, {source.path.rpartition(b"/")[0] or b"/" for source in sources}) if layout.kind < 0 else set()
+        generation = line.generation
+        names = [b"%x-%d" % (line.transport.own_id, line.number()) for _ in sources]
+        places = line.call_many((Call("scratch", (name,), (source.path,)) for name, source in zip(names, sources, strict=True)))
+        adopted: list[tuple[int, bytes]] = []
+        for index, (source, place) in enumerate(zip(sources, places, strict=True)):
+            if isinstance(place, OSError) or (source.path.rpartition(b"/")[0] or b"/") in by_rule:
+                continue  # by the long way, which says what is wrong if something is
+            outcome = _fill(place, source, progress)
+            if outcome is None:
+                adopted.append((index, place))
+            elif outcome.errno not in _FULL:
+                done[index] = outcome
+        wanted = [(place, sources[index].path, sources[index].mode) for index, place in adopted]
+        calls = (Call("adopt", (place, path, mode, exclusive), (path,)) for place, path, mode in wanted)
+        for (index, place), answer in zip(adopted, line.call_many(calls, generation=generation), strict=True):
+            if isinstance(answer, OSError):
+                _remove(place)
+                if answer.errno not in _FULL and not isinstance(answer, GatewayLost):
+                    done[index] = answer
+            else:
+                done[index] = Attr(*answer)
+    for index, source in enumerate(sources):
+        if index not in done:
+            try:
+                done[index] = _write(line, source, layout, exclusive, progress)
+            except OSError as error:
+                done[index] = error
+    return [done[index] for index in range(len(sources))]
+
+
+def _striped_by_rule(line: Line, directories: set[bytes]) -> set[bytes]:
+    paths = list(directories)
+    answers = line.call_many(Call("get_xattr_path", (path, b"user.amfs.layout"), (path,)) for path in paths)
+    return {path for path, answer in zip(paths, answers, strict=True) if not isinstance(answer, OSError) and answer.startswith(b"striped")}
+
+
+def _fill(place: bytes, source: Source, progress: Progress) -> OSError | None:
+    """Copy a local file into a new file of the gateway's store. On failure that is removed again."""
+    try:
+        with open(source.local, "rb", buffering=0) as file:
+            target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                copy_descriptor(file.fileno(), target, progress)
+            finally:
+                os.close(target)
+    except OSError as error:
+        _remove(place)
+        if error.filename is None:
+            return failure(error.errno or errno.EIO, (source.local,), error.strerror or "")
+        return error
+    except BaseException:
+        _remove(place)
+        raise
+    return None
+
+
+def _remove(place: bytes) -> None:
+    try:
+        os.unlink(place)
+    except OSError:
+        return
+
+
+def _write(line: Line, source: Source, layout: Layout, exclusive: bool, progress: Progress) -> Attr:
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
+    with open(source.local, "rb", buffering=0) as file:
+        about = (source.path,)
+        handle, _ = line.call("open_path", source.path, flags, source.mode, layout.kind, layout.stripe, layout.rank, about=about)
+        generation = line.generation
+        out: deque[Pending] = deque()
+        at = 0
+        try:
+            while data := file.read(CHUNK):
+                out.append(line.submit(Call("write", (handle, at, data), about), generation))
+                at += len(data)
+                progress(len(data))
+                if len(out) >= IN_FLIGHT:
+                    line.wait(out.popleft())
+            while out:
+                line.wait(out.popleft())
+            return Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
+        finally:
+            line.discard(out)
+            if line.generation == generation and not line.closed:
+                line.wait(line.submit(Call("close", (handle,), about), generation))
+
+
+# ── out of the file system ─────────────────────────────────────────────────────────────────────────
+
+
+def get(line: Line, path: bytes, local: str, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
+    """Copy one file to a local one, which is replaced in place if it is there. Raises OSError."""
+    result = get_many(line, [(path, local)], exclusive=exclusive, progress=progress)[0]
+    if isinstance(result, OSError):
+        raise result
+    return result
+
+
+def get_many(
+    line: Line, pairs: Sequence[tuple[bytes, str]], *, exclusive: bool = False, progress: Progress = _nothing
+) -> list[Attr | OSError]:
+    """Copy files to local ones; returns what became of each."""
+    results: list[Attr | OSError] = []
+    for start in range(0, len(pairs), BATCH):
+        batch = pairs[start : start + BATCH]
+        exports = line.call_many(Call("export", (path,), (path,)) for path, _ in batch) if line.same_host else [None] * len(batch)
+        for (path, local), exported in zip(batch, exports, strict=True):
+            try:
+                results.append(_get(line, path, local, exported, exclusive, progress))
+            except OSError as error:
+                results.append(error)
+    return results
+
+
+def _get(line: Line, path: bytes, local: str, exported: object, exclusive: bool, progress: Progress) -> Attr:
+    if isinstance(exported, OSError) and not (exported.errno in _FULL or isinstance(exported, GatewayLost)):
+        raise exported
+    opened = open_exported(exported)
+    try:
+        target = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else os.O_TRUNC), 0o666)
+        try:
+            if opened is not None:
+                source, attr = opened
+                copy_descriptor(source, target, progress)
+                return attr
+            return _read(line, path, target, progress)
+        except OSError as error:
+            if error.filename is None:
+                raise failure(error.errno or errno.EIO, (local,), error.strerror or "") from None
+            raise
+        finally:
+            os.close(target)
+    finally:
+        if opened is not None:
+            os.close(opened[0])
+
+
+def open_exported(exported: object) -> tuple[int, Attr] | None:
+    """A descriptor of the store's file that ``export`` named; None if it is not there any more, or not what was told."""
+    if exported is None or isinstance(exported, OSError):
+        return None
+    assert isinstance(exported, (list, tuple))
+    attr = Attr(*exported[1])
+    try:
+        descriptor = os.open(exported[0], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or (attr.finished and facts.st_size != attr.size):
+        os.close(descriptor)
+        return None
+    return descriptor, attr
+
+
+def _read(line: Line, path: bytes, target: int, progress: Progress) -> Attr:
+    about = (path,)
+    handle, fields = line.call("open_path", path, os.O_RDONLY, 0, -1, 0, -1, about=about)
+    generation = line.generation
+    out: deque[Pending] = deque()
+    asked = 0
+    try:
+        while True:
+            while len(out) < IN_FLIGHT:
+                out.append(line.submit(Call("read", (handle, asked, CHUNK), about), generation))
+                asked += CHUNK
+            data = line.wait(out.popleft())
+            _write_all(target, data)
+            progress(len(data))
+            if len(data) < CHUNK:
+                return Attr(*fields)
+    finally:
+        line.discard(out)
+        if line.generation == generation and not line.closed:
+            line.discard([line.submit(Call("close", (handle,), about), generation)])
