@@ -12,7 +12,8 @@ import stat
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,13 @@ _WHOLE = re.compile(r"(?:; |\A)all \d+ bytes of stdout: (/.*?)(?=; sandbox kept:
 
 if TYPE_CHECKING:
     from amfs.cli.output import Progress
+    from amfs.engine.checks import Plan
+    from amfs.engine.workflow import Workflow
     from amfs.runner import RunOptions, RunShell
+    from amfs.translate.place import HostPlace
+
+#: Remarks on a document that are shown; they are one for each kind of construct.
+REMARKS_SHOWN = 20
 
 
 @click.command(
@@ -37,7 +44,17 @@ if TYPE_CHECKING:
     "session does not answer; 5 this machine lacks something; 130 interrupted."
 )
 @click.argument("file", default="-")
-@click.option("--format", "format_", default="auto", help="tasklist, jsonl, commands or usage; found by content when not given.")
+@click.option(
+    "--format",
+    "format_",
+    default="auto",
+    help="tasklist, jsonl, commands, usage, dax, pegasus, wfformat or makeflow; found by content when not given.",
+)
+@click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
+@click.option("--synthetic", is_flag=True, help="Replay: instead of its program every task reads, waits and writes as was recorded.")
+@click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded times times this. Default: 1.")
+@click.option("--size-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded sizes times this. Default: 1.")
+@click.option("--busy", is_flag=True, help="With --synthetic: tasks keep a CPU busy instead of sleeping.")
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
@@ -82,7 +99,8 @@ if TYPE_CHECKING:
     help="Progress and summary as text (default) or as JSON Lines.",
 )
 def run(file: str, **given: Any) -> int:
-    """Run the workflow in FILE: a task list, JSON Lines, or plain command lines ("-": standard input, also while it grows).
+    """Run the workflow in FILE: a task list, JSON Lines, plain command lines ("-": standard input, also while it grows), or a document:
+    Pegasus DAX or YAML, WfFormat, Makeflow.
 
     Names in it are relative to the current directory: inputs are found there, final outputs land there.
 
@@ -91,16 +109,33 @@ def run(file: str, **given: Any) -> int:
       amfs run -j 8 commands.txt               command lines, eight at a time
       ls *.log | sed 's/^/gzip /' | amfs run   command lines as they come
       amfs run --resume tasks.txt              what an earlier run did not finish
+      amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
     """
     from amfs.cli.output import make_progress
 
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
-    options = _options(file, given)
-    progress = make_progress(output=given["output"], quiet=given["quiet"])
-    driver = Driver(file, options, progress, given["format_"], given["files"])
-    driver.journal_asked = given["journal"] is not None or given["resume"]
-    return driver.run()
+    with _place(given) as directory:
+        options = _options(file, {**given, "directory": directory})
+        progress = make_progress(output=given["output"], quiet=given["quiet"])
+        driver = Driver(file, options, progress, given["format_"], given["files"], given)
+        driver.journal_asked = given["journal"] is not None or given["resume"]
+        return driver.run()
+
+
+def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:
+    """Where the run stands."""
+    if not given["synthetic"]:
+        for option in ("time_scale", "size_scale", "busy"):
+            if given[option] not in (None, False):
+                raise UsageError(f"--{option.replace('_', '-')} needs --synthetic")
+        return nullcontext(given["directory"])
+    if given["resume"]:
+        raise UsageError("--synthetic and --resume exclude each other: a replay begins from the beginning")
+    from amfs.cli.synthetic import stage
+
+    given["no_journal"] = True
+    return stage(given["directory"] or "")
 
 
 def _options(file: str, given: dict[str, Any]) -> RunOptions:
@@ -166,7 +201,11 @@ def _live_session() -> str | None:
 class Driver:
     """One ``amfs run``: loads, drives the loop, handles signals, prints."""
 
-    def __init__(self, file: str, options: RunOptions, progress: Progress, format_: str, files: str | None) -> None:
+    def __init__(
+        self, file: str, options: RunOptions, progress: Progress, format_: str, files: str | None, given: Mapping[str, Any]
+    ) -> None:
+        self.given = given
+        self.stream: Any = None  # a pipe whose first lines were looked at
         self.file = file
         self.options = options
         self.progress = progress
@@ -190,7 +229,7 @@ class Driver:
         if options.journal is not None and not self.journal_asked and (why := unwritable(options.journal)):
             options.journal = None
             self.progress.message(f"no journal is kept, so this run cannot be resumed: {why}")
-        growing = _grows(self.file)
+        growing = _grows(self.file) and not self._is_document()
         tasks, plan, checker = self._open_list() if growing else self._load()
         past = None
         if options.resume:
@@ -288,12 +327,48 @@ class Driver:
         return msgspec.structs.replace(result, detail=detail)
 
     def _load(self) -> tuple[Any, Any, None]:
-        from amfs.translate.detect import load_checked
+        from amfs.translate.detect import load, load_checked
         from amfs.translate.place import HostPlace
 
-        source: Any = self.file if self.file != "-" else sys.stdin.buffer
-        workflow, plan = load_checked(source, HostPlace(self.options.base), format=self.format, files=self.files)
+        source: Any = self.stream or (self.file if self.file != "-" else sys.stdin.buffer)
+        place = HostPlace(self.options.base)
+        strict = self.given["strict"]
+        if self.given["synthetic"]:
+            workflow = load(source, format=self.format, files=self.files, strict=strict)
+            workflow, plan = self._replay(workflow, place)
+        else:
+            workflow, plan = load_checked(source, place, format=self.format, files=self.files, strict=strict)
+        for remark in workflow.remarks[:REMARKS_SHOWN]:
+            self.progress.message(str(remark))
+        if len(workflow.remarks) > REMARKS_SHOWN:
+            self.progress.message(f"{len(workflow.remarks) - REMARKS_SHOWN} more remarks; `amfs translate {self.file}` shows all of them")
         return workflow.tasks, plan, None
+
+    def _replay(self, workflow: Workflow, place: HostPlace) -> tuple[Workflow, Plan]:
+        from amfs.cli.synthetic import make_given
+        from amfs.engine.checks import check
+        from amfs.libexec import program
+        from amfs.translate.synthetic import replay
+
+        synthetic = program("amfs-synthetic")
+        scales = {name: 1.0 if self.given[name] is None else self.given[name] for name in ("time_scale", "size_scale")}
+        workflow, given = replay(workflow, synthetic, busy=self.given["busy"], **scales)
+        make_given(synthetic, given, place.base)
+        return workflow, check(workflow, place)
+
+    def _is_document(self) -> bool:
+        """Is what a pipe brings a document, or to be replayed? Then it must be read to its end before anything can run."""
+        from amfs.translate.detect import DOCUMENTS, peek
+
+        if self.given["synthetic"] or self.format in DOCUMENTS:
+            return True
+        if self.format != "auto" or (self.file == "-" and sys.stdin.isatty()):
+            return False
+        found, self.stream = peek(self._open_stream())
+        return found != ""
+
+    def _open_stream(self) -> Any:
+        return sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # lives as long as the thread that reads it
 
     def _open_list(self) -> tuple[Any, Any, Any]:
         from amfs.engine.checks import StreamChecker
@@ -307,7 +382,7 @@ class Driver:
         from amfs.translate.detect import read_stream
 
         loop = shell.cluster.loop
-        stream: Any = sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # noqa: SIM115  (lives as long as the thread)
+        stream: Any = self.stream or self._open_stream()
 
         def fault(one: Fault) -> None:
             loop.post(lambda: self._fault(one))

@@ -340,6 +340,7 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
                     document.feed(data)
                     data = file.read(_CHUNK)
                 document.finish()
+                document.check_names()
                 return document, title, found
             parser = Parser(title, format)
             while data:

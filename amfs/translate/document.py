@@ -8,6 +8,8 @@ faulty input: it notes ``Fault`` and goes on, or sets ``dead`` when going on mak
 from __future__ import annotations
 
 import os
+import posixpath
+import shlex
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +18,6 @@ import msgspec
 from amfs.engine.workflow import Task, printable
 from amfs.errors import Fault
 from amfs.translate.reader import Reader
-from amfs.translate.words import quote
 
 STDIN = "standard input"
 
@@ -136,7 +137,27 @@ class DocumentReader(Reader):
             return 0.0
         return seconds
 
-    def set_after(self, parents: Mapping[str, Iterable[str]], lines: Mapping[str, int] | None = None) -> None:
+    #: Whether logical names must stay in the directory of the run; false for formats in which people write paths.
+    confined = True
+
+    def check_names(self) -> None:
+        """A document from elsewhere must not write where nobody expects it: faults for names that lead out of the directory of the run."""
+        if not self.confined:
+            return
+        for task in self.tasks:
+            for name in task.outputs:
+                if name[:1] == "/" or ".." in name:
+                    self._check_name(task, name, "output")
+            for name in task.inputs:
+                if ".." in name:
+                    self._check_name(task, name, "input")
+
+    def _check_name(self, task: Task, name: str, what: str) -> None:
+        path = posixpath.normpath(name)
+        if (path[:1] == "/" and what == "output") or path == ".." or path.startswith("../"):
+            self.fault(task.line, f"job {task.id}: {what} {name!r} lies outside of the directory of the run")
+
+    def set_after(self, parents: Mapping[str, Iterable[str]]) -> None:
         """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
         self.tasks = with_after(self.tasks, parents)
 
@@ -156,8 +177,7 @@ def local_path(name: str) -> str:
 
 def tolerant(task: Task, optional: Iterable[str]) -> Task:
     """The task as one that makes those of its outputs that its program left out, as empty files."""
-    names = [quote(name) for name in optional]
-    missing = " ".join(names)
+    missing = " ".join(map(shlex.quote, optional))
     script = f'"$0" "$@" || exit; for f in {missing}; do [ -e "$f" ] || : >"$f"; done'
     return msgspec.structs.replace(task, argv=("/bin/sh", "-c", script, *task.argv))
 
