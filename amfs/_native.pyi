@@ -83,11 +83,17 @@ class Io:
     """
 
     fd: int  # eventfd, readable while take() has something
+    port: int  # for other nodes; 0: not listening
     root_fd: int
 
     def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
     def set_table(self, owners: Sequence[int]) -> None: ...
+    def grant(self, peer: int, token: bytes) -> None:
+        """Connections of that node may show this 16-byte token from now on."""
+    def set_peer(self, peer: int, host: str, port: int, token: bytes) -> None: ...
+    def forget_peer(self, peer: int) -> None:
+        """It is dead: what waits for it fails with EIO at once, its use of files here ends."""
     def part_path(self, ino: int, index: int) -> str:
         """Relative to the root."""
     def part_stat(self, ino: int, index: int) -> tuple[int, int, int, int, int]:
@@ -101,6 +107,14 @@ class Io:
     ) -> IoHandle: ...
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
+    def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:
+        """In the background, as all with a serial; ends as (0, serial, ino, size, error) from take(). ESTALE: it has another size there."""
+    def fetch_part(self, serial: int, ino: int, index: int, from_: int, /) -> None: ...
+    def restripe(self, serial: int, ino: int, stripe: int, /) -> None: ...
+    def gather(self, serial: int, ino: int, stripe: int, size: int, /) -> None:
+        """The stripes stay: drop_stripes when nobody reads them any more."""
+    def delete_everywhere(self, serial: int, ino: int, nodes: Sequence[int], /) -> None: ...
+    def drop_stripes(self, serial: int, ino: int, nodes: Sequence[int], /) -> None: ...
     def list_parts(self) -> list[tuple[int, int, int, int]]:
         """(ino, index, size, blocks)"""
     def take(self) -> list[tuple[int, int, int, int, int]]:

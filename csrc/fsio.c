@@ -108,6 +108,7 @@ static void *keep(void *argument) {
         pthread_cond_timedwait(&io->keeper_wake, &io->keeper_lock, &until);
         if (atomic_load(&io->stopping)) break;
         pthread_mutex_unlock(&io->keeper_lock);
+        fsio_links_reap(io);
         int64_t began = fsio_now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);
@@ -123,9 +124,18 @@ static void *keep(void *argument) {
 /* ── life ── */
 
 static void free_all(struct fsio *io) {
+    fsio_door_free(io);
+    fsio_links_free(io);
+    fsio_spares_free(io);
     fsio_parts_end(io);
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
+    pthread_cond_destroy(&io->jobs_work);
+    pthread_mutex_destroy(&io->jobs_lock);
+    pthread_cond_destroy(&io->carriers_work);
+    pthread_mutex_destroy(&io->carriers_lock);
+    pthread_cond_destroy(&io->peers_changed);
+    pthread_mutex_destroy(&io->peers_lock);
     pthread_cond_destroy(&io->keeper_wake);
     pthread_mutex_destroy(&io->keeper_lock);
     pthread_mutex_destroy(&io->events_lock);
@@ -142,12 +152,18 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
         snprintf(error, error_size, "%s", strerror(ENOMEM));
         return NULL;
     }
-    (void)listen_address;
     io->node = node;
     io->limit = limit;
     io->stall_ms = FSIO_STALL_MS;
     io->root_fd = -1;
     io->events_tail = &io->events;
+    io->carry_tail = &io->carry_head;
+    io->jobs_tail = &io->jobs;
+    pthread_mutex_init(&io->peers_lock, NULL);
+    pthread_mutex_init(&io->carriers_lock, NULL);
+    pthread_cond_init(&io->carriers_work, NULL);
+    pthread_mutex_init(&io->jobs_lock, NULL);
+    pthread_cond_init(&io->jobs_work, NULL);
     pthread_mutex_init(&io->files_lock, NULL);
     pthread_mutex_init(&io->stripes_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);
@@ -156,6 +172,7 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&io->keeper_wake, &monotonic);
+    pthread_cond_init(&io->peers_changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int failed = io->event_fd < 0 ? errno : 0;
@@ -174,13 +191,14 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
         return NULL;
     }
     failed = fsio_thread(&io->keeper, keep, io);
-    if (failed != 0) {
-        snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));
-        free_all(io);
-        return NULL;
-    }
-    io->keeper_runs = true;
-    return io;
+    io->keeper_runs = failed == 0;
+    if (failed == 0) failed = fsio_workers_start(io, threads);
+    if (failed != 0) snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));
+    if (failed == 0 && listen_address != NULL && listen_address[0] != '\0') failed = fsio_door_open(io, listen_address, error, error_size);
+    if (failed == 0) return io;
+    fsio_stop(io);
+    free_all(io);
+    return NULL;
 }
 
 int fsio_root_fd(const struct fsio *io) { return io->root_fd; }
@@ -192,7 +210,12 @@ void fsio_stop(struct fsio *io) {
     bool join = io->keeper_runs;
     io->keeper_runs = false;
     pthread_mutex_unlock(&io->keeper_lock);
-    if (join) pthread_join(io->keeper, NULL);
+    if (!join) return; /* has been stopped before */
+    pthread_join(io->keeper, NULL);
+    fsio_links_stop(io);
+    fsio_carriers_stop(io);
+    fsio_door_stop(io);
+    fsio_workers_stop(io);
 }
 
 void fsio_free(struct fsio *io) {

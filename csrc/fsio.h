@@ -69,15 +69,16 @@ int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); 
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size);     /* make a whole part here from `from`'s whole part */
 int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from); /* a part that is moving: copied, then deleted there */
 int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe);               /* whole part here -> stripes at their owners */
-int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size);  /* stripes -> whole part here */
+int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size);  /* stripes -> whole part here; they stay */
 int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count);
+int fsio_drop_stripes(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count); /* likewise, but whole parts stay */
 int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks), void *context);
 
 enum fsio_event_kind { FSIO_EVENT_DONE, FSIO_EVENT_STRIPED, FSIO_EVENT_REMOTE_CLOSED /* last handle through us on ino was closed */ };
 struct fsio_event {
     struct fsio_event *next;
     enum fsio_event_kind kind;
-    uint64_t serial, ino, size;
+    uint64_t serial, ino, size; /* serial of STRIPED: the length of a stripe */
     int error;
 };
 struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees each */

@@ -1,6 +1,6 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
- * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_pieces.c: striped files. fsio_spread.c: from one layout to
- * the other. fsio_jobs.c: work in the background.
+ * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
+ * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, peers_lock,
  * events_lock (leaves). Nobody waits for the network with any but a gate held. */
@@ -23,11 +23,106 @@ enum {
     FSIO_RESCAN_SECONDS = 30,
 };
 
+/* ── the protocol between nodes, little-endian ──
+ * A connection begins with   u32 magic, u16 version, u16 lane, i32 node that connects, u32 zero, token[16]
+ * and the answer             u32 magic, u16 version, u16 status
+ * Then requests              u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; WRITEs: the bytes
+ * and in their order answers u32 errno, u32 zero, u64 bytes that follow, u64 value; the bytes
+ * Parts are asked for on one lane, files that are open here on the other: the first never waits for a third node, so nobody waits in a circle. */
+enum {
+    WIRE_MAGIC = 0x49464d41, /* "AMFI" */
+    WIRE_VERSION = 1,
+    HELLO_BYTES = 32,
+    WELCOME_BYTES = 8,
+    REQUEST_BYTES = 48,
+    REPLY_BYTES = 24,
+    STAT_BYTES = 40,
+    WRITE_MAX = 16 << 20, /* bytes of one WRITE */
+    LANES = 2,
+    LANE_PARTS = 0,
+    LANE_FILES = 1,
+    WELCOME_OK = 0,
+    WELCOME_NO_TOKEN = 1,
+    WELCOME_WRONG_VERSION = 2,
+    FSIO_BROKEN = -1, /* beside errnos: the connection ended; on another one it may go better */
+    FSIO_CHUNK = 256 << 10, /* through a buffer: stays in the cache of a core */
+};
+
+enum fsio_op {
+    OP_READ = 1,   /* part: offset, length; flag 1: ENOENT for a stripe that is not there, else it is zeros */
+    OP_WRITE,      /* stripe: offset, length, bytes */
+    OP_STAT,       /* part */
+    OP_TRIM,       /* stripes of a file that has now `offset` bytes, `stripe` each */
+    OP_PUNCH,      /* stripe: offset, length */
+    OP_SEEK,       /* stripe: offset, flag: whence */
+    OP_DELETE,     /* flag: enum fsio_what; index */
+    OP_SUM,        /* all stripes there: count in size, blocks, newest times */
+    OP_USE = 32,   /* file: this node has from now on so many readers (offset) and writers (length) of it */
+    OP_FILE_READ,  /* offset, length */
+    OP_FILE_WRITE, /* offset, length, bytes */
+    OP_FILE_TRUNCATE, /* offset: size */
+    OP_FILE_ALLOCATE, /* offset, length, extra: mode */
+    OP_FILE_SEEK,  /* offset, flag: whence */
+    OP_FILE_STAT,
+    OP_FILE_FLUSH,
+};
+
+enum fsio_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
+
+struct fsio_request {
+    uint8_t op, flag;
+    uint32_t stripe;
+    uint64_t ino;
+    int64_t index;
+    uint64_t offset, length, extra;
+};
+
+struct fsio_reply {
+    int error;
+    uint64_t length, value;
+};
+
+static inline void put_le(uint8_t *to, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline uint64_t get_le(const uint8_t *from, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)from[i] << (8 * i);
+    return value;
+}
+
+struct fsio_peer;
+struct fsio_door;
+
+/* A connection to another node, used by one thread at a time. */
+struct fsio_link {
+    struct fsio_link *next; /* of the peer's */
+    struct fsio_peer *peer;
+    int lane, fd;
+    bool idle, used; /* used: has carried a request before, so that the other side may have closed it meanwhile */
+    int64_t since_ms;
+};
+
+struct fsio_stat {
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+};
+
+struct fsio_piece;
+
+/* Some bytes of one stripe, and where they go. */
+struct fsio_segment {
+    uint64_t index, at;
+    char *to;
+    size_t count;
+};
+
 struct fsio_users { /* one other node's use of a file through this one */
     struct fsio_users *next;
     int32_t peer;
     int readers, writers;
-    uint64_t turn; /* of the message that said so: a later one wins */
+    uint64_t errors_seen;
 };
 
 struct fsio_file {
@@ -37,13 +132,15 @@ struct fsio_file {
     int references; /* under files_lock: handles, other nodes, requests on their way */
 
     pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
-    enum fsio_kind kind;   /* under the gate, as node and stripe */
+    enum fsio_kind kind;   /* under the gate, as known, node and stripe */
+    bool known;            /* false: just made, what follows says nothing yet */
     int32_t node;
     uint32_t stripe;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int readers, writers; /* handles of this node */
+    bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
     struct fsio_users *users;
     _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
     int fd;                /* LOCAL; -1: not open at the moment */
@@ -53,15 +150,23 @@ struct fsio_file {
     atomic_llong accounted; /* bytes of it that `used` contains */
     int error;             /* the last failure of writing behind, and how many there were */
     uint64_t error_count;
+
+    struct fsio_piece *pieces; /* STRIPED: fsio_pieces.c */
+    size_t piece_count, carried;
+    _Atomic int64_t touched_ns; /* STRIPED: when it was changed through this node */
+    struct fsio_stat sum;       /* and what its owners said last */
+    int64_t sum_ms;
 };
 
-struct fsio_stat {
-    uint64_t size, blocks;
-    int64_t atime, mtime, ctime;
+/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: what is lost costs speed only. */
+struct fsio_stream {
+    _Atomic uint64_t next;
+    atomic_uint run;
 };
 
 struct fsio_handle {
     struct fsio_file *file;
+    struct fsio_stream stream;
     bool writing;
     uint64_t errors_seen;
 };
@@ -100,8 +205,29 @@ struct fsio {
     size_t partitions;
     bool others; /* a partition belongs to another node */
 
+    pthread_mutex_t peers_lock;
+    pthread_cond_t peers_changed;
+    struct fsio_peer *peers;
+    struct fsio_door *door; /* NULL: not listening */
+
     pthread_mutex_t events_lock;
     struct fsio_event *events, **events_tail;
+
+    pthread_mutex_t carriers_lock;
+    pthread_cond_t carriers_work;
+    pthread_t carrier[8];
+    int carriers, carriers_idle, carry_count;
+    struct fsio_piece *carry_head, **carry_tail;
+    struct spare *spares;
+    int spare_count;
+    atomic_llong piece_bytes;
+
+    pthread_mutex_t jobs_lock;
+    pthread_cond_t jobs_work;
+    pthread_t worker[FSIO_THREADS_MAX];
+    int workers;
+    struct fsio_job *jobs, **jobs_tail;
+    atomic_uint fresh_count;
 
     pthread_mutex_t keeper_lock;
     pthread_cond_t keeper_wake;
@@ -118,6 +244,8 @@ int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1:
 bool fsio_has_others(struct fsio *io);
 
 /* fsio_parts.c */
+struct stat;
+void fsio_to_stat(const struct stat *found, struct fsio_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
@@ -128,13 +256,109 @@ void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do w
 int64_t fsio_allocated(int fd);    /* bytes */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino);                   /* highest index of a stripe that may be here, + 1 */
 int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from);      /* stripes here from that index on */
+int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum); /* of those here: how many in size, blocks, newest times */
+void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
+/* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
+int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
+int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index);         /* one part of a file that is not open */
 
 /* fsio_handle.c */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 void fsio_file_drop(struct fsio_file *file);
+bool fsio_file_written(struct fsio_file *file); /* has it writers, here or through here */
+int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to, size_t count, uint64_t offset, size_t *got);
+int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset);
+int fsio_file_truncate(struct fsio_file *file, uint64_t size);
+int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_file_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_file_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
+int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
+
+/* fsio_local.c: with the gate held */
 bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes: an open file holds on to its descriptor. Was it open? */
 int fsio_fd_get(struct fsio_file *file, bool create, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
 void fsio_fd_put(struct fsio_file *file);
+int fsio_local_open(struct fsio_file *file, bool create);
+int fsio_local_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done); /* *done: how far it came */
+int fsio_local_truncate(struct fsio_file *file, uint64_t size);
+int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
+void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
+
+/* fsio_remote.c: with the gate held */
+int fsio_remote_use(struct fsio_file *file, bool opening); /* tell the node what use there is of it here, if that changed */
+void fsio_remote_leave(struct fsio_file *file);            /* there is none any more */
+int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_remote_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset);
+int fsio_remote_truncate(struct fsio_file *file, uint64_t size);
+int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_remote_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_remote_flush(struct fsio_file *file);
+int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers); /* the other side of fsio_remote_use */
+bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
+int fsio_file_used_flush(struct fsio_file *file, int32_t node);
+void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more */
+
+/* fsio_striped.c, fsio_pieces.c: with the gate held */
+int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count); /* zeros where nothing is */
+int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
+int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count);
+int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
+void fsio_striped_touch(struct fsio_file *file);
+void fsio_carriers_stop(struct fsio *io);
+void fsio_spares_free(struct fsio *io);
+int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset);
+int fsio_striped_truncate(struct fsio_file *file, uint64_t size);
+int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat);
+void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
+void fsio_striped_leave(struct fsio_file *file);  /* settle, and forget what was read ahead */
+
+/* fsio_spread.c */
+int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */
+int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size);
+
+/* fsio_jobs.c */
+int fsio_workers_start(struct fsio *io, int threads);
+void fsio_workers_stop(struct fsio *io);
+
+/* fsio_peer.c */
+int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fsio_link **link);
+void fsio_link_put(struct fsio *io, struct fsio_link *link, bool broken);
+/* The following answer 0, FSIO_BROKEN or an errno: after both the connection is of no use any more. */
+int fsio_ask(struct fsio *io, struct fsio_link *link, const struct fsio_request *request, const void *bytes);
+int fsio_hear(struct fsio *io, struct fsio_link *link, struct fsio_reply *reply);
+int fsio_receive(struct fsio *io, int fd, void *to, size_t count);
+int fsio_send(struct fsio *io, int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
+/* Ask and hear on any connection. Answers that carry bytes put at most `room` of them in `to`. Returns an errno, the other side's included. */
+int fsio_call(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, const void *bytes, struct fsio_reply *reply, void *to,
+              size_t room);
+int fsio_call_stat(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, struct fsio_stat *stat);
+bool fsio_may_enter(struct fsio *io, int32_t node, const uint8_t *token); /* has it been granted to that node */
+void fsio_links_reap(struct fsio *io);  /* close what has not been used for long */
+void fsio_links_stop(struct fsio *io);  /* wake everybody who waits for a peer */
+void fsio_links_free(struct fsio *io);
+int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no FSIO_BROKEN, ECANCELED once stopped */
+
+void fsio_socket_options(struct fsio *io, int fd); /* time-outs, no delay */
+
+/* fsio_serve.c */
+int fsio_door_open(struct fsio *io, const char *address, char *error, size_t error_size);
+void fsio_door_dismiss(struct fsio *io, int32_t node); /* close the connections from that node */
+void fsio_door_stop(struct fsio *io); /* waits for its threads */
+void fsio_door_free(struct fsio *io);
+
+/* fsio_answer.c */
+int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes here of a file that has now `size` bytes */
+/* Answer one request that came on `fd` from `node`. False: close the connection. `buffer`: FSIO_CHUNK bytes. */
+bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t *request, char *buffer);
 
 #endif

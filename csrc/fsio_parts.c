@@ -243,16 +243,25 @@ int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
     return -EAGAIN;
 }
 
+static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+
+void fsio_to_stat(const struct stat *found, struct fsio_stat *stat) {
+    *stat = (struct fsio_stat){(uint64_t)found->st_size, (uint64_t)found->st_blocks, nanoseconds(found->st_atim), nanoseconds(found->st_mtim),
+                               nanoseconds(found->st_ctim)};
+}
+
 int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
     char name[FSIO_NAME_BYTES];
     struct stat found;
+    struct fsio_stat stat;
     fsio_part_name(ino, index, name);
     if (fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
-    *size = (uint64_t)found.st_size;
-    *blocks = (uint64_t)found.st_blocks;
-    *atime = (int64_t)found.st_atim.tv_sec * 1000000000 + found.st_atim.tv_nsec;
-    *mtime = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
-    *ctime = (int64_t)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec;
+    fsio_to_stat(&found, &stat);
+    *size = stat.size;
+    *blocks = stat.blocks;
+    *atime = stat.atime;
+    *mtime = stat.mtime;
+    *ctime = stat.ctime;
     return 0;
 }
 
@@ -301,10 +310,81 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
     return removal.error;
 }
 
+static bool sum_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct fsio_stat *sum = context, one;
+    struct stat found;
+    (void)directory;
+    (void)index;
+    (void)ino;
+    if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return true;
+    fsio_to_stat(&found, &one);
+    sum->size++;
+    sum->blocks += one.blocks;
+    if (sum->atime < one.atime) sum->atime = one.atime;
+    if (sum->mtime < one.mtime) sum->mtime = one.mtime;
+    if (sum->ctime < one.ctime) sum->ctime = one.ctime;
+    return true;
+}
+
+struct summing {
+    uint64_t ino;
+    struct fsio_stat *sum;
+};
+
+static bool sum_if(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct summing *summing = context;
+    if (ino == summing->ino && index >= 0) sum_one(summing->sum, directory, name, ino, index);
+    return true;
+}
+
+int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum) {
+    uint64_t end = fsio_stripes_end(io, ino);
+    char name[FSIO_NAME_BYTES];
+    struct summing summing = {ino, sum};
+    if (end > PROBE_MAX) walk_directory(io, (unsigned)(ino & 0xff), sum_if, &summing);
+    for (uint64_t i = 0; end <= PROBE_MAX && i < end; i++) {
+        fsio_part_name(ino, (int64_t)i, name);
+        sum_one(sum, io->root_fd, name, ino, (int64_t)i);
+    }
+    return 0;
+}
+
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, index, name);
     return remove_part(io, name, true);
+}
+
+void fsio_whole_remove(struct fsio *io, uint64_t ino) {
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    remove_part(io, name, false);
+}
+
+int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
+    unsigned number = atomic_fetch_add(&io->fresh_count, 1);
+    snprintf(name, FSIO_NAME_BYTES, "%02x/.%016llx-%x", (unsigned)(ino & 0xff), (unsigned long long)ino, number);
+    int fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd >= 0 ? fd : -errno;
+}
+
+int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error) {
+    char final[FSIO_NAME_BYTES];
+    int64_t bytes = fsio_allocated(part);
+    close(part);
+    fsio_part_name(ino, index, final);
+    if (error == 0 && index >= 0) error = note_stripe(io, ino, (uint64_t)index);
+    if (error == 0) {
+        remove_part(io, final, true); /* an older version of it, for the account */
+        if (renameat(io->root_fd, name, io->root_fd, final) != 0) error = errno;
+    }
+    if (error != 0) {
+        unlinkat(io->root_fd, name, 0);
+        return error;
+    }
+    fsio_account(io, bytes);
+    atomic_fetch_add(&io->parts, 1);
+    return 0;
 }
 
 int fsio_part_delete(struct fsio *io, uint64_t ino) {
@@ -318,6 +398,21 @@ int fsio_part_delete(struct fsio *io, uint64_t ino) {
 }
 
 /* ── life ── */
+
+/* Copies that a process before us did not end. */
+static void sweep_fresh(struct fsio *io) {
+    for (unsigned i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%02x", i);
+        int fd = openat(io->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+        if (directory == NULL && fd >= 0) close(fd);
+        if (directory == NULL) continue;
+        for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+            if (entry->d_name[0] == '.' && strlen(entry->d_name) > 2) unlinkat(fd, entry->d_name, 0);
+        closedir(directory);
+    }
+}
 
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size) {
     struct stat here, above;
@@ -336,6 +431,7 @@ int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t erro
             return -1;
         }
     }
+    sweep_fresh(io);
     walk(io, count_one, &count);
     atomic_store(&io->parts, count.parts);
     atomic_store(&io->used, count.bytes);

@@ -91,26 +91,155 @@ static void io_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *io_set_table(PyObject *self, PyObject *owners)
+/* The numbers of nodes in a sequence: malloc'd, or NULL with an error set. */
+static int32_t *node_list(PyObject *numbers, size_t *count)
 {
-    Py_ssize_t count = PySequence_Size(owners);
-    if (count < 0)
+    Py_ssize_t length = PySequence_Size(numbers);
+    if (length < 0)
         return NULL;
-    int32_t *table = calloc((size_t)count + 1, sizeof *table);
-    if (table == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
-        PyObject *number = PySequence_GetItem(owners, i);
+    int32_t *nodes = calloc((size_t)length + 1, sizeof *nodes);
+    if (nodes == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; nodes != NULL && i < length; i++) {
+        PyObject *number = PySequence_GetItem(numbers, i);
         long value = number != NULL ? PyLong_AsLong(number) : 0;
+        Py_XDECREF(number);
         if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX))
             PyErr_SetString(PyExc_ValueError, "a node's number does not fit into 32 bits");
-        table[i] = (int32_t)value;
-        Py_XDECREF(number);
+        nodes[i] = (int32_t)value;
+        if (PyErr_Occurred()) {
+            free(nodes);
+            nodes = NULL;
+        }
     }
-    if (!PyErr_Occurred())
-        fsio_set_table(io_of(self), table, (size_t)count);
-    free(table);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    *count = (size_t)length;
+    return nodes;
+}
+
+static PyObject *io_set_table(PyObject *self, PyObject *numbers)
+{
+    size_t count;
+    int32_t *owners = node_list(numbers, &count);
+    if (owners == NULL)
+        return NULL;
+    fsio_set_table(io_of(self), owners, count);
+    free(owners);
+    Py_RETURN_NONE;
+}
+
+/* The token in a bytes object, or NULL with an error set. */
+static const uint8_t *token_in(PyObject *bytes)
+{
+    char *token;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(bytes, &token, &length) < 0)
+        return NULL;
+    if (length != FSIO_TOKEN_BYTES) {
+        PyErr_Format(PyExc_ValueError, "a token has %d bytes, not %zd", FSIO_TOKEN_BYTES, length);
+        return NULL;
+    }
+    return (const uint8_t *)token;
+}
+
+static PyObject *io_grant(PyObject *self, PyObject *args)
+{
+    int peer;
+    PyObject *bytes;
+    const uint8_t *token;
+
+    if (!PyArg_ParseTuple(args, "iS:grant", &peer, &bytes) || (token = token_in(bytes)) == NULL)
+        return NULL;
+    fsio_grant(io_of(self), peer, token);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_peer(PyObject *self, PyObject *args)
+{
+    int peer, port;
+    const char *host;
+    PyObject *bytes;
+    const uint8_t *token;
+
+    if (!PyArg_ParseTuple(args, "isiS:set_peer", &peer, &host, &port, &bytes) || (token = token_in(bytes)) == NULL)
+        return NULL;
+    if (port < 1 || port > 65535) {
+        PyErr_Format(PyExc_ValueError, "%d is no port number", port);
+        return NULL;
+    }
+    fsio_set_peer(io_of(self), peer, host, port, token);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_forget_peer(PyObject *self, PyObject *number)
+{
+    long peer = PyLong_AsLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    WITHOUT_GIL(fsio_forget_peer(io_of(self), (int32_t)peer));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_fetch(PyObject *self, PyObject *args)
+{
+    unsigned long long serial, ino, size;
+    int from;
+    if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size))
+        return NULL;
+    return nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+}
+
+static PyObject *io_fetch_part(PyObject *self, PyObject *args)
+{
+    unsigned long long serial, ino;
+    long long index;
+    int from;
+    if (!PyArg_ParseTuple(args, "KKLi:fetch_part", &serial, &ino, &index, &from))
+        return NULL;
+    return nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
+}
+
+static PyObject *io_restripe(PyObject *self, PyObject *args)
+{
+    unsigned long long serial, ino;
+    unsigned stripe;
+    if (!PyArg_ParseTuple(args, "KKI:restripe", &serial, &ino, &stripe))
+        return NULL;
+    return nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
+}
+
+static PyObject *io_gather(PyObject *self, PyObject *args)
+{
+    unsigned long long serial, ino, size;
+    unsigned stripe;
+    if (!PyArg_ParseTuple(args, "KKIK:gather", &serial, &ino, &stripe, &size))
+        return NULL;
+    return nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
+}
+
+static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct fsio *, uint64_t, uint64_t, const int32_t *, size_t))
+{
+    unsigned long long serial, ino;
+    PyObject *numbers;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "KKO", &serial, &ino, &numbers))
+        return NULL;
+    int32_t *nodes = node_list(numbers, &count);
+    if (nodes == NULL)
+        return NULL;
+    int error = begin(io_of(self), serial, ino, nodes, count);
+    free(nodes);
+    return nothing_or(error);
+}
+
+static PyObject *io_delete_everywhere(PyObject *self, PyObject *args)
+{
+    return delete_at(self, args, fsio_delete_everywhere);
+}
+
+static PyObject *io_drop_stripes(PyObject *self, PyObject *args)
+{
+    return delete_at(self, args, fsio_drop_stripes);
 }
 
 static PyObject *io_part_path(PyObject *self, PyObject *args)
@@ -285,6 +414,12 @@ static PyObject *io_fd(PyObject *self, void *closure)
     return PyLong_FromLong(fsio_event_fd(io_of(self)));
 }
 
+static PyObject *io_port(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLong(fsio_port(io_of(self)));
+}
+
 static PyObject *io_root_fd(PyObject *self, void *closure)
 {
     (void)closure;
@@ -293,6 +428,15 @@ static PyObject *io_root_fd(PyObject *self, void *closure)
 
 static PyMethodDef io_methods[] = {
     {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
+    {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},
+    {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},
+    {"fetch", io_fetch, METH_VARARGS, "fetch(serial, ino, from_, size)\n--\n\nA copy of a whole part."},
+    {"fetch_part", io_fetch_part, METH_VARARGS, "fetch_part(serial, ino, index, from_)\n--\n\nA part moves here."},
+    {"restripe", io_restripe, METH_VARARGS, "restripe(serial, ino, stripe)\n--\n\nThe whole part here to stripes."},
+    {"gather", io_gather, METH_VARARGS, "gather(serial, ino, stripe, size)\n--\n\nStripes to a whole part here; they stay."},
+    {"delete_everywhere", io_delete_everywhere, METH_VARARGS, "delete_everywhere(serial, ino, nodes)"},
+    {"drop_stripes", io_drop_stripes, METH_VARARGS, "drop_stripes(serial, ino, nodes)\n--\n\nDelete the stripes, not whole parts."},
     {"part_path", io_part_path, METH_VARARGS, "Path of a part below root."},
     {"part_stat", io_part_stat, METH_VARARGS, "(size, blocks, atime, mtime, ctime) of a part here."},
     {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
@@ -307,6 +451,7 @@ static PyMethodDef io_methods[] = {
 
 static PyGetSetDef io_properties[] = {
     {"fd", io_fd, NULL, "eventfd, readable while take() has something", NULL},
+    {"port", io_port, NULL, "port for other nodes, 0: none", NULL},
     {"root_fd", io_root_fd, NULL, "descriptor of the directory of the parts", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -1,0 +1,250 @@
+/* Work in the background: copies from other nodes, changes of layout, deletion everywhere. Each job ends in one event. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES };
+
+struct fsio_job {
+    struct fsio_job *next;
+    enum job_kind kind;
+    uint64_t serial, ino, size;
+    int64_t index;
+    int32_t from;
+    uint32_t stripe;
+    size_t count;
+    int32_t nodes[];
+};
+
+enum {
+    PIPE_BYTES = 1 << 20,    /* what an ordinary user may ask for */
+    SMALL_BYTES = 256 << 10, /* up to here a pipe costs more than it saves */
+};
+
+/* ── copying a part here ── */
+
+static int through_buffer(struct fsio *io, int socket, int part, uint64_t offset, uint64_t count) {
+    char *buffer = malloc(FSIO_CHUNK);
+    int error = buffer == NULL ? ENOMEM : 0;
+    while (count > 0 && error == 0) {
+        size_t piece = count < FSIO_CHUNK ? (size_t)count : FSIO_CHUNK;
+        error = fsio_receive(io, socket, buffer, piece);
+        for (size_t done = 0; error == 0 && done < piece;) {
+            ssize_t put = pwrite(part, buffer + done, piece - done, (off_t)(offset + done));
+            if (put < 0 && errno != EINTR) error = errno;
+            if (put > 0) done += (size_t)put;
+        }
+        offset += piece;
+        count -= piece;
+    }
+    free(buffer);
+    return error;
+}
+
+/* Empty the pipe into the part. */
+static int drain(int pipe, int part, uint64_t offset, size_t count) {
+    while (count > 0) {
+        loff_t at = (loff_t)offset;
+        ssize_t put = splice(pipe, NULL, part, &at, count, SPLICE_F_MOVE);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return put < 0 ? errno : EIO;
+        offset += (uint64_t)put;
+        count -= (size_t)put;
+    }
+    return 0;
+}
+
+/* The bytes that follow an answer, into a file: the pages that were put on the wire are copied once. */
+static int receive_part(struct fsio *io, int socket, int part, uint64_t count) {
+    int ends[2], error = 0;
+    uint64_t moved = 0;
+    if (count <= SMALL_BYTES || pipe2(ends, O_CLOEXEC) != 0) return through_buffer(io, socket, part, 0, count);
+    (void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* refused: it stays at 64 KiB */
+    while (moved < count && error == 0) {
+        uint64_t left = count - moved;
+        ssize_t got = splice(socket, NULL, ends[1], NULL, left < PIPE_BYTES ? (size_t)left : PIPE_BYTES, SPLICE_F_MOVE);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) error = errno == EAGAIN || errno == ETIMEDOUT ? EIO : FSIO_BROKEN;
+        else if (got == 0) error = FSIO_BROKEN;
+        else error = drain(ends[0], part, moved, (size_t)got);
+        if (got > 0) moved += (uint64_t)got;
+    }
+    close(ends[0]);
+    close(ends[1]);
+    return error;
+}
+
+static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *request, int part, uint64_t *size) {
+    struct fsio_link *link;
+    struct fsio_reply reply;
+    int error = FSIO_BROKEN;
+    for (int tries = 0; error == FSIO_BROKEN && tries < 2; tries++) {
+        error = fsio_link_get(io, from, LANE_PARTS, tries > 0, &link);
+        if (error != 0) break;
+        bool used = link->used, asked = false;
+        error = fsio_ask(io, link, request, NULL);
+        if (error == 0) error = fsio_hear(io, link, &reply);
+        int fault = error == 0 ? reply.error : 0;
+        if (error == 0 && fault == 0) {
+            if (reply.length > request->length) error = EPROTO;
+            else if (!fsio_room(io, reply.length)) error = ENOSPC;
+            else if (*size != UINT64_MAX && reply.length != *size) error = ESTALE; /* it is another version of it */
+            asked = true;
+            if (error == 0) error = receive_part(io, link->fd, part, reply.length);
+        }
+        fsio_link_put(io, link, error != 0);
+        if (error == 0) error = fault;
+        if (error == 0) *size = reply.length;
+        if (!used || asked) break;
+    }
+    return fsio_result(io, error);
+}
+
+static int run_fetch(struct fsio *io, struct fsio_job *job) {
+    struct fsio_request request = {.op = OP_READ, .flag = 1, .ino = job->ino, .index = job->index, .length = INT64_MAX};
+    struct fsio_reply reply;
+    char name[FSIO_NAME_BYTES];
+    int part = fsio_fresh_open(io, job->ino, name);
+    if (part < 0) return -part;
+    int error = fetch_into(io, job->from, &request, part, &job->size);
+    error = fsio_fresh_end(io, part, name, job->ino, job->index, error);
+    if (error != 0 || job->kind == JOB_FETCH) return error;
+    request = (struct fsio_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
+    error = fsio_call(io, job->from, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+    return error == ENOENT ? 0 : error;
+}
+
+/* ── the rest ── */
+
+static int run_restripe(struct fsio *io, struct fsio_job *job) {
+    struct fsio_handle *handle;
+    int error = fsio_open(io, job->ino, FSIO_LOCAL, -1, job->stripe, 0, false, false, &handle);
+    if (error != 0) return error;
+    struct fsio_file *file = handle->file;
+    pthread_rwlock_wrlock(&file->gate);
+    if (file->kind == FSIO_LOCAL) {
+        if (job->stripe != 0) file->stripe = job->stripe;
+        error = fsio_spread(file, false);
+        job->size = atomic_load(&file->size);
+    }
+    pthread_rwlock_unlock(&file->gate);
+    int closed = fsio_close(handle);
+    return error != 0 ? error : closed;
+}
+
+/* Everywhere it says, as far as that can be reached; the first failure is told. */
+static int run_delete(struct fsio *io, const struct fsio_job *job) {
+    uint8_t what = job->kind == JOB_DELETE ? WHAT_ALL : WHAT_STRIPES;
+    struct fsio_request request = {.op = OP_DELETE, .flag = what, .ino = job->ino, .index = FSIO_WHOLE};
+    struct fsio_reply reply;
+    int error = 0;
+    for (size_t i = 0; i < job->count; i++) {
+        int failed;
+        if (job->nodes[i] != io->node) failed = fsio_call(io, job->nodes[i], LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        else failed = what == WHAT_ALL ? fsio_part_delete(io, job->ino) : fsio_stripes_delete(io, job->ino, 0);
+        if (error == 0) error = failed;
+    }
+    return error;
+}
+
+static int run(struct fsio *io, struct fsio_job *job) {
+    switch (job->kind) {
+    case JOB_FETCH:
+    case JOB_FETCH_PART: return run_fetch(io, job);
+    case JOB_RESTRIPE: return run_restripe(io, job);
+    case JOB_GATHER: return fsio_gather_now(io, job->ino, job->stripe, job->size);
+    default: return run_delete(io, job);
+    }
+}
+
+/* ── the queue ── */
+
+static void finish(struct fsio *io, struct fsio_job *job, int error) {
+    fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    free(job);
+}
+
+static void *work(void *argument) {
+    struct fsio *io = argument;
+    pthread_mutex_lock(&io->jobs_lock);
+    for (;;) {
+        while (io->jobs == NULL && !atomic_load(&io->stopping)) pthread_cond_wait(&io->jobs_work, &io->jobs_lock);
+        struct fsio_job *job = io->jobs;
+        if (job == NULL) break;
+        io->jobs = job->next;
+        if (io->jobs == NULL) io->jobs_tail = &io->jobs;
+        pthread_mutex_unlock(&io->jobs_lock);
+        finish(io, job, atomic_load(&io->stopping) ? ECANCELED : run(io, job));
+        pthread_mutex_lock(&io->jobs_lock);
+    }
+    pthread_mutex_unlock(&io->jobs_lock);
+    return NULL;
+}
+
+int fsio_workers_start(struct fsio *io, int threads) {
+    for (; io->workers < threads; io->workers++) {
+        int error = fsio_thread(&io->worker[io->workers], work, io);
+        if (error != 0) return error;
+    }
+    return 0;
+}
+
+void fsio_workers_stop(struct fsio *io) {
+    pthread_mutex_lock(&io->jobs_lock);
+    pthread_cond_broadcast(&io->jobs_work);
+    pthread_mutex_unlock(&io->jobs_lock);
+    for (int i = 0; i < io->workers; i++) pthread_join(io->worker[i], NULL);
+    io->workers = 0;
+}
+
+static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *nodes, size_t count) {
+    struct fsio_job *job = malloc(sizeof *job + count * sizeof *nodes);
+    if (job == NULL) return ENOMEM;
+    *job = *wish;
+    job->count = count;
+    if (count > 0) memcpy(job->nodes, nodes, count * sizeof *nodes);
+    pthread_mutex_lock(&io->jobs_lock);
+    bool stopped = atomic_load(&io->stopping);
+    if (!stopped) {
+        *io->jobs_tail = job;
+        io->jobs_tail = &job->next;
+        pthread_cond_signal(&io->jobs_work);
+    }
+    pthread_mutex_unlock(&io->jobs_lock);
+    if (stopped) finish(io, job, ECANCELED);
+    return 0;
+}
+
+int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size) {
+    struct fsio_job job = {.kind = JOB_FETCH, .serial = serial, .ino = ino, .index = FSIO_WHOLE, .from = from, .size = size};
+    return queue(io, &job, NULL, 0);
+}
+
+int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from) {
+    struct fsio_job job = {.kind = JOB_FETCH_PART, .serial = serial, .ino = ino, .index = index, .from = from, .size = UINT64_MAX};
+    return index < FSIO_WHOLE ? EINVAL : queue(io, &job, NULL, 0);
+}
+
+int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe) {
+    struct fsio_job job = {.kind = JOB_RESTRIPE, .serial = serial, .ino = ino, .stripe = stripe};
+    return queue(io, &job, NULL, 0);
+}
+
+int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size) {
+    struct fsio_job job = {.kind = JOB_GATHER, .serial = serial, .ino = ino, .stripe = stripe, .size = size};
+    return queue(io, &job, NULL, 0);
+}
+
+int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count) {
+    struct fsio_job job = {.kind = JOB_DELETE, .serial = serial, .ino = ino};
+    return queue(io, &job, nodes, count);
+}
+
+int fsio_drop_stripes(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count) {
+    struct fsio_job job = {.kind = JOB_DROP_STRIPES, .serial = serial, .ino = ino};
+    return queue(io, &job, nodes, count);
+}

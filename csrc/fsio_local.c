@@ -1,0 +1,197 @@
+/* Files whose content is here: descriptors, reads, writes, what they take. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ── descriptors of local files ── not one for each that is open: the limit can be low */
+
+static void close_fd(struct fsio_file *file) {
+    close(file->fd);
+    file->fd = -1;
+    atomic_fetch_sub(&file->io->open_fds, 1);
+}
+
+/* Close what is not in use until there are few enough. With no lock held but files_lock. */
+static void close_some(struct fsio *io) {
+    for (int i = 0; i < FSIO_FILE_BUCKETS && atomic_load(&io->open_fds) > FSIO_OPEN_MAX / 2; i++) {
+        for (struct fsio_file *file = io->files[i]; file != NULL; file = file->next) {
+            if (pthread_mutex_trylock(&file->lock) != 0) continue;
+            if (file->fd >= 0 && file->busy == 0 && !file->gone) close_fd(file);
+            pthread_mutex_unlock(&file->lock);
+        }
+    }
+}
+
+int fsio_fd_get(struct fsio_file *file, bool create, int *fd) {
+    struct fsio *io = file->io;
+    int error = 0;
+    pthread_mutex_lock(&file->lock);
+    if (file->fd < 0) {
+        int opened = file->gone ? -ENOENT : fsio_part_open(io, file->ino, FSIO_WHOLE, create);
+        if (opened < 0) {
+            error = -opened;
+        } else {
+            file->fd = opened;
+            atomic_fetch_add(&io->open_fds, 1);
+        }
+    }
+    if (error == 0) {
+        file->busy++;
+        *fd = file->fd;
+    }
+    pthread_mutex_unlock(&file->lock);
+    if (error == 0 && atomic_load(&io->open_fds) > FSIO_OPEN_MAX) {
+        pthread_mutex_lock(&io->files_lock);
+        close_some(io);
+        pthread_mutex_unlock(&io->files_lock);
+    }
+    return error;
+}
+
+void fsio_fd_put(struct fsio_file *file) {
+    pthread_mutex_lock(&file->lock);
+    file->busy--;
+    pthread_mutex_unlock(&file->lock);
+}
+
+bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    int fd;
+    if (file == NULL) return false;
+    if (file->kind == FSIO_LOCAL && fsio_fd_get(file, false, &fd) == 0) {
+        pthread_mutex_lock(&file->lock);
+        file->gone = true;
+        file->busy--;
+        pthread_mutex_unlock(&file->lock);
+    }
+    fsio_file_drop(file);
+    return true;
+}
+
+/* ── local files ── */
+
+int fsio_local_open(struct fsio_file *file, bool create) {
+    struct stat found;
+    int fd, error = fsio_fd_get(file, create, &fd);
+    if (error != 0) return error;
+    pthread_mutex_lock(&file->lock);
+    if (!file->counted && fstat(fd, &found) == 0) {
+        atomic_store(&file->size, (uint64_t)found.st_size);
+        atomic_store(&file->accounted, (int64_t)found.st_blocks * 512);
+        file->counted = true;
+    }
+    pthread_mutex_unlock(&file->lock);
+    fsio_fd_put(file);
+    return 0;
+}
+
+int fsio_local_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    if (error != 0) return error;
+    while (*got < count) {
+        ssize_t more = pread(fd, to + *got, count - *got, (off_t)(offset + *got));
+        if (more < 0 && errno == EINTR) continue;
+        if (more < 0) error = errno;
+        if (more <= 0) break;
+        *got += (size_t)more;
+    }
+    fsio_fd_put(file);
+    return error;
+}
+
+/* Count what a write up to `end` may add. False: over the limit. */
+static bool local_grow(struct fsio_file *file, uint64_t offset, uint64_t end) {
+    uint64_t size = atomic_load(&file->size);
+    while (end > size) {
+        uint64_t more = end - (offset > size ? offset : size);
+        if (!fsio_room(file->io, more)) return false;
+        if (!atomic_compare_exchange_weak(&file->size, &size, end)) continue;
+        atomic_fetch_add(&file->accounted, (int64_t)more);
+        fsio_account(file->io, (int64_t)more);
+        return true;
+    }
+    return true;
+}
+
+/* `*done` says how far it came. */
+int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    bool append = offset == FSIO_APPEND;
+    if (error != 0) return error;
+    if (!local_grow(file, append ? atomic_load(&file->size) : offset + *done, (append ? atomic_load(&file->size) + count : offset + count)))
+        error = ENOSPC;
+    while (error == 0 && *done < count) {
+        struct iovec piece = {(void *)(uintptr_t)(from + *done), count - *done};
+        ssize_t put = append ? pwritev2(fd, &piece, 1, -1, RWF_APPEND) : pwrite(fd, piece.iov_base, piece.iov_len, (off_t)(offset + *done));
+        if (put < 0 && errno != EINTR) error = errno;
+        if (put > 0) *done += (size_t)put;
+    }
+    fsio_fd_put(file);
+    return error;
+}
+
+static void recount(struct fsio_file *file, int fd) {
+    struct stat found;
+    if (fstat(fd, &found) != 0) return;
+    int64_t now = (int64_t)found.st_blocks * 512;
+    atomic_store(&file->size, (uint64_t)found.st_size);
+    fsio_account(file->io, now - atomic_exchange(&file->accounted, now));
+}
+
+int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    if (error != 0) return error;
+    if (ftruncate(fd, (off_t)size) != 0) error = errno;
+    recount(file, fd);
+    fsio_fd_put(file);
+    return error;
+}
+
+int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    if (error != 0) return error;
+    if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && !fsio_room(file->io, length)) error = ENOSPC;
+    else if (fallocate(fd, mode, (off_t)offset, (off_t)length) != 0) error = errno;
+    recount(file, fd);
+    fsio_fd_put(file);
+    return error;
+}
+
+int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    if (error != 0) return error;
+    off_t at = lseek(fd, (off_t)offset, whence); /* the descriptor's own position is used by nobody */
+    if (at < 0) error = errno;
+    else *found = (uint64_t)at;
+    fsio_fd_put(file);
+    return error;
+}
+
+int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat) {
+    struct stat found;
+    int fd, error = fsio_fd_get(file, false, &fd);
+    if (error != 0) return error;
+    if (fstat(fd, &found) != 0) error = errno;
+    else fsio_to_stat(&found, stat);
+    fsio_fd_put(file);
+    return error;
+}
+
+void fsio_local_leave(struct fsio_file *file) {
+    if (file->counted) {
+        char name[FSIO_NAME_BYTES];
+        struct stat found;
+        int64_t now = 0;
+        fsio_part_name(file->ino, FSIO_WHOLE, name);
+        if (!file->gone && file->fd >= 0) now = fsio_allocated(file->fd);
+        else if (!file->gone && fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
+        fsio_account(file->io, now - atomic_load(&file->accounted));
+        file->counted = false;
+    }
+    pthread_mutex_lock(&file->lock);
+    if (file->fd >= 0) close_fd(file);
+    pthread_mutex_unlock(&file->lock);
+}

@@ -1,0 +1,451 @@
+/* Reading and writing striped files: pieces of them in memory that are being read ahead or written behind.
+ *
+ * A piece lies in one stripe and is at most PIECE_MAX long. A file has few of them at a time, in a list. Those of reading ahead are whole;
+ * one that is written has the bytes from..to, contiguous, and goes to its owner when it is full, when others need the room, or on a flush. The
+ * carriers, a few threads, do both. Under the file's lock but for the copying itself, during which a piece is pinned. */
+#include "fsio_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PIECE_MAX = 1 << 20,
+    AHEAD_BYTES = 8 << 20,   /* read ahead of one file */
+    BEHIND_BYTES = 16 << 20, /* written behind of one file */
+    ALL_BYTES = 128 << 20,   /* of all files of this node */
+    SPARE_MAX = 32,          /* buffers kept for the next piece */
+    CARRIERS_MAX = 8,
+    CLEAN_MS = 2000,         /* what was read ahead is believed for so long */
+    NEAR_BYTES = 2 << 20,    /* a kernel that reads ahead asks a little out of order */
+    SEGMENTS_MAX = 64,
+};
+
+enum state { READING, CLEAN, DIRTY, WRITING };
+
+struct fsio_piece {
+    struct fsio_piece *next;  /* of the file's, newest first */
+    struct fsio_piece *after; /* in the carriers' queue */
+    struct fsio_file *file;
+    uint64_t number;
+    size_t length; /* as long as it can be */
+    size_t from, to;
+    enum state state;
+    bool queued, consumed, unlinked;
+    int pins;
+    int64_t since_ms;
+    char *data;
+};
+
+struct spare {
+    struct spare *next;
+    size_t size;
+};
+
+/* ── geometry ── */
+
+static uint64_t pieces_per_stripe(const struct fsio_file *file) { return ((uint64_t)file->stripe + PIECE_MAX - 1) / PIECE_MAX; }
+
+static uint64_t number_at(const struct fsio_file *file, uint64_t offset) {
+    return offset / file->stripe * pieces_per_stripe(file) + offset % file->stripe / PIECE_MAX;
+}
+
+static uint64_t start_of(const struct fsio_file *file, uint64_t number) {
+    return number / pieces_per_stripe(file) * file->stripe + number % pieces_per_stripe(file) * PIECE_MAX;
+}
+
+static size_t length_of(const struct fsio_file *file, uint64_t number) {
+    uint64_t left = file->stripe - number % pieces_per_stripe(file) * PIECE_MAX;
+    return left < PIECE_MAX ? (size_t)left : PIECE_MAX;
+}
+
+static size_t pieces_most(const struct fsio_file *file, size_t bytes) {
+    size_t most = bytes / length_of(file, 0);
+    return most < 4 ? 4 : most > 256 ? 256 : most; /* they are in a list */
+}
+
+/* ── buffers ── */
+
+static char *get_buffer(struct fsio *io, size_t size) {
+    if (atomic_fetch_add(&io->piece_bytes, (int64_t)size) + (int64_t)size > ALL_BYTES) {
+        atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
+        return NULL;
+    }
+    pthread_mutex_lock(&io->carriers_lock);
+    struct spare **at = &io->spares;
+    while (*at != NULL && (*at)->size != size) at = &(*at)->next;
+    struct spare *found = *at;
+    if (found != NULL) {
+        *at = found->next;
+        io->spare_count--;
+    }
+    pthread_mutex_unlock(&io->carriers_lock);
+    char *buffer = found != NULL ? (char *)found : malloc(size < sizeof(struct spare) ? sizeof(struct spare) : size);
+    if (buffer == NULL) atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
+    return buffer;
+}
+
+static void put_buffer(struct fsio *io, char *buffer, size_t size) {
+    struct spare *spare = (struct spare *)(void *)buffer;
+    atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
+    pthread_mutex_lock(&io->carriers_lock);
+    bool keep = io->spare_count < SPARE_MAX;
+    if (keep) {
+        *spare = (struct spare){io->spares, size};
+        io->spares = spare;
+        io->spare_count++;
+    }
+    pthread_mutex_unlock(&io->carriers_lock);
+    if (!keep) free(buffer);
+}
+
+/* ── pieces of a file ── with its lock held */
+
+static struct fsio_piece *find_piece(const struct fsio_file *file, uint64_t number) {
+    struct fsio_piece *piece = file->pieces;
+    while (piece != NULL && piece->number != number) piece = piece->next;
+    return piece;
+}
+
+static struct fsio_piece *new_piece(struct fsio_file *file, uint64_t number, enum state state) {
+    struct fsio_piece *piece = calloc(1, sizeof *piece);
+    size_t length = length_of(file, number);
+    char *data = piece == NULL ? NULL : get_buffer(file->io, length);
+    if (data == NULL) {
+        free(piece);
+        return NULL;
+    }
+    *piece = (struct fsio_piece){.next = file->pieces, .file = file, .number = number, .length = length, .state = state, .data = data};
+    file->pieces = piece;
+    file->piece_count++;
+    return piece;
+}
+
+static void free_piece(struct fsio *io, struct fsio_piece *piece) {
+    put_buffer(io, piece->data, piece->length);
+    free(piece);
+}
+
+/* Nobody finds it any more; who has it pinned frees it. */
+static void drop_piece(struct fsio_piece *piece) {
+    struct fsio_file *file = piece->file;
+    struct fsio_piece **at = &file->pieces;
+    while (*at != piece) at = &(*at)->next;
+    *at = piece->next;
+    file->piece_count--;
+    piece->unlinked = true;
+    if (piece->pins == 0) free_piece(file->io, piece);
+    pthread_cond_broadcast(&file->changed);
+}
+
+static void unpin(struct fsio_piece *piece) {
+    piece->pins--;
+    if (piece->unlinked && piece->pins == 0) free_piece(piece->file->io, piece);
+}
+
+/* ── the carriers ── */
+
+static void carry_read(struct fsio *io, struct fsio_piece *piece) {
+    struct fsio_file *file = piece->file;
+    uint64_t start = start_of(file, piece->number);
+    int error = fsio_stripe_read(io, file->ino, start / file->stripe, start % file->stripe, piece->data, piece->length);
+    pthread_mutex_lock(&file->lock);
+    piece->queued = false;
+    piece->state = CLEAN;
+    piece->to = piece->length;
+    piece->since_ms = fsio_now_ms();
+    if (error != 0) drop_piece(piece); /* who needs it asks himself and is told why not */
+    else pthread_cond_broadcast(&file->changed);
+    file->carried--; /* the last use of the file */
+    pthread_mutex_unlock(&file->lock);
+}
+
+static void carry_write(struct fsio *io, struct fsio_piece *piece) {
+    struct fsio_file *file = piece->file;
+    uint64_t at = start_of(file, piece->number) + piece->from;
+    int error = fsio_stripe_write(io, file->ino, at / file->stripe, at % file->stripe, piece->data + piece->from, piece->to - piece->from);
+    pthread_mutex_lock(&file->lock);
+    if (error != 0) {
+        file->error = error;
+        file->error_count++;
+    }
+    drop_piece(piece);
+    file->carried--;
+    pthread_mutex_unlock(&file->lock);
+}
+
+static void *carry(void *argument) {
+    struct fsio *io = argument;
+    pthread_mutex_lock(&io->carriers_lock);
+    for (;;) {
+        while (io->carry_head == NULL && !atomic_load(&io->stopping)) {
+            io->carriers_idle++;
+            pthread_cond_wait(&io->carriers_work, &io->carriers_lock);
+            io->carriers_idle--;
+        }
+        struct fsio_piece *piece = io->carry_head;
+        if (piece == NULL) break; /* stopping: what is queued fails quickly, and is still given back in order */
+        io->carry_head = piece->after;
+        if (io->carry_head == NULL) io->carry_tail = &io->carry_head;
+        io->carry_count--;
+        pthread_mutex_unlock(&io->carriers_lock);
+        if (piece->state == READING) carry_read(io, piece);
+        else carry_write(io, piece);
+        pthread_mutex_lock(&io->carriers_lock);
+    }
+    pthread_mutex_unlock(&io->carriers_lock);
+    return NULL;
+}
+
+/* With the file's lock held: hand it to the carriers. False: there are none, and none can be started. */
+static bool enqueue(struct fsio_piece *piece) {
+    struct fsio *io = piece->file->io;
+    pthread_mutex_lock(&io->carriers_lock);
+    if (io->carriers_idle <= io->carry_count && io->carriers < CARRIERS_MAX && !atomic_load(&io->stopping) &&
+        fsio_thread(&io->carrier[io->carriers], carry, io) == 0)
+        io->carriers++;
+    bool possible = io->carriers > 0 && !atomic_load(&io->stopping);
+    if (possible) {
+        piece->queued = true;
+        piece->after = NULL;
+        piece->file->carried++;
+        *io->carry_tail = piece;
+        io->carry_tail = &piece->after;
+        io->carry_count++;
+        pthread_cond_signal(&io->carriers_work);
+    }
+    pthread_mutex_unlock(&io->carriers_lock);
+    return possible;
+}
+
+void fsio_carriers_stop(struct fsio *io) {
+    pthread_mutex_lock(&io->carriers_lock);
+    int count = io->carriers;
+    pthread_cond_broadcast(&io->carriers_work);
+    pthread_mutex_unlock(&io->carriers_lock);
+    for (int i = 0; i < count; i++) pthread_join(io->carrier[i], NULL);
+    pthread_mutex_lock(&io->carriers_lock);
+    io->carriers = 0;
+    pthread_mutex_unlock(&io->carriers_lock);
+}
+
+void fsio_spares_free(struct fsio *io) {
+    while (io->spares != NULL) {
+        struct spare *next = io->spares->next;
+        free(io->spares);
+        io->spares = next;
+    }
+}
+
+/* ── sending what is written ── with the file's lock held */
+
+static void send_off(struct fsio_piece *piece) {
+    piece->state = WRITING;
+    if (enqueue(piece)) return;
+    struct fsio_file *file = piece->file; /* stopped, or no thread to be had */
+    file->error = atomic_load(&file->io->stopping) ? ECANCELED : EAGAIN;
+    file->error_count++;
+    drop_piece(piece);
+}
+
+static void settle(struct fsio_file *file) {
+    for (;;) {
+        struct fsio_piece *piece = file->pieces;
+        while (piece != NULL && piece->state != DIRTY) piece = piece->next;
+        if (piece == NULL) break;
+        send_off(piece);
+    }
+    for (;;) {
+        struct fsio_piece *piece = file->pieces;
+        while (piece != NULL && piece->state != WRITING) piece = piece->next;
+        if (piece == NULL) return;
+        pthread_cond_wait(&file->changed, &file->lock);
+    }
+}
+
+void fsio_striped_settle(struct fsio_file *file) {
+    pthread_mutex_lock(&file->lock);
+    settle(file);
+    file->sum_ms = 0;
+    pthread_mutex_unlock(&file->lock);
+}
+
+void fsio_striped_leave(struct fsio_file *file) {
+    pthread_mutex_lock(&file->lock);
+    settle(file);
+    while (file->pieces != NULL || file->carried > 0) { /* the rest was read ahead */
+        struct fsio_piece *piece = file->pieces;
+        while (piece != NULL && piece->state != CLEAN) piece = piece->next;
+        if (piece != NULL) drop_piece(piece);
+        else pthread_cond_wait(&file->changed, &file->lock);
+    }
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* ── writing ── */
+
+static int write_piece(struct fsio_file *file, uint64_t number, size_t from, const char *bytes, size_t count) {
+    bool taken = false;
+    pthread_mutex_lock(&file->lock);
+    while (!taken) {
+        struct fsio_piece *piece = find_piece(file, number);
+        if (piece != NULL && (piece->state == READING || piece->state == WRITING || piece->pins > 0)) {
+            pthread_cond_wait(&file->changed, &file->lock);
+        } else if (piece != NULL && piece->state == CLEAN) {
+            drop_piece(piece);
+        } else if (piece != NULL && (from > piece->to || from + count < piece->from)) {
+            send_off(piece); /* a gap between them: the one before goes first */
+        } else if (piece != NULL) {
+            memcpy(piece->data + from, bytes, count);
+            if (from < piece->from) piece->from = from;
+            if (from + count > piece->to) piece->to = from + count;
+            if (piece->from == 0 && piece->to == piece->length) send_off(piece);
+            taken = true;
+        } else if (fsio_stripe_owner(file->io, file->ino, start_of(file, number) / file->stripe) == file->io->node) {
+            break; /* ours: nothing is faster than the part itself */
+        } else if (file->piece_count >= pieces_most(file, BEHIND_BYTES)) {
+            struct fsio_piece *oldest = NULL, *any = NULL; /* make room: something read ahead, or the oldest that is not on its way */
+            for (struct fsio_piece *other = file->pieces; other != NULL; other = other->next) {
+                if (other->state == CLEAN && other->pins == 0) any = other;
+                if (other->state == DIRTY && other->pins == 0) oldest = other;
+            }
+            if (any != NULL) drop_piece(any);
+            else if (oldest != NULL) send_off(oldest);
+            else pthread_cond_wait(&file->changed, &file->lock);
+        } else if ((piece = new_piece(file, number, DIRTY)) != NULL) {
+            piece->from = piece->to = from;
+        } else {
+            break; /* no memory for it: without delay */
+        }
+    }
+    pthread_mutex_unlock(&file->lock);
+    if (taken) return 0;
+    uint64_t at = start_of(file, number) + from;
+    return fsio_stripe_write(file->io, file->ino, at / file->stripe, at % file->stripe, bytes, count);
+}
+
+static void grow(struct fsio_file *file, uint64_t end) {
+    uint64_t size = atomic_load(&file->size);
+    while (end > size && !atomic_compare_exchange_weak(&file->size, &size, end)) continue;
+}
+
+int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset) {
+    int error = 0;
+    if (offset == FSIO_APPEND) offset = atomic_fetch_add(&file->size, count); /* the place is ours; until the bytes are there it reads as zeros */
+    if (offset > INT64_MAX - count) return EFBIG;
+    atomic_store(&file->touched_ns, fsio_now_ns());
+    while (count > 0 && error == 0) {
+        uint64_t number = number_at(file, offset);
+        size_t at = (size_t)(offset - start_of(file, number)), left = length_of(file, number) - at;
+        size_t piece = count < left ? count : left;
+        error = write_piece(file, number, at, from, piece);
+        if (error != 0) break;
+        from += piece;
+        offset += piece;
+        count -= piece;
+        grow(file, offset);
+    }
+    return error;
+}
+
+/* ── reading ── */
+
+/* With the file's lock held. Start reading that piece if it is not there. False: no more now. */
+static bool read_ahead(struct fsio_file *file, uint64_t number, size_t most) {
+    if (find_piece(file, number) != NULL) return true;
+    if (fsio_stripe_owner(file->io, file->ino, start_of(file, number) / file->stripe) == file->io->node) return true; /* near enough */
+    while (file->piece_count >= most) {
+        struct fsio_piece *oldest = NULL;
+        for (struct fsio_piece *piece = file->pieces; piece != NULL; piece = piece->next)
+            if (piece->state == CLEAN && piece->pins == 0 && piece->consumed) oldest = piece;
+        if (oldest == NULL) return false;
+        drop_piece(oldest);
+    }
+    struct fsio_piece *piece = new_piece(file, number, READING);
+    if (piece == NULL) return false;
+    if (enqueue(piece)) return true;
+    piece->state = CLEAN;
+    drop_piece(piece);
+    return false;
+}
+
+/* What to read ahead after a read of offset..offset+count. */
+static void plan_ahead(struct fsio_file *file, struct fsio_stream *stream, uint64_t offset, size_t count, uint64_t size) {
+    uint64_t next = atomic_load(&stream->next), end = offset + count;
+    unsigned run = atomic_load(&stream->run);
+    bool near = offset <= next + NEAR_BYTES && next <= end + NEAR_BYTES;
+    run = near ? (run < 16 ? run + 1 : run) : 0;
+    atomic_store(&stream->run, run);
+    if (!near || end > next) atomic_store(&stream->next, end);
+    if (run == 0 || end >= size || (run == 1 && count < 4096)) return;
+    uint64_t ahead = (uint64_t)length_of(file, 0) << (run < 8 ? run : 8);
+    uint64_t last = end + (ahead < AHEAD_BYTES ? ahead : AHEAD_BYTES);
+    size_t most = pieces_most(file, 2 * AHEAD_BYTES);
+    if (last > size) last = size;
+    /* a small read's own piece too: the next read wants the rest of it */
+    uint64_t first = count < length_of(file, 0) / 2 ? number_at(file, offset) : number_at(file, end - 1) + 1;
+    pthread_mutex_lock(&file->lock);
+    for (uint64_t number = first; number <= number_at(file, last - 1) && read_ahead(file, number, most);) number++;
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* Bytes at..at+count of a piece if they are in memory. Waits for one on its way. */
+static bool from_memory(struct fsio_file *file, uint64_t number, size_t at, char *to, size_t count) {
+    bool found = false;
+    pthread_mutex_lock(&file->lock);
+    for (;;) {
+        struct fsio_piece *piece = find_piece(file, number);
+        if (piece == NULL) break;
+        if (piece->state == READING) {
+            pthread_cond_wait(&file->changed, &file->lock);
+            continue;
+        }
+        bool covers = at >= piece->from && at + count <= piece->to;
+        if (piece->state == CLEAN && fsio_now_ms() - piece->since_ms > CLEAN_MS) {
+            drop_piece(piece);
+            break;
+        }
+        if (!covers) { /* some of it was written: to its owner, and from there */
+            if (piece->state == DIRTY && piece->pins == 0) send_off(piece);
+            else pthread_cond_wait(&file->changed, &file->lock);
+            continue;
+        }
+        if (at + count == piece->length) piece->consumed = true;
+        piece->pins++;
+        pthread_mutex_unlock(&file->lock);
+        memcpy(to, piece->data + at, count);
+        pthread_mutex_lock(&file->lock);
+        unpin(piece);
+        pthread_cond_broadcast(&file->changed);
+        found = true;
+        break;
+    }
+    pthread_mutex_unlock(&file->lock);
+    return found;
+}
+
+int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got) {
+    struct fsio_segment segments[SEGMENTS_MAX];
+    uint64_t size = atomic_load(&file->size);
+    size_t waiting = 0, done = 0;
+    int error = 0;
+    if (offset >= size) return 0;
+    if (count > size - offset) count = (size_t)(size - offset);
+    if (count == 0) return 0;
+    plan_ahead(file, stream, offset, count, size);
+    while (done < count && error == 0) {
+        uint64_t number = number_at(file, offset + done);
+        size_t at = (size_t)(offset + done - start_of(file, number)), left = length_of(file, number) - at;
+        size_t piece = count - done < left ? count - done : left;
+        if (!from_memory(file, number, at, to + done, piece)) {
+            uint64_t place = offset + done;
+            segments[waiting++] = (struct fsio_segment){place / file->stripe, place % file->stripe, to + done, piece};
+        }
+        done += piece;
+        if (waiting == SEGMENTS_MAX || (done == count && waiting > 0)) {
+            error = fsio_segments_read(file->io, file->ino, segments, waiting);
+            waiting = 0;
+        }
+    }
+    if (error == 0) *got = count;
+    return error;
+}

@@ -1,0 +1,352 @@
+/* The door: connections from other nodes, who may come in, and the threads that answer them.
+ *
+ * One thread accepts and reads the greetings; what passes waits in the epoll set of its lane until something is asked. Each lane has threads of
+ * its own, as many as are busy at once up to a limit. */
+#include "fsio_internal.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    LANE_THREADS_MAX = 32,
+    GUESTS_MAX = 2048,
+    GREETINGS_MAX = 64,
+    GREETING_MS = 5000,
+    THREAD_IDLE_MS = 10000,
+    TURN_REQUESTS = 64, /* answered in a row before others have their turn */
+};
+
+struct guest {
+    struct guest *next, **back;
+    int32_t node;
+    int lane, fd;
+};
+
+struct greeting { /* somebody who has not shown a token yet */
+    int fd;
+    unsigned have;
+    int64_t deadline_ms;
+    uint8_t bytes[HELLO_BYTES];
+};
+
+struct lane {
+    struct fsio_door *door;
+    int number, epoll_fd;
+    int threads, idle; /* under the door's lock */
+};
+
+struct fsio_door {
+    struct fsio *io;
+    int listen_fd, port, stop_fd;
+    pthread_t acceptor;
+    bool accepting;
+    pthread_mutex_t lock;
+    pthread_cond_t empty; /* no thread left */
+    struct guest *guests;
+    int count;
+    struct lane lanes[LANES];
+};
+
+/* ── guests ── */
+
+static void part_with(struct fsio_door *door, struct guest *guest) {
+    pthread_mutex_lock(&door->lock);
+    *guest->back = guest->next;
+    if (guest->next != NULL) guest->next->back = guest->back;
+    door->count--;
+    close(guest->fd); /* under the lock: dismiss must not meet another file's number */
+    pthread_mutex_unlock(&door->lock);
+    free(guest);
+}
+
+void fsio_door_dismiss(struct fsio *io, int32_t node) {
+    struct fsio_door *door = io->door;
+    if (door == NULL) return;
+    pthread_mutex_lock(&door->lock);
+    for (struct guest *guest = door->guests; guest != NULL; guest = guest->next)
+        if (guest->node == node) shutdown(guest->fd, SHUT_RDWR); /* its thread, or the next one, lets it go */
+    pthread_mutex_unlock(&door->lock);
+}
+
+/* ── answering ── */
+
+/* Answer what has come on a connection. False: it is to be closed. */
+static bool attend(struct fsio_door *door, const struct guest *guest, char *buffer) {
+    struct fsio *io = door->io;
+    uint8_t request[REQUEST_BYTES];
+    for (int turn = 0; turn < TURN_REQUESTS; turn++) {
+        ssize_t got = recv(guest->fd, request, sizeof request, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+        if (got <= 0) return false;
+        if (got < (ssize_t)sizeof request && fsio_receive(io, guest->fd, request + got, sizeof request - (size_t)got) != 0) return false;
+        if (atomic_load(&io->stopping) || !fsio_answer(io, guest->fd, guest->node, guest->lane, request, buffer)) return false;
+    }
+    return true;
+}
+
+static void *serve(void *argument);
+
+/* With the door's lock held: one more thread if all are busy. */
+static void staff(struct lane *lane) {
+    pthread_t thread;
+    if (lane->idle > 0 || lane->threads >= LANE_THREADS_MAX || atomic_load(&lane->door->io->stopping)) return;
+    lane->threads++;
+    lane->idle++;
+    if (fsio_thread(&thread, serve, lane) == 0) {
+        pthread_detach(thread);
+    } else {
+        lane->threads--;
+        lane->idle--;
+    }
+}
+
+static void *serve(void *argument) {
+    struct lane *lane = argument;
+    struct fsio_door *door = lane->door;
+    char *buffer = malloc(FSIO_CHUNK);
+    bool stay = buffer != NULL;
+    while (stay) {
+        struct epoll_event event;
+        int ready = epoll_wait(lane->epoll_fd, &event, 1, THREAD_IDLE_MS);
+        if (ready < 0 && errno == EINTR) continue;
+        if (atomic_load(&door->io->stopping) || ready < 0) break;
+        pthread_mutex_lock(&door->lock);
+        if (ready == 0) {
+            stay = lane->idle <= 1; /* one stays */
+            pthread_mutex_unlock(&door->lock);
+            continue;
+        }
+        lane->idle--;
+        staff(lane);
+        pthread_mutex_unlock(&door->lock);
+        struct guest *guest = event.data.ptr;
+        event.events = EPOLLIN | EPOLLONESHOT;
+        bool keep = attend(door, guest, buffer);
+        if (!keep || epoll_ctl(lane->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event) != 0) part_with(door, guest);
+        pthread_mutex_lock(&door->lock);
+        lane->idle++;
+        pthread_mutex_unlock(&door->lock);
+    }
+    free(buffer);
+    pthread_mutex_lock(&door->lock);
+    lane->idle--;
+    lane->threads--;
+    if (door->lanes[0].threads + door->lanes[1].threads == 0) pthread_cond_signal(&door->empty);
+    pthread_mutex_unlock(&door->lock);
+    return NULL;
+}
+
+/* ── coming in ── */
+
+static void turn_away(struct greeting *greeting, int status) {
+    uint8_t welcome[WELCOME_BYTES];
+    put_le(welcome, WIRE_MAGIC, 4);
+    put_le(welcome + 4, WIRE_VERSION, 2);
+    put_le(welcome + 6, (uint64_t)status, 2);
+    if (status >= 0) (void)!send(greeting->fd, welcome, sizeof welcome, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(greeting->fd);
+    greeting->fd = -1;
+}
+
+/* Let a connection in that has shown its token. */
+static void welcome_guest(struct fsio_door *door, struct greeting *greeting, int32_t node, int number) {
+    struct guest *guest = calloc(1, sizeof *guest);
+    struct lane *lane = &door->lanes[number];
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = guest};
+    uint8_t welcome[WELCOME_BYTES];
+    if (guest == NULL) {
+        turn_away(greeting, -1);
+        return;
+    }
+    put_le(welcome, WIRE_MAGIC, 4);
+    put_le(welcome + 4, WIRE_VERSION, 2);
+    put_le(welcome + 6, WELCOME_OK, 2);
+    *guest = (struct guest){.node = node, .lane = number, .fd = greeting->fd};
+    fsio_socket_options(door->io, guest->fd);
+    greeting->fd = -1;
+    pthread_mutex_lock(&door->lock);
+    guest->next = door->guests;
+    guest->back = &door->guests;
+    if (guest->next != NULL) guest->next->back = &guest->next;
+    door->guests = guest;
+    door->count++;
+    staff(lane);
+    pthread_mutex_unlock(&door->lock);
+    /* the other side waits for the welcome before it asks; once it is in the set a thread may end it at any time */
+    if (send(guest->fd, welcome, sizeof welcome, MSG_NOSIGNAL) != (ssize_t)sizeof welcome ||
+        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0)
+        part_with(door, guest);
+}
+
+static void read_greeting(struct fsio_door *door, struct greeting *greeting) {
+    ssize_t got = recv(greeting->fd, greeting->bytes + greeting->have, HELLO_BYTES - greeting->have, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        turn_away(greeting, -1);
+        return;
+    }
+    greeting->have += (unsigned)got;
+    if (greeting->have >= 4 && get_le(greeting->bytes, 4) != WIRE_MAGIC) turn_away(greeting, -1); /* garbage deserves no answer */
+    if (greeting->fd < 0 || greeting->have < HELLO_BYTES) return;
+    int32_t node = (int32_t)(uint32_t)get_le(greeting->bytes + 8, 4);
+    int lane = (int)get_le(greeting->bytes + 6, 2);
+    if (get_le(greeting->bytes + 4, 2) != WIRE_VERSION || lane >= LANES) turn_away(greeting, WELCOME_WRONG_VERSION);
+    else if (!fsio_may_enter(door->io, node, greeting->bytes + 16)) turn_away(greeting, WELCOME_NO_TOKEN);
+    else welcome_guest(door, greeting, node, lane);
+}
+
+/* A free place; when there is none, the one who has waited longest makes room. */
+static struct greeting *make_room(struct greeting *table) {
+    struct greeting *oldest = &table[0];
+    for (int i = 0; i < GREETINGS_MAX; i++) {
+        if (table[i].fd < 0) return &table[i];
+        if (table[i].deadline_ms < oldest->deadline_ms) oldest = &table[i];
+    }
+    turn_away(oldest, -1);
+    return oldest;
+}
+
+static bool full(struct fsio_door *door) {
+    pthread_mutex_lock(&door->lock);
+    bool is = door->count >= GUESTS_MAX;
+    pthread_mutex_unlock(&door->lock);
+    return is;
+}
+
+static void *accept_all(void *argument) {
+    struct fsio_door *door = argument;
+    struct greeting table[GREETINGS_MAX];
+    struct pollfd set[GREETINGS_MAX + 2];
+    int index[GREETINGS_MAX + 2];
+    bool starved = false; /* out of descriptors: leave the listening socket alone for a moment */
+    for (int i = 0; i < GREETINGS_MAX; i++) table[i].fd = -1;
+    while (!atomic_load(&door->io->stopping)) {
+        int used = 2;
+        int64_t now = fsio_now_ms(), next = now + 60000;
+        starved |= full(door);
+        if (starved) next = now + 100;
+        for (int i = 0; i < GREETINGS_MAX; i++) {
+            if (table[i].fd >= 0 && table[i].deadline_ms <= now) turn_away(&table[i], -1);
+            if (table[i].fd < 0) continue;
+            if (table[i].deadline_ms < next) next = table[i].deadline_ms;
+            index[used] = i;
+            set[used++] = (struct pollfd){.fd = table[i].fd, .events = POLLIN};
+        }
+        set[0] = (struct pollfd){.fd = door->stop_fd, .events = POLLIN};
+        set[1] = (struct pollfd){.fd = starved ? -1 : door->listen_fd, .events = POLLIN};
+        starved = false;
+        if (poll(set, (nfds_t)used, (int)(next - now)) < 0) {
+            if (errno != EINTR) break;
+            continue;
+        }
+        for (int i = 2; i < used; i++)
+            if (set[i].revents != 0) read_greeting(door, &table[index[i]]);
+        if (set[1].revents == 0) continue;
+        int fd = accept4(door->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            struct greeting *greeting = make_room(table);
+            *greeting = (struct greeting){.fd = fd, .deadline_ms = fsio_now_ms() + GREETING_MS};
+            read_greeting(door, greeting); /* it is often there already */
+        } else {
+            starved = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        }
+    }
+    for (int i = 0; i < GREETINGS_MAX; i++)
+        if (table[i].fd >= 0) turn_away(&table[i], -1);
+    return NULL;
+}
+
+/* ── life ── */
+
+static int listen_on(const char *address, int *number) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    bool is_v4 = inet_pton(AF_INET, address, &v4.sin_addr) == 1;
+    if (!is_v4 && inet_pton(AF_INET6, address, &v6.sin6_addr) != 1) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct sockaddr *name = is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
+    socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
+    int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    if (bind(fd, name, size) != 0 || listen(fd, 1024) != 0 || getsockname(fd, name, &size) != 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    *number = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
+    return fd;
+}
+
+int fsio_port(const struct fsio *io) { return io->door == NULL ? 0 : io->door->port; }
+
+static void free_door(struct fsio_door *door) {
+    for (int i = 0; i < LANES; i++)
+        if (door->lanes[i].epoll_fd >= 0) close(door->lanes[i].epoll_fd);
+    if (door->listen_fd >= 0) close(door->listen_fd);
+    if (door->stop_fd >= 0) close(door->stop_fd);
+    pthread_cond_destroy(&door->empty);
+    pthread_mutex_destroy(&door->lock);
+    free(door);
+}
+
+int fsio_door_open(struct fsio *io, const char *address, char *error, size_t error_size) {
+    struct fsio_door *door = calloc(1, sizeof *door);
+    if (door == NULL) {
+        snprintf(error, error_size, "%s", strerror(ENOMEM));
+        return ENOMEM;
+    }
+    door->io = io;
+    pthread_mutex_init(&door->lock, NULL);
+    pthread_cond_init(&door->empty, NULL);
+    door->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    door->listen_fd = listen_on(address, &door->port);
+    int failed = door->listen_fd < 0 || door->stop_fd < 0 ? errno : 0;
+    for (int i = 0; i < LANES; i++) {
+        struct epoll_event event = {.events = EPOLLIN}; /* the stop: readable for ever, wakes every thread */
+        door->lanes[i] = (struct lane){.door = door, .number = i, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+        if (failed == 0 && (door->lanes[i].epoll_fd < 0 || epoll_ctl(door->lanes[i].epoll_fd, EPOLL_CTL_ADD, door->stop_fd, &event) != 0))
+            failed = errno;
+    }
+    io->door = door;
+    if (failed == 0) failed = fsio_thread(&door->acceptor, accept_all, door);
+    if (failed == 0) {
+        door->accepting = true;
+        return 0;
+    }
+    snprintf(error, error_size, "cannot listen on %s: %s", address, failed == EINVAL ? "not a numeric address" : strerror(failed));
+    io->door = NULL;
+    free_door(door);
+    return failed;
+}
+
+void fsio_door_stop(struct fsio *io) {
+    struct fsio_door *door = io->door;
+    uint64_t one = 1;
+    if (door == NULL || !door->accepting) return;
+    door->accepting = false;
+    (void)!write(door->stop_fd, &one, sizeof one);
+    pthread_join(door->acceptor, NULL);
+    pthread_mutex_lock(&door->lock);
+    for (struct guest *guest = door->guests; guest != NULL; guest = guest->next) shutdown(guest->fd, SHUT_RDWR);
+    while (door->lanes[0].threads + door->lanes[1].threads > 0) pthread_cond_wait(&door->empty, &door->lock);
+    pthread_mutex_unlock(&door->lock);
+    while (door->guests != NULL) part_with(door, door->guests);
+    close(door->listen_fd);
+    door->listen_fd = -1;
+}
+
+void fsio_door_free(struct fsio *io) {
+    if (io->door != NULL) free_door(io->door);
+    io->door = NULL;
+}
