@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 def xxh64(data: bytes | str, seed: int = 0) -> int:
     """XXH64 of the bytes (str: its UTF-8), bit-identical to xxhash.xxh64_intdigest."""
@@ -225,3 +225,66 @@ class Meta:
         """inodes, entries, dirs, cached, bytes (of memory, about)."""
     def check(self) -> None:
         """AssertionError: what contradicts itself."""
+
+class Fuse:
+    """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse.h). Any thread may call.
+
+    What concerns only this node is answered without Python. What does not comes out of ``requests`` and is answered exactly once by one of
+    the ``reply_`` methods (LookupError: nobody waits for that). An attr is a tuple of 16 numbers, as Meta has them.
+    """
+
+    fd: int  # eventfd, readable while requests wait, when the kernel has said hello, and when the mount has ended
+    ended: bool  # unmounted, or the connection was aborted: only stop() is left to do
+
+    def __init__(
+        self,
+        fd: int,
+        meta: Meta,
+        io: Io,
+        node: int = 0,
+        *,
+        passthrough: bool = True,
+        no_open: bool = False,
+        spin: bool = False,
+        workers: int = 0,
+        entry_s: float = 3600.0,
+        attr_s: float = 3600.0,
+    ) -> None:
+        """Takes ``fd`` over. ``passthrough``: the kernel reads and writes the parts of open files itself, where it can and we may.
+        ``no_open``: files are opened and read from the kernel's caches without asking; then no passthrough but for new files. ``spin``:
+        look for the next request a moment longer before sleeping. ``workers``: threads at most, 0: as seems right. The rest: how long
+        the kernel may believe what it was told."""
+    def set_alone(self, alone: bool) -> None:
+        """Whether this node is the whole session. For all mounts of the node."""
+    def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:
+        """(unique, op, args, uid, gid, pid), oldest first; unique 0 wants no answer:
+
+        closed(ino, wrote, attr or None)  the last writing handle of this node's mounts was closed (wrote, attr: size, blocks and times of
+        the data), or the last of any kind (not wrote; comes last)    touched(dir)  its entries changed here, its times are kept elsewhere
+        """
+    def reply_error(self, unique: int, error: int) -> None: ...
+    def reply_entry(self, unique: int, attr: tuple[int, ...], cache: bool) -> None: ...
+    def reply_attr(self, unique: int, attr: tuple[int, ...], cache: bool) -> None: ...
+    def reply_open(self, unique: int, kind: int, node: int, stripe: int, size: int) -> None: ...
+    def reply_created(self, unique: int, attr: tuple[int, ...], kind: int, node: int, stripe: int, size: int) -> None: ...
+    def reply_bytes(self, unique: int, data: bytes) -> None: ...
+    def reply_dir(self, unique: int, entries: list[tuple[bytes, int, int, int, tuple[int, ...] | None]]) -> None:
+        """(name, ino, type, cursor, attr or None); those that do not fit are asked for again."""
+    def reply_statfs(self, unique: int, bsize: int, blocks: int, bfree: int, bavail: int, files: int, ffree: int) -> None: ...
+    def invalidate_inode(self, ino: int, data: bool) -> int:
+        """Have the kernel forget what it keeps of it, its pages too if ``data``. Returns at once with a number; 0: nothing to do."""
+    def invalidate_entry(self, dir: int, name: bytes) -> int: ...
+    def invalidated(self) -> int:
+        """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""
+    def open_count(self, ino: int) -> tuple[int, int]:
+        """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
+    def active(self) -> dict[str, Any]:
+        """What the kernel granted (passthrough, no_open, max_write, …), and how many requests there were, and how many came to Python."""
+    def stop(self) -> None:
+        """End the threads and the connection; what is open is closed, and ``requests`` tells of it once more. Repeatable."""
+
+def fuse_mount(path: str, source: str, allow_other: bool) -> int:
+    """Mount at ``path`` as root; returns the descriptor, to be served at once."""
+
+def fuse_unmount(path: str, lazy: bool, namespace_fd: int = -1) -> None:
+    """Unmount as root. ``lazy``: out of sight at once. ``namespace_fd``: of the mount namespace in which ``path`` is meant; -1: ours."""

@@ -12,6 +12,7 @@
 #include "launcher.h"
 #include "mover.h"
 #include "py_fsio.h"
+#include "py_fuse.h"
 #include "py_meta.h"
 #include "xxh64.h"
 
@@ -731,7 +732,7 @@ static int module_exec(PyObject *module)
         return -1;
     if (add_type(module, &mover_spec, &state->mover_type) < 0)
         return -1;
-    if (add_fsio(module) < 0)
+    if (add_fsio(module) < 0 || add_fuse(module) < 0)
         return -1;
     return add_meta(module);
 }

@@ -1,0 +1,391 @@
+/* The bytes of open files that the kernel does not get at by itself, and the workers who may wait for them. */
+#include "fuse_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORKERS_MAX = 16, SPARES_MAX = 4 };
+
+/* ── workers ── */
+
+struct message *message_take(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->work_lock);
+    struct message *message = mount->spare;
+    if (message != NULL) {
+        mount->spare = message->next;
+        mount->spares--;
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    if (message == NULL) message = malloc(sizeof *message + MESSAGE_BYTES);
+    if (message != NULL) message->mount = mount;
+    return message;
+}
+
+void message_give(struct amfs_fuse *mount, struct message *message) {
+    pthread_mutex_lock(&mount->work_lock);
+    bool keep = mount->spares < SPARES_MAX;
+    if (keep) {
+        message->next = mount->spare;
+        mount->spare = message;
+        mount->spares++;
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    if (!keep) free(message);
+}
+
+static void *work(void *argument) {
+    struct amfs_fuse *mount = argument;
+    char *out = malloc(MESSAGE_BYTES);
+    pthread_mutex_lock(&mount->work_lock);
+    while (!atomic_load(&mount->stopping) || mount->work != NULL) {
+        struct message *message = mount->work;
+        if (message == NULL) {
+            mount->idle++;
+            pthread_cond_wait(&mount->work_wake, &mount->work_lock);
+            mount->idle--;
+            continue;
+        }
+        mount->work = message->next;
+        if (mount->work == NULL) mount->work_tail = &mount->work;
+        pthread_mutex_unlock(&mount->work_lock);
+        const struct wire_in *in = (const void *)message->bytes;
+        if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
+        else serve(mount, message->bytes, message->size, out);
+        message_give(mount, message);
+        pthread_mutex_lock(&mount->work_lock);
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    free(out);
+    return NULL;
+}
+
+void work_add(struct amfs_fuse *mount, struct message *message) {
+    pthread_mutex_lock(&mount->work_lock);
+    message->next = NULL;
+    *mount->work_tail = message;
+    mount->work_tail = &message->next;
+    int most = mount->options.workers > 0 && mount->options.workers < WORKERS_MAX ? mount->options.workers : WORKERS_MAX / 2;
+    if (mount->idle == 0 && mount->workers < most && new_thread(&mount->worker_threads[mount->workers], work, mount) == 0) mount->workers++;
+    bool nobody = mount->workers == 0;
+    if (nobody) { /* no thread to be had, not even one */
+        mount->work = NULL;
+        mount->work_tail = &mount->work;
+    }
+    pthread_cond_signal(&mount->work_wake);
+    pthread_mutex_unlock(&mount->work_lock);
+    if (nobody) {
+        answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
+        message_give(mount, message);
+    }
+}
+
+void work_copy(const struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    size_t size = call->in->length;
+    struct message *message = message_take(mount);
+    if (message == NULL) {
+        refuse(call, ENOMEM);
+        return;
+    }
+    if (size >= BULK_BYTES && (const void *)call->in == (const void *)mount->inbox->bytes) { /* rather than copy much, read on into the new one */
+        struct message *old = mount->inbox;
+        mount->inbox = message;
+        message = old;
+    } else {
+        memcpy(message->bytes, call->in, size);
+    }
+    message->size = size;
+    work_add(mount, message);
+}
+
+void work_end(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->work_lock);
+    pthread_cond_broadcast(&mount->work_wake);
+    pthread_mutex_unlock(&mount->work_lock);
+    for (int i = 0; i < mount->workers; i++) pthread_join(mount->worker_threads[i], NULL);
+    mount->workers = 0;
+    while (mount->spare != NULL) {
+        struct message *message = mount->spare;
+        mount->spare = message->next;
+        free(message);
+    }
+    mount->spares = 0;
+}
+
+/* Is somebody else waiting? Then much work is better done by another thread. */
+static bool crowded(const struct amfs_fuse *mount) {
+    struct pollfd more = {.fd = mount->fd, .events = POLLIN};
+    return poll(&more, 1, 0) == 1;
+}
+
+/* ── handles ── */
+
+struct use {
+    struct view *view;
+    struct fsio_handle *handle; /* NULL: there is none */
+    enum fsio_kind kind;
+    bool passes;
+};
+
+static struct use use_handle(const struct call *call, bool writing) {
+    struct node *node = call->mount->node;
+    struct use use = {NULL, NULL, FSIO_LOCAL, false};
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, call->in->ino);
+    struct view *view = file == NULL ? NULL : files_view(file, call->mount);
+    if (view != NULL) {
+        use.handle = writing || view->reader == NULL ? view->writer : view->reader;
+        use.kind = view->kind;
+        use.passes = view->passes;
+        if (view->passes && !writing) view->was_cached = true;
+        if (use.handle != NULL) {
+            use.view = view;
+            view->busy++;
+            view->used_ns = monotonic_ns();
+        }
+    }
+    pthread_mutex_unlock(&node->lock);
+    return use;
+}
+
+static void use_end(const struct call *call, const struct use *use) {
+    if (use->view == NULL) return;
+    pthread_mutex_lock(&call->mount->node->lock);
+    use->view->busy--;
+    pthread_mutex_unlock(&call->mount->node->lock);
+}
+
+/* Should another thread do it? Then one does. */
+static bool passed_on(const struct call *call, const struct use *use, size_t bytes) {
+    if (may_wait(call)) return false;
+    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !crowded(call->mount))) return false;
+    use_end(call, use);
+    work_copy(call);
+    return true;
+}
+
+static int open_part(const struct node *node, uint64_t ino, int flags) {
+    char path[64];
+    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) != 0) return -1;
+    return openat(node->root, path, flags | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Have the poll loop open it, and then come back to this request. */
+static void ensure(const struct call *call, bool writing) {
+    struct amfs_fuse_request *request = slow_new(call, FUSE_OP_ENSURE, NULL, 0, NULL, 0);
+    struct message *message = request == NULL ? NULL : message_take(call->mount);
+    if (message == NULL) {
+        if (request != NULL) refuse(call, ENOMEM);
+        amfs_fuse_request_free(request);
+        return;
+    }
+    message->size = call->in->length;
+    memcpy(message->bytes, call->in, message->size);
+    request->message = message;
+    request->wrote = writing;
+    slow_add(call->mount, request);
+}
+
+/* ── reading ── */
+
+/* Without a handle: the content is here, and stays while this node is among its users. 0, an errno, META_NOT_MINE, META_BUSY. */
+static int read_part(const struct call *call, size_t size, uint64_t offset, size_t *got) {
+    struct node *node = call->mount->node;
+    struct meta_attr attr;
+    int error = meta_open_here(node->meta, call->in->ino, false, &attr);
+    if (error != 0) return error;
+    int fd = open_part(node, call->in->ino, O_RDONLY);
+    if (fd < 0 && !(errno == ENOENT && attr.size == 0)) error = EIO;
+    while (fd >= 0 && *got < size) {
+        ssize_t more = pread(fd, call->out + *got, size - *got, (off_t)(offset + *got));
+        if (more < 0 && errno == EINTR) continue;
+        if (more < 0) error = errno;
+        if (more <= 0) break;
+        *got += (size_t)more;
+    }
+    if (fd >= 0) close(fd);
+    forget_unused(call->mount, call->in->ino);
+    return error;
+}
+
+void do_read(struct call *call) {
+    const struct wire_read_in *in = (const void *)call->body;
+    if (call->size < sizeof *in || in->offset > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE, got = 0;
+    struct use use = use_handle(call, false);
+    if (passed_on(call, &use, size)) return;
+    int error;
+    if (use.handle != NULL) {
+        error = fsio_read(use.handle, call->out, size, in->offset, &got);
+        use_end(call, &use);
+    } else {
+        error = read_part(call, size, in->offset, &got);
+    }
+    if (error == META_NOT_MINE || error == META_BUSY) ensure(call, false);
+    else if (error != 0) refuse(call, error);
+    else give(call, call->out, got);
+}
+
+/* ── writing ── */
+
+/* A handle for a write that no open stands for. */
+static int open_implicitly(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct meta_attr attr;
+    int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
+    if (error != 0) return error;
+    struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true, .create = attr.size == 0};
+    error = files_open_implicit(mount, &opening);
+    if (error != 0) forget_unused(mount, attr.ino);
+    return error;
+}
+
+void do_write(struct call *call) {
+    const struct wire_read_in *in = (const void *)call->body;
+    if (call->size < sizeof *in || call->size - sizeof *in < in->size) {
+        refuse(call, EINVAL);
+        return;
+    }
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL) {
+        int error = open_implicitly(call);
+        if (error == META_NOT_MINE || error == META_BUSY) {
+            ensure(call, true);
+            return;
+        }
+        if (error == 0) use = use_handle(call, true);
+        if (use.handle == NULL) {
+            refuse(call, error != 0 ? error : EBADF);
+            return;
+        }
+    }
+    if (passed_on(call, &use, in->size)) return;
+    uint64_t offset = (in->flags & O_APPEND) != 0 && use.kind == FSIO_REMOTE ? FSIO_APPEND : in->offset;
+    int error = fsio_write(use.handle, in + 1, in->size, offset);
+    use_end(call, &use);
+    if (error != 0) {
+        refuse(call, error);
+        return;
+    }
+    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) clear_suid(call->mount->node, call->in->ino);
+    struct wire_write_out out = {.size = in->size};
+    give(call, &out, sizeof out);
+}
+
+/* ── the rest ── */
+
+void do_seek(struct call *call) {
+    const struct wire_lseek_in *in = (const void *)call->body;
+    struct wire_lseek_out out = {0};
+    int error = 0;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || (in->whence != SEEK_DATA && in->whence != SEEK_HOLE)) {
+        refuse(call, EINVAL);
+        return;
+    }
+    struct use use = use_handle(call, false);
+    if (passed_on(call, &use, 0)) return;
+    if (use.handle != NULL) {
+        error = fsio_seek(use.handle, in->offset, (int)in->whence, &out.offset);
+        use_end(call, &use);
+    } else {
+        int fd = open_part(call->mount->node, call->in->ino, O_RDONLY);
+        off_t found = fd < 0 ? -1 : lseek(fd, (off_t)in->offset, (int)in->whence);
+        if (found < 0) error = fd < 0 ? EOPNOTSUPP : errno;
+        out.offset = (uint64_t)found;
+        if (fd >= 0) close(fd);
+    }
+    if (error != 0) refuse(call, error);
+    else give(call, &out, sizeof out);
+}
+
+void do_allocate(struct call *call) {
+    const struct wire_fallocate_in *in = (const void *)call->body;
+    struct fsio_handle *handle;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || in->length > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL && !use.passes) { /* no open stands for it */
+        int error = open_implicitly(call);
+        if (error != 0) {
+            refuse(call, error == META_NOT_MINE || error == META_BUSY ? EOPNOTSUPP : error);
+            return;
+        }
+        use = use_handle(call, true);
+    }
+    if (passed_on(call, &use, in->length)) return;
+    int error = 0;
+    bool own = use.handle == NULL;
+    if (own) error = fsio_open(call->mount->node->io, call->in->ino, FSIO_LOCAL, -1, 0, 0, true, false, &handle);
+    else handle = use.handle;
+    if (error == 0) error = fsio_fallocate(handle, (int)in->mode, in->offset, in->length);
+    if (own && handle != NULL) fsio_close(handle);
+    use_end(call, &use);
+    if (error == 0 && call->in->uid != 0) clear_suid(call->mount->node, call->in->ino);
+    refuse(call, error);
+}
+
+void do_copy(struct call *call) {
+    const struct wire_copy_in *in = (const void *)call->body;
+    struct node *node = call->mount->node;
+    struct wire_write_out out = {0};
+    int error = 0;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || in->to_offset > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    bool both = true;
+    pthread_mutex_lock(&node->lock);
+    for (int i = 0; i < 2; i++) { /* open here, and with their content here */
+        struct file *file = files_find(node, i == 0 ? call->in->ino : in->to_ino);
+        const struct view *view = file == NULL ? NULL : files_view(file, call->mount);
+        both = both && view != NULL && view->kind == FSIO_LOCAL && view->passes;
+    }
+    pthread_mutex_unlock(&node->lock);
+    if (!both || node->limited) {
+        refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
+        return;
+    }
+    if (!may_wait(call) && in->length >= BULK_BYTES) {
+        work_copy(call);
+        return;
+    }
+    int from = open_part(node, call->in->ino, O_RDONLY), to = open_part(node, in->to_ino, O_WRONLY);
+    off_t at = (off_t)in->offset, to_at = (off_t)in->to_offset;
+    size_t length = in->length < (1u << 30) ? (size_t)in->length : 1u << 30;
+    ssize_t copied = from < 0 || to < 0 ? -1 : copy_file_range(from, &at, to, &to_at, length, 0);
+    if (copied < 0) error = from < 0 || to < 0 || errno == EXDEV || errno == ENOSYS ? EOPNOTSUPP : errno;
+    if (from >= 0) close(from);
+    if (to >= 0) close(to);
+    if (error != 0) {
+        refuse(call, error);
+        return;
+    }
+    out.size = (uint32_t)copied;
+    give(call, &out, sizeof out);
+}
+
+void do_flush(struct call *call) {
+    if (call->in->opcode == WIRE_FLUSH && atomic_load(&call->mount->no_open)) {
+        refuse(call, ENOSYS); /* the kernel does not ask again */
+        return;
+    }
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL || use.kind == FSIO_LOCAL) { /* nothing is held back */
+        use_end(call, &use);
+        refuse(call, 0);
+        return;
+    }
+    if (passed_on(call, &use, 0)) return;
+    int error = fsio_flush(use.handle);
+    use_end(call, &use);
+    refuse(call, error);
+}

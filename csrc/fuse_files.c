@@ -1,0 +1,460 @@
+/* Open files: who has what open, how the kernel gets at the bytes, and what the record is told at the end. */
+#include "fuse_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* ── the table ── with the node's lock held */
+
+static struct file **bucket_of(struct node *node, uint64_t ino) { return &node->files[(ino * 0x9E3779B97F4A7C15u >> 40) % FILE_BUCKETS]; }
+
+struct file *files_find(struct node *node, uint64_t ino) {
+    struct file *file = *bucket_of(node, ino);
+    while (file != NULL && file->ino != ino) file = file->next;
+    return file;
+}
+
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount) {
+    struct view *view = file->views;
+    while (view != NULL && view->mount != mount) view = view->next;
+    return view;
+}
+
+static struct file *add_file(struct node *node, uint64_t ino) {
+    struct file *file = node->spare_files;
+    if (file != NULL) node->spare_files = file->next;
+    else if ((file = malloc(sizeof *file)) == NULL) return NULL;
+    struct file **at = bucket_of(node, ino);
+    *file = (struct file){.next = *at, .ino = ino};
+    *at = file;
+    return file;
+}
+
+static void drop_file(struct node *node, struct file *file) {
+    struct file **at = bucket_of(node, file->ino);
+    while (*at != file) at = &(*at)->next;
+    *at = file->next;
+    file->next = node->spare_files;
+    node->spare_files = file;
+}
+
+static struct view *add_view(struct file *file, struct amfs_fuse *mount) {
+    struct node *node = mount->node;
+    struct view *view = node->spare_views;
+    if (view != NULL) node->spare_views = view->next;
+    else if ((view = malloc(sizeof *view)) == NULL) return NULL;
+    *view = (struct view){.next = file->views, .mount = mount};
+    file->views = view;
+    return view;
+}
+
+static void drop_view(struct node *node, struct file *file, struct view *view) {
+    struct view **at = &file->views;
+    while (*at != view) at = &(*at)->next;
+    *at = view->next;
+    view->next = node->spare_views;
+    node->spare_views = view;
+}
+
+static bool is_unused(const struct view *view) { return view->readers == 0 && view->writers == 0; }
+
+/* ── parts ── */
+
+int files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
+    char path[64];
+    int error = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path);
+    if (error == 0 && fstatat(node->root, path, found, AT_SYMLINK_NOFOLLOW) != 0) error = errno;
+    return error;
+}
+
+static void put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
+    attr->size = (uint64_t)found->st_size;
+    attr->blocks = (uint64_t)found->st_blocks;
+    attr->atime = span(found->st_atim);
+    attr->mtime = span(found->st_mtim);
+    if (span(found->st_ctim) > attr->ctime) attr->ctime = span(found->st_ctim);
+    seen_time(node, attr->ctime);
+}
+
+int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
+    struct stat found;
+    int64_t ctime = attr->ctime;
+    if (atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return 0;
+    pthread_mutex_lock(&node->lock);
+    const struct file *file = files_find(node, attr->ino);
+    const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
+    while (view != NULL && view->writers == 0) view = view->next;
+    bool written = view != NULL;
+    enum fsio_kind kind = written ? view->kind : FSIO_LOCAL;
+    pthread_mutex_unlock(&node->lock);
+    if (!written || kind == FSIO_REMOTE) return 0; /* through another node: that one knows */
+    if (kind == FSIO_LOCAL && files_part_stat(node, attr->ino, &found) == 0) {
+        put_stat(node, attr, &found);
+        return 1;
+    }
+    if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
+    struct fsio_handle *handle;
+    if (fsio_open(node->io, attr->ino, FSIO_STRIPED, -1, attr->stripe, attr->size, false, false, &handle) != 0) return 0;
+    int error = fsio_stat(handle, &attr->size, &attr->blocks, &attr->atime, &attr->mtime, &ctime);
+    fsio_close(handle);
+    if (ctime > attr->ctime) attr->ctime = ctime;
+    return error == 0;
+}
+
+/* ── opening ── */
+
+/* Give the part to the kernel. The descriptor is needed only for a moment. */
+static int pass(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
+    char path[64];
+    int error = fsio_part_path(mount->node->io, opening->ino, FSIO_WHOLE, path, sizeof path);
+    if (error != 0) return error;
+    if (view->backing > 0 && !opening->truncate) return 0;
+    int fd = openat(mount->node->root, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (opening->create ? O_CREAT : 0), 0600);
+    if (fd < 0) return errno;
+    if (opening->truncate && ftruncate(fd, 0) != 0) error = errno;
+    if (error == 0 && view->backing <= 0) {
+        struct wire_backing backing = {.fd = fd};
+        int number = ioctl(mount->fd, WIRE_BACKING_OPEN, &backing);
+        if (number > 0) view->backing = number;
+        else error = number < 0 ? errno : EIO;
+        if (error == EPERM || error == ENOTTY || error == EOPNOTSUPP) {
+            atomic_store(&mount->passes, false); /* not for us: from now on through this process */
+            error = EAGAIN;
+        }
+    }
+    close(fd);
+    return error;
+}
+
+static int copy(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
+    struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader;
+    if (*handle == NULL) {
+        int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
+                              opening->create, handle);
+        if (error != 0) return error;
+    }
+    return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
+}
+
+static bool written_elsewhere(const struct file *file, const struct view *here) {
+    for (const struct view *view = file->views; view != NULL; view = view->next)
+        if (view != here && view->writers > 0) return true;
+    return false;
+}
+
+static void give_back(struct amfs_fuse *mount, struct view *view) {
+    if (view->backing > 0) {
+        uint32_t backing = (uint32_t)view->backing;
+        ioctl(mount->fd, WIRE_BACKING_CLOSE, &backing);
+        view->backing = 0;
+    }
+    if (view->reader != NULL) fsio_close(view->reader);
+    if (view->writer != NULL) fsio_close(view->writer);
+    view->reader = view->writer = NULL;
+}
+
+int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
+    struct node *node = mount->node;
+    int error = ENOMEM;
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, opening->ino);
+    if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
+    struct view *view = file == NULL ? NULL : files_view(file, mount);
+    if (view == NULL && file != NULL) view = add_view(file, mount);
+    if (view != NULL) {
+        if (is_unused(view)) {
+            view->kind = opening->kind;
+            view->passes = atomic_load_explicit(&mount->passes, memory_order_relaxed) && opening->kind == FSIO_LOCAL && view->reader == NULL &&
+                           view->writer == NULL && !(opening->writing && (node->limited || opening->suid));
+        }
+        error = view->passes ? pass(mount, view, opening) : EAGAIN;
+        if (error == EAGAIN) {
+            view->passes = false;
+            error = copy(mount, view, opening);
+        }
+    }
+    if (error == 0) {
+        uint32_t *mine = opening->writing ? &view->writers : &view->readers;
+        *mine += 1;
+        *(opening->writing ? &file->writers : &file->readers) += 1;
+        if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
+        if (opening->foreign) file->foreign = true;
+        out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
+        out->flags = 0;
+        out->backing = 0;
+        if (view->passes) {
+            out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
+            out->backing = view->backing;
+        } else if (view->kind == FSIO_REMOTE || (written_elsewhere(file, view) && !opening->writing)) {
+            out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
+        } else {
+            out->flags = OPENED_KEEP_CACHE | (view->kind == FSIO_LOCAL ? OPENED_NOFLUSH : 0);
+        }
+    } else if (view != NULL && is_unused(view) && !view->implicit) {
+        give_back(mount, view);
+        drop_view(node, file, view);
+    }
+    if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) drop_file(node, file);
+    pthread_mutex_unlock(&node->lock);
+    return error;
+}
+
+int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) {
+    struct node *node = mount->node;
+    int error = ENOMEM;
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, opening->ino);
+    if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
+    struct view *view = file == NULL ? NULL : files_view(file, mount);
+    if (view == NULL && file != NULL && (view = add_view(file, mount)) != NULL) view->kind = opening->kind;
+    if (view != NULL) error = copy(mount, view, opening);
+    if (error == 0) {
+        if (opening->foreign) file->foreign = true;
+        view->used_ns = monotonic_ns();
+        if (view->implicit && opening->writing && !view->implicit_writing) { /* the reader becomes a writer */
+            view->readers--;
+            file->readers--;
+        }
+        if (!view->implicit || (opening->writing && !view->implicit_writing)) {
+            *(opening->writing ? &view->writers : &view->readers) += 1;
+            *(opening->writing ? &file->writers : &file->readers) += 1;
+            if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
+        }
+        view->implicit = true;
+        view->implicit_writing = view->implicit_writing || opening->writing;
+    } else if (view != NULL && is_unused(view)) {
+        give_back(mount, view);
+        drop_view(node, file, view);
+    }
+    if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) drop_file(node, file);
+    pthread_mutex_unlock(&node->lock);
+    return error;
+}
+
+/* ── closing ── */
+
+/* The last handle of a writer is closed: the record is told what the data says. With the lock held. */
+static void finish_writing(struct amfs_fuse *mount, struct file *file, const struct meta_attr *said, bool direct) {
+    struct node *node = mount->node;
+    struct meta_attr out;
+    int readers, writers, error = META_NOT_MINE;
+    fsio_open_count(node->io, file->ino, &readers, &writers);
+    if (writers > 0) return; /* other nodes or faces write it still, and finish later */
+    file->atime = said->atime;
+    if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
+    if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+    notify_others(mount, file->ino, true);
+}
+
+/* Reading has left its mark on the part: the record gets it when nobody uses the part any more. */
+static void note_atime(struct node *node, struct file *file) {
+    struct stat found;
+    struct meta_attr attr, out;
+    if (files_part_stat(node, file->ino, &found) != 0 || span(found.st_atim) == file->atime) return;
+    if (meta_getattr(node->meta, file->ino, node->id, &attr) != 0) return;
+    attr.atime = span(found.st_atim);
+    meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
+}
+
+/* With the lock held. */
+static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign) {
+    struct node *node = mount->node;
+    int readers, writers;
+    bool gone = false;
+    if (is_held(node, ino)) return;
+    fsio_open_count(node->io, ino, &readers, &writers);
+    if (readers + writers > 0) return;
+    int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
+    if (error == 0 && gone) fsio_part_delete(node->io, ino);
+    if (foreign) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
+}
+
+void forget_unused(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->node->lock);
+    if (files_find(mount->node, ino) == NULL) unused(mount, ino, false);
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+/* With the lock held; gives it up while it waits for other nodes. */
+static void close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing) {
+    struct node *node = mount->node;
+    struct meta_attr said = {.ino = file->ino};
+    struct stat found;
+    bool known = false, passed = view->passes;
+    *(writing ? &view->writers : &view->readers) -= 1;
+    *(writing ? &file->writers : &file->readers) -= 1;
+    if (writing) atomic_fetch_sub_explicit(&node->writing, 1, memory_order_relaxed);
+    if (writing && passed && file->writers == 0 && files_part_stat(node, file->ino, &found) == 0) {
+        put_stat(node, &said, &found);
+        known = true;
+    }
+    struct fsio_handle *writer = NULL, *reader = NULL;
+    if (writing && passed && view->was_cached) { /* what was read meanwhile, by way of the cache, may be older than what passed by it */
+        view->was_cached = false;
+        amfs_fuse_invalidate_inode(mount, file->ino, true);
+    }
+    if (view->writers == 0) {
+        writer = view->writer;
+        view->writer = NULL;
+    }
+    if (is_unused(view)) {
+        reader = view->reader;
+        view->reader = NULL;
+        give_back(mount, view);
+        drop_view(node, file, view);
+    }
+    if (writer != NULL || reader != NULL) {
+        file->pins++;
+        pthread_mutex_unlock(&node->lock);
+        if (writer != NULL) {
+            known = fsio_stat(writer, &said.size, &said.blocks, &said.atime, &said.mtime, &said.ctime) == 0;
+            fsio_close(writer);
+        }
+        if (reader != NULL) fsio_close(reader);
+        pthread_mutex_lock(&node->lock);
+        file->pins--;
+    }
+    if (writing && file->writers == 0 && known) finish_writing(mount, file, &said, passed || is_alone(node));
+    if (file->views == NULL && file->pins == 0) {
+        if (!writing) note_atime(node, file);
+        bool foreign = file->foreign;
+        uint64_t ino = file->ino;
+        drop_file(node, file);
+        unused(mount, ino, foreign);
+    }
+}
+
+void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing) {
+    pthread_mutex_lock(&mount->node->lock);
+    struct file *file = files_find(mount->node, ino);
+    struct view *view = file == NULL ? NULL : files_view(file, mount);
+    if (view != NULL && (writing ? view->writers : view->readers) > 0) close_one(mount, file, view, writing);
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+/* Close the implicit handles of a view, with the lock held. */
+static void close_implicit(struct amfs_fuse *mount, struct file *file, struct view *view) {
+    bool writing = view->implicit_writing;
+    view->implicit = view->implicit_writing = false;
+    close_one(mount, file, view, writing);
+}
+
+void files_forget(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->node->lock);
+    struct file *file = files_find(mount->node, ino);
+    struct view *view = file == NULL ? NULL : files_view(file, mount);
+    if (view != NULL && view->implicit && view->busy == 0) close_implicit(mount, file, view);
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+void files_sweep(struct amfs_fuse *mount) {
+    struct node *node = mount->node;
+    int64_t now = monotonic_ns();
+    pthread_mutex_lock(&node->lock);
+    for (size_t i = 0; i < FILE_BUCKETS; i++) {
+        for (struct file *next, *file = node->files[i]; file != NULL; file = next) {
+            struct view *view = files_view(file, mount);
+            next = file->next;
+            if (view == NULL || !view->implicit || view->busy > 0 || now - view->used_ns < IDLE_NS) continue;
+            close_implicit(mount, file, view);
+            break; /* the lock may have been given up: the chain may be another one now. What is left is for the next time */
+        }
+    }
+    pthread_mutex_unlock(&node->lock);
+}
+
+void files_end(struct amfs_fuse *mount) {
+    struct node *node = mount->node;
+    pthread_mutex_lock(&node->lock);
+    for (size_t i = 0; i < FILE_BUCKETS; i++) {
+        for (struct file *file = node->files[i]; file != NULL;) {
+            struct view *view = files_view(file, mount);
+            if (view == NULL) {
+                file = file->next;
+                continue;
+            }
+            view->implicit = view->implicit_writing = false;
+            close_one(mount, file, view, view->writers > 0);
+            file = node->files[i];
+        }
+    }
+    pthread_mutex_unlock(&node->lock);
+}
+
+void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {
+    pthread_mutex_lock(&mount->node->lock);
+    const struct file *file = files_find(mount->node, ino);
+    *readers = *writers = 0;
+    for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next) {
+        if (view->reader == NULL && view->writer == NULL) {
+            *readers += (int)view->readers;
+            *writers += (int)view->writers;
+        }
+    }
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+/* ── requests ── */
+
+void do_open(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    const struct wire_open_in *in = (const void *)call->body;
+    struct meta_attr attr;
+    struct wire_open_out out;
+    if (call->size < sizeof *in) {
+        refuse(call, EINVAL);
+        return;
+    }
+    if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) {
+        refuse(call, ENOSYS); /* from now on the kernel opens by itself */
+        return;
+    }
+    bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
+    int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
+    if (error == 0) {
+        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = writing, .truncate = truncate,
+                                  .create = attr.size == 0 || truncate, .suid = (attr.mode & (S_ISUID | S_ISGID)) != 0};
+        error = files_open(mount, &opening, &out);
+        if (error != 0) {
+            forget_unused(mount, attr.ino);
+        } else {
+            if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) clear_suid(mount->node, attr.ino);
+            if (give(call, &out, sizeof out) == ENOENT) files_close(mount, attr.ino, writing); /* whoever asked was killed meanwhile */
+            if (truncate) notify_others(mount, attr.ino, true);
+            return;
+        }
+    }
+    if (error == META_NOT_MINE || error == META_BUSY) {
+        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_OPEN, NULL, 0, NULL, 0);
+        if (request != NULL) request->flags = in->flags;
+        slow_add(mount, request);
+    } else {
+        refuse(call, error);
+    }
+}
+
+void do_release(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    const struct wire_release_in *in = (const void *)call->body;
+    if (call->size < sizeof *in) {
+        refuse(call, EINVAL);
+        return;
+    }
+    if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
+        pthread_mutex_lock(&mount->node->lock);
+        const struct file *file = files_find(mount->node, call->in->ino);
+        const struct view *view = file == NULL ? NULL : files_view(file, mount);
+        bool far = view != NULL && view->kind != FSIO_LOCAL;
+        pthread_mutex_unlock(&mount->node->lock);
+        if (far) { /* closing waits until other nodes have what was written */
+            work_copy(call);
+            return;
+        }
+    }
+    if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+    refuse(call, 0);
+}

@@ -1,0 +1,547 @@
+/* Names and attributes: what the metadata of this node can answer. The rest goes to the poll loop. */
+#include "fuse_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+enum { BLOCK = 4096, NEGATIVE_S = 3600 };
+
+/* ── attributes ── */
+
+static uint64_t seconds_of(int64_t time, uint32_t *ns) {
+    int64_t seconds = time / 1000000000, rest = time % 1000000000;
+    if (rest < 0) {
+        rest += 1000000000;
+        seconds--;
+    }
+    *ns = (uint32_t)rest;
+    return (uint64_t)seconds;
+}
+
+void put_attr(struct wire_attr *to, const struct meta_attr *from) {
+    to->ino = from->ino;
+    to->size = from->size;
+    to->blocks = from->blocks;
+    to->atime = seconds_of(from->atime, &to->atime_ns);
+    to->mtime = seconds_of(from->mtime, &to->mtime_ns);
+    to->ctime = seconds_of(from->ctime, &to->ctime_ns);
+    to->mode = from->mode;
+    to->nlink = from->nlink;
+    to->uid = from->uid;
+    to->gid = from->gid;
+    to->rdev = from->rdev;
+    to->blksize = BLOCK;
+    to->flags = 0;
+}
+
+void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
+    to->ino = attr->ino;
+    to->generation = 0;
+    to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
+    to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
+    if (!cache) to->attr_ns = 0;
+    put_attr(&to->attr, attr);
+    if (mount->known != NULL && S_ISREG(attr->mode)) count_lookup(mount, attr->ino);
+}
+
+void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
+    to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
+    if (!cache) to->attr_ns = 0;
+    to->padding = 0;
+    put_attr(&to->attr, attr);
+}
+
+enum { WAIT = -1 }; /* instead of an errno: a worker has to do it */
+
+/* Complete a record by what only the data knows. 0, WAIT, or META_NOT_MINE: another node has to be asked. *cache: may the kernel keep it. */
+static int complete(struct node *node, struct meta_attr *attr, bool *cache, bool waiting) {
+    *cache = true;
+    if (S_ISDIR(attr->mode)) {
+        *cache = is_alone(node) || meta_owner(node->meta, meta_ino_partition(node->meta, attr->ino)) == node->id;
+        return 0; /* everything but its times is the same everywhere */
+    }
+    if (!S_ISREG(attr->mode)) return 0;
+    int written = files_overlay(node, attr, waiting);
+    if (written < 0) return WAIT;
+    *cache = written == 0;
+    return written || attr->finished || attr->writer == node->id || attr->writer < 0 ? 0 : META_NOT_MINE;
+}
+
+/* The record of an inode, completed. 0, an errno, or META_NOT_MINE. */
+static int attr_of(struct node *node, uint64_t ino, struct meta_attr *attr, bool *cache, bool waiting) {
+    bool replica;
+    int error = meta_getattr(node->meta, ino, node->id, attr);
+    if (error == META_NOT_MINE) error = meta_cached(node->meta, ino, attr, &replica) == 0 && (attr->finished || S_ISREG(attr->mode) == 0) ? 0 : error;
+    if (error != 0) return error;
+    return complete(node, attr, cache, waiting);
+}
+
+static bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
+
+/* ── names ── */
+
+const char *name_in(const struct call *call, size_t offset, size_t *length) {
+    if (offset >= call->size) return NULL;
+    const char *name = call->body + offset, *end = memchr(name, '\0', call->size - offset);
+    if (end == NULL) return NULL;
+    *length = (size_t)(end - name);
+    return name;
+}
+
+static int give_entry(const struct call *call, const struct meta_attr *attr, bool cache) {
+    struct wire_entry_out out;
+    put_entry(call->mount, &out, attr, cache);
+    return give(call, &out, sizeof out);
+}
+
+static void ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length) {
+    slow_add(call->mount, slow_new(call, op, name, length, NULL, 0));
+}
+
+/* Look a name up here. As attr_of. */
+static int lookup(struct node *node, uint64_t dir, const char *name, size_t length, struct meta_attr *attr, bool *cache, bool waiting) {
+    uint64_t ino, parent;
+    uint32_t type;
+    bool replica;
+    int error = meta_lookup(node->meta, dir, name, length, node->id, &ino, &type, attr);
+    if (error == META_NOT_MINE) { /* directories are known everywhere */
+        if (meta_dir_find(node->meta, dir, name, length, attr) != 0) return error;
+    } else if (error != 0) {
+        return error;
+    } else if (attr->mode == 0) {
+        if (S_ISDIR(type)) error = meta_dir_get(node->meta, ino, attr, &parent);
+        else if (meta_cached(node->meta, ino, attr, &replica) != 0 || (S_ISREG(attr->mode) && !attr->finished)) error = META_NOT_MINE;
+        if (error != 0) return META_NOT_MINE;
+    }
+    return complete(node, attr, cache, waiting);
+}
+
+void do_lookup(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct meta_attr attr;
+    size_t length;
+    bool cache;
+    const char *name = name_in(call, 0, &length);
+    int error = name == NULL             ? EINVAL
+                : length > META_NAME_MAX ? ENAMETOOLONG
+                                         : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
+    if (error == 0) {
+        give_entry(call, &attr, cache);
+    } else if (error == WAIT) {
+        work_copy(call);
+    } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0) {
+        struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* whoever makes it tells this mount */
+        give(call, &none, sizeof none);
+    } else if (goes_slow(error)) {
+        ask_slowly(call, FUSE_OP_LOOKUP, name, length);
+    } else {
+        refuse(call, error);
+    }
+}
+
+void do_getattr(struct call *call) {
+    struct wire_attr_out out;
+    struct meta_attr attr;
+    bool cache;
+    int error = attr_of(call->mount->node, call->in->ino, &attr, &cache, may_wait(call));
+    if (error == 0 && S_ISDIR(attr.mode) && !cache) error = META_NOT_MINE; /* its times are elsewhere */
+    if (error == WAIT) {
+        work_copy(call);
+    } else if (error == 0) {
+        put_attr_out(call->mount, &out, &attr, cache);
+        give(call, &out, sizeof out);
+    } else if (goes_slow(error)) {
+        ask_slowly(call, FUSE_OP_GETATTR, NULL, 0);
+    } else {
+        refuse(call, error == ENOTDIR ? ENOENT : error);
+    }
+}
+
+/* ── changing attributes ── */
+
+void clear_suid(struct node *node, uint64_t ino) {
+    struct meta_attr attr, out;
+    if (meta_getattr(node->meta, ino, node->id, &attr) != 0) return;
+    uint32_t mode = attr.mode & ~(uint32_t)S_ISUID;
+    if (mode & S_IXGRP) mode &= ~(uint32_t)S_ISGID;
+    if (mode == attr.mode) return;
+    attr.mode = mode;
+    meta_setattr_here(node->meta, ino, META_SET_MODE, &attr, now_of(node), &out);
+}
+
+/* The part of a file here has the same times as the record: what is written later starts from them. */
+static void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+    uint32_t ns;
+    char path[64];
+    if (mask & META_SET_ATIME) {
+        times[0].tv_sec = (time_t)seconds_of(attr->atime, &ns);
+        times[0].tv_nsec = ns;
+    }
+    if (mask & META_SET_MTIME) {
+        times[1].tv_sec = (time_t)seconds_of(attr->mtime, &ns);
+        times[1].tv_nsec = ns;
+    }
+    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) != 0) {}
+}
+
+static int cut_part(struct node *node, uint64_t ino, uint64_t size) {
+    struct fsio_handle *handle;
+    int error = fsio_open(node->io, ino, FSIO_LOCAL, -1, 0, size, true, true, &handle);
+    if (error != 0) return error;
+    error = fsio_truncate(handle, size);
+    fsio_close(handle);
+    return error;
+}
+
+static unsigned read_setattr(const struct call *call, const struct wire_setattr_in *in, int64_t now, struct meta_attr *want) {
+    unsigned mask = 0;
+    (void)call;
+    *want = (struct meta_attr){.mode = in->mode & 07777, .uid = in->uid, .gid = in->gid, .size = in->size, .writer = -1, .rank = -1};
+    want->atime = in->valid & FATTR_ATIME_NOW ? now : (int64_t)in->atime * 1000000000 + in->atime_ns;
+    want->mtime = in->valid & FATTR_MTIME_NOW ? now : (int64_t)in->mtime * 1000000000 + in->mtime_ns;
+    if (in->valid & FATTR_MODE) mask |= META_SET_MODE;
+    if (in->valid & FATTR_UID) mask |= META_SET_UID;
+    if (in->valid & FATTR_GID) mask |= META_SET_GID;
+    if (in->valid & FATTR_SIZE) mask |= META_SET_SIZE;
+    if (in->valid & FATTR_ATIME) mask |= META_SET_ATIME;
+    if (in->valid & FATTR_MTIME) mask |= META_SET_MTIME;
+    return mask;
+}
+
+/* What the kernel leaves to us of setuid and setgid bits: changing owner or size takes them away. */
+static void kill_suid(struct node *node, const struct wire_setattr_in *in, uint64_t ino, unsigned *mask, struct meta_attr *want) {
+    struct meta_attr old;
+    bool chown = (*mask & (META_SET_UID | META_SET_GID)) != 0;
+    if ((*mask & META_SET_MODE) != 0 || (!chown && (in->valid & FATTR_KILL_SUIDGID) == 0)) return;
+    if (meta_getattr(node->meta, ino, node->id, &old) != 0 || S_ISDIR(old.mode)) return;
+    want->mode = old.mode & 07777 & ~(uint32_t)S_ISUID;
+    if (old.mode & S_IXGRP) want->mode &= ~(uint32_t)S_ISGID;
+    if (want->mode != (old.mode & 07777)) *mask |= META_SET_MODE;
+}
+
+void do_setattr(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct node *node = mount->node;
+    const struct wire_setattr_in *in = (const void *)call->body;
+    struct meta_attr want, done;
+    uint64_t ino = call->in->ino;
+    if (call->size < sizeof *in) {
+        refuse(call, EINVAL);
+        return;
+    }
+    int64_t now = now_of(node);
+    unsigned mask = read_setattr(call, in, now, &want);
+    kill_suid(node, in, ino, &mask, &want);
+    int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
+    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size);
+    if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
+    if (error == 0) {
+        struct wire_attr_out out;
+        bool cache;
+        if (mask & META_SET_SIZE && files_overlay(node, &done, false) == 0) { /* nobody writes it: what is recorded is what the part says now */
+            struct stat found;
+            struct meta_attr sized = {.blocks = 0, .mtime = done.mtime};
+            if (files_part_stat(node, ino, &found) == 0) sized.blocks = (uint64_t)found.st_blocks;
+            meta_setattr_here(node->meta, ino, META_SET_BLOCKS, &sized, done.ctime, &done);
+            stamp_part(node, ino, META_SET_MTIME, &done);
+        }
+        complete(node, &done, &cache, false);
+        put_attr_out(mount, &out, &done, cache);
+        give(call, &out, sizeof out);
+        notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
+    } else if (goes_slow(error)) {
+        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
+        if (request != NULL) {
+            request->attr = want;
+            request->has_attr = true;
+            request->flags = mask;
+        }
+        slow_add(mount, request);
+    } else {
+        refuse(call, error == ENOTDIR ? ENOENT : error);
+    }
+}
+
+void do_readlink(struct call *call) {
+    size_t length;
+    int error = meta_readlink(call->mount->node->meta, call->in->ino, call->out, MESSAGE_BYTES, &length);
+    if (error == 0) give(call, call->out, length);
+    else if (goes_slow(error)) ask_slowly(call, FUSE_OP_READLINK, NULL, 0);
+    else refuse(call, error);
+}
+
+/* ── making ── */
+
+void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
+    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    notify_others(mount, dir, false);
+}
+
+struct making {
+    enum amfs_fuse_op op;
+    const char *name, *target;
+    size_t length, target_length;
+    uint32_t mode, rdev, flags;
+};
+
+static bool read_making(const struct call *call, struct making *it) {
+    size_t offset = 0;
+    switch (call->in->opcode) {
+    case WIRE_MKNOD: {
+        const struct wire_mknod_in *in = (const void *)call->body;
+        if (call->size < (offset = sizeof *in)) return false;
+        *it = (struct making){.op = FUSE_OP_MKNOD, .mode = in->mode, .rdev = in->rdev};
+        break;
+    }
+    case WIRE_MKDIR: {
+        const struct wire_mkdir_in *in = (const void *)call->body;
+        if (call->size < (offset = sizeof *in)) return false;
+        *it = (struct making){.op = FUSE_OP_MKDIR, .mode = S_IFDIR | (in->mode & 07777)};
+        break;
+    }
+    case WIRE_CREATE: {
+        const struct wire_create_in *in = (const void *)call->body;
+        if (call->size < (offset = sizeof *in)) return false;
+        *it = (struct making){.op = FUSE_OP_CREATE, .mode = S_IFREG | (in->mode & 07777), .flags = in->flags};
+        break;
+    }
+    default:
+        *it = (struct making){.op = FUSE_OP_SYMLINK, .mode = S_IFLNK | 0777};
+    }
+    it->name = name_in(call, offset, &it->length);
+    if (it->name == NULL) return false;
+    if (it->op == FUSE_OP_SYMLINK) it->target = name_in(call, offset + it->length + 1, &it->target_length);
+    return it->op != FUSE_OP_SYMLINK || it->target != NULL;
+}
+
+static void make_slowly(struct call *call, const struct making *it) {
+    struct amfs_fuse_request *request = slow_new(call, it->op, it->name, it->length, it->target, it->target_length);
+    if (request != NULL) {
+        request->mode = it->mode;
+        request->rdev = it->rdev;
+        request->flags = it->flags;
+    }
+    slow_add(call->mount, request);
+}
+
+/* The file was made, its record says that this node writes it: open it and answer. */
+static void give_created(struct call *call, const struct making *it, struct meta_attr *attr) {
+    struct amfs_fuse *mount = call->mount;
+    struct {
+        struct wire_entry_out entry;
+        struct wire_open_out open;
+    } out;
+    struct opening opening = {.ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime};
+    int error = files_open(mount, &opening, &out.open);
+    if (error != 0) {
+        struct meta_attr left;
+        bool gone;
+        meta_unused(mount->node->meta, attr->ino, mount->node->id, &gone);
+        if (meta_unlink(mount->node->meta, call->in->ino, it->name, it->length, attr->ctime, &left, &gone, NULL) == 0 && gone)
+            fsio_part_delete(mount->node->io, attr->ino);
+        refuse(call, error);
+        return;
+    }
+    put_entry(mount, &out.entry, attr, false);
+    if (give(call, &out, sizeof out) == ENOENT) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
+    notify_others_entry(mount, call->in->ino, it->name, it->length);
+}
+
+void do_make(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct node *node = mount->node;
+    struct making it;
+    if (!read_making(call, &it)) {
+        refuse(call, EINVAL);
+        return;
+    }
+    if (it.length > META_NAME_MAX) {
+        refuse(call, ENAMETOOLONG);
+        return;
+    }
+    int64_t now = now_of(node);
+    struct meta_attr attr = {.mode = it.mode, .uid = call->in->uid, .gid = call->in->gid, .rdev = it.rdev, .writer = -1, .rank = -1};
+    if ((attr.mode & S_IFMT) == 0) attr.mode |= S_IFREG;
+    bool regular = S_ISREG(attr.mode);
+    if (regular) {
+        meta_dir_layout(node->meta, call->in->ino, &attr.layout, &attr.stripe);
+        if (attr.layout == 255) attr.layout = META_WHOLE;
+        attr.finished = it.op != FUSE_OP_CREATE;
+        if (it.op == FUSE_OP_CREATE) attr.writer = node->id;
+    }
+    if (it.op == FUSE_OP_MKDIR || (regular && attr.layout != META_WHOLE)) {
+        make_slowly(call, &it);
+        return;
+    }
+    int error = meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, &attr);
+    if (error == 0) {
+        if (it.op == FUSE_OP_CREATE) {
+            give_created(call, &it, &attr);
+        } else {
+            give_entry(call, &attr, true);
+            notify_others_entry(mount, call->in->ino, it.name, it.length);
+        }
+        touch(mount, call->in->ino, now);
+    } else if (goes_slow(error) || (error == EEXIST && it.op == FUSE_OP_CREATE && (it.flags & O_EXCL) == 0)) {
+        make_slowly(call, &it);
+    } else {
+        refuse(call, error);
+    }
+}
+
+/* ── unlinking, renaming, linking ── */
+
+/* A name is about to go. Has its file data on other nodes, which they must be told to delete? And if the kernel may go on to use it without an
+ * open, keep what it names. */
+static bool lies_elsewhere(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    struct node *node = mount->node;
+    struct meta_attr attr;
+    uint64_t ino;
+    uint32_t type;
+    if (is_alone(node) && mount->known == NULL) return false;
+    if (meta_lookup(node->meta, dir, name, length, node->id, &ino, &type, &attr) != 0 || !S_ISREG(attr.mode)) return false;
+    if (attr.layout == META_STRIPED && !is_alone(node)) return true;
+    if (mount->known != NULL) hold_known(mount, ino);
+    return false;
+}
+
+void do_unlink(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct node *node = mount->node;
+    struct meta_attr left;
+    size_t length;
+    bool gone;
+    const char *name = name_in(call, 0, &length);
+    if (name == NULL || length > META_NAME_MAX) {
+        refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
+        return;
+    }
+    if (call->in->opcode == WIRE_RMDIR) {
+        ask_slowly(call, FUSE_OP_RMDIR, name, length);
+        return;
+    }
+    int64_t now = now_of(node);
+    int error = lies_elsewhere(mount, call->in->ino, name, length)
+                    ? META_BUSY
+                    : meta_unlink(node->meta, call->in->ino, name, length, now, &left, &gone, NULL);
+    if (error == 0) {
+        touch(mount, call->in->ino, now);
+        refuse(call, 0);
+        if (gone) fsio_part_delete(node->io, left.ino);
+        notify_others_entry(mount, call->in->ino, name, length);
+        notify_others(mount, left.ino, false);
+    } else if (goes_slow(error)) {
+        ask_slowly(call, FUSE_OP_UNLINK, name, length);
+    } else {
+        refuse(call, error);
+    }
+}
+
+void do_rename(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct node *node = mount->node;
+    const struct wire_rename2_in *in = (const void *)call->body;
+    bool second = call->in->opcode == WIRE_RENAME2;
+    size_t start = second ? sizeof(struct wire_rename2_in) : sizeof(struct wire_rename_in), length, to_length;
+    const char *name = name_in(call, start, &length), *to_name = name == NULL ? NULL : name_in(call, start + length + 1, &to_length);
+    struct meta_attr moved, replaced = {0};
+    bool gone = false;
+    if (to_name == NULL) {
+        refuse(call, EINVAL);
+        return;
+    }
+    if (length > META_NAME_MAX || to_length > META_NAME_MAX) {
+        refuse(call, ENAMETOOLONG);
+        return;
+    }
+    uint64_t from = call->in->ino, to = in->to_dir;
+    unsigned flags = second ? in->flags : 0;
+    int64_t now = now_of(node);
+    int error = flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ? EINVAL
+                : lies_elsewhere(mount, to, to_name, to_length)           ? META_BUSY
+                                                                          : meta_rename(node->meta, from, name, length, to, to_name, to_length, flags, now, &moved, &replaced, &gone);
+    if (error == 0) {
+        touch(mount, from, now);
+        if (to != from) touch(mount, to, now);
+        refuse(call, 0);
+        if (gone) fsio_part_delete(node->io, replaced.ino);
+        notify_others_entry(mount, from, name, length);
+        notify_others_entry(mount, to, to_name, to_length);
+        notify_others(mount, moved.ino, false);
+        if (replaced.ino != 0) notify_others(mount, replaced.ino, false);
+    } else if (goes_slow(error)) {
+        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RENAME, name, length, to_name, to_length);
+        if (request != NULL) {
+            request->other = to;
+            request->flags = flags;
+        }
+        slow_add(mount, request);
+    } else {
+        refuse(call, error);
+    }
+}
+
+void do_link(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct node *node = mount->node;
+    const struct wire_link_in *in = (const void *)call->body;
+    size_t length;
+    const char *name = name_in(call, sizeof *in, &length);
+    struct meta_attr attr;
+    uint64_t old;
+    uint32_t old_type;
+    bool gone, cache;
+    if (name == NULL || length > META_NAME_MAX) {
+        refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
+        return;
+    }
+    int64_t now = now_of(node);
+    int error = is_alone(node) ? meta_link(node->meta, in->ino, 1, now, &attr, &gone, NULL) : META_BUSY;
+    if (error == 0) {
+        error = meta_insert(node->meta, call->in->ino, name, length, 0, in->ino, attr.mode & S_IFMT, false, &old, &old_type, NULL);
+        if (error != 0) meta_link(node->meta, in->ino, -1, now, &attr, &gone, NULL);
+    }
+    if (error == 0) {
+        complete(node, &attr, &cache, false);
+        give_entry(call, &attr, cache);
+        touch(mount, call->in->ino, now);
+        notify_others_entry(mount, call->in->ino, name, length);
+        notify_others(mount, in->ino, false);
+    } else if (goes_slow(error)) {
+        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_LINK, name, length, NULL, 0);
+        if (request != NULL) {
+            request->ino = in->ino;
+            request->other = call->in->ino;
+        }
+        slow_add(mount, request);
+    } else {
+        refuse(call, error == EISDIR ? EPERM : error);
+    }
+}
+
+/* ── what the file system as a whole has ── */
+
+void do_statfs(struct call *call) {
+    struct node *node = call->mount->node;
+    struct wire_statfs_out out = {.bsize = BLOCK, .frsize = BLOCK, .namelen = META_NAME_MAX};
+    struct statvfs found;
+    struct meta_counts counts;
+    uint64_t used, limit, parts;
+    if (!is_alone(node) || fstatvfs(node->root, &found) != 0) {
+        ask_slowly(call, FUSE_OP_STATFS, NULL, 0);
+        return;
+    }
+    fsio_usage(node->io, &used, &limit, &parts);
+    meta_counts(node->meta, &counts);
+    out.blocks = (limit != 0 ? limit : (uint64_t)found.f_blocks * found.f_frsize) / BLOCK;
+    out.bfree = limit != 0 ? (limit > used ? (limit - used) / BLOCK : 0) : (uint64_t)found.f_bfree * found.f_frsize / BLOCK;
+    out.bavail = out.bfree;
+    out.ffree = found.f_ffree;
+    out.files = counts.inodes + counts.dirs + out.ffree;
+    give(call, &out, sizeof out);
+}

@@ -1,0 +1,135 @@
+/* What the kernel must forget. Telling it may wait for the lock of a directory that a process holds which waits for our answer: so a thread of
+ * its own does it, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS. */
+#include "fuse_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SWEEP_MS = 125 };
+
+static int64_t exact_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return span(now);
+}
+
+static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice) {
+    struct wire_inval_inode inode = {.ino = notice->ino, .offset = notice->data ? 0 : -1};
+    struct wire_inval_entry entry = {.dir = notice->ino, .length = (uint32_t)notice->length,
+                                     .flags = (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0 ? INVAL_EXPIRE_ONLY : 0};
+    struct wire_out header = {.error = notice->entry ? NOTIFY_INVAL_ENTRY : NOTIFY_INVAL_INODE};
+    struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
+    if (notice->entry) {
+        parts[1] = (struct iovec){&entry, sizeof entry};
+        parts[2].iov_len = notice->length + 1;
+    }
+    header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
+    while (writev(mount->fd, parts, notice->entry ? 3 : 2) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
+}
+
+static void *notify(void *argument) {
+    struct amfs_fuse *mount = argument;
+    pthread_mutex_lock(&mount->notice_lock);
+    while (!atomic_load(&mount->stopping)) {
+        struct notice *notice = mount->notices;
+        if (notice == NULL && mount->known != NULL) { /* nobody says when files are closed here: look */
+            struct timespec until;
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            until.tv_nsec += SWEEP_MS * 1000000;
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
+            int waited = pthread_cond_timedwait(&mount->notice_wake, &mount->notice_lock, &until);
+            if (waited == ETIMEDOUT && atomic_load(&mount->node->writing) > 0) {
+                pthread_mutex_unlock(&mount->notice_lock);
+                files_sweep(mount);
+                pthread_mutex_lock(&mount->notice_lock);
+            }
+            continue;
+        }
+        if (notice == NULL) {
+            pthread_cond_wait(&mount->notice_wake, &mount->notice_lock);
+            continue;
+        }
+        mount->notices = notice->next;
+        if (mount->notices == NULL) mount->notices_tail = &mount->notices;
+        mount->notice_began_ns = exact_ns();
+        pthread_mutex_unlock(&mount->notice_lock);
+        tell_kernel(mount, notice);
+        pthread_mutex_lock(&mount->notice_lock);
+        mount->notice_began_ns = 0;
+        mount->done_number = notice->number;
+        free(notice);
+        if (mount->notices == NULL) wake_loop(mount);
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
+    return NULL;
+}
+
+int notify_begin(struct amfs_fuse *mount) {
+    int error = new_thread(&mount->notifier, notify, mount);
+    mount->notifier_runs = error == 0;
+    return error;
+}
+
+void notify_end(struct amfs_fuse *mount) {
+    if (!mount->notifier_runs) return;
+    pthread_mutex_lock(&mount->notice_lock);
+    pthread_cond_broadcast(&mount->notice_wake);
+    pthread_mutex_unlock(&mount->notice_lock);
+    pthread_join(mount->notifier, NULL);
+    mount->notifier_runs = false;
+    while (mount->notices != NULL) {
+        struct notice *notice = mount->notices;
+        mount->notices = notice->next;
+        free(notice);
+    }
+}
+
+static uint64_t add(struct amfs_fuse *mount, bool entry, bool data, uint64_t ino, const char *name, size_t length) {
+    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || mount->socket) return 0;
+    struct notice *notice = malloc(sizeof *notice + length + 1);
+    if (notice == NULL) return 0;
+    *notice = (struct notice){.ino = ino, .entry = entry, .data = data, .length = length};
+    if (length > 0) memcpy(notice->name, name, length);
+    notice->name[length] = '\0';
+    pthread_mutex_lock(&mount->notice_lock);
+    uint64_t number = notice->number = ++mount->last_number;
+    *mount->notices_tail = notice;
+    mount->notices_tail = &notice->next;
+    pthread_cond_signal(&mount->notice_wake);
+    pthread_mutex_unlock(&mount->notice_lock);
+    return number;
+}
+
+uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) { return add(mount, false, data, ino, NULL, 0); }
+
+uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    return length > META_NAME_MAX ? 0 : add(mount, true, false, dir, name, length);
+}
+
+uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->notice_lock);
+    bool stuck = mount->notice_began_ns != 0 && exact_ns() - mount->notice_began_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000;
+    uint64_t number = stuck || atomic_load(&mount->ended) ? mount->last_number : mount->done_number;
+    pthread_mutex_unlock(&mount->notice_lock);
+    return number;
+}
+
+/* ── mounts of one node tell each other ── */
+
+static void others(struct amfs_fuse *mount, bool entry, bool data, uint64_t ino, const char *name, size_t length) {
+    struct node *node = mount->node;
+    if (atomic_load_explicit(&node->mount_count, memory_order_relaxed) < 2) return; /* the usual case; a mount that comes now keeps nothing yet */
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next)
+        if (other != mount) add(other, entry, data, ino, name, length);
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
+void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, false, data, ino, NULL, 0); }
+
+void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) { others(mount, true, false, dir, name, length); }

@@ -1,0 +1,249 @@
+/* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names and attributes. fuse_files.c: open files. fuse_data.c: their
+ * bytes, workers. fuse_list.c: directories. fuse_slow.c: what the poll loop answers. fuse_notify.c: what the kernel must forget.
+ *
+ * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. */
+#ifndef AMFS_FUSE_PRIVATE_H
+#define AMFS_FUSE_PRIVATE_H
+
+#include "fuse.h"
+#include "fuse_wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+enum {
+    MAX_WRITE = 1 << 20,
+    MESSAGE_BYTES = MAX_WRITE + 8192,
+    BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
+    NOTIFY_PATIENCE_MS = 50,
+    IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
+};
+
+/* One mount's use of an open file. */
+struct view {
+    struct view *next;
+    struct amfs_fuse *mount;
+    uint32_t readers, writers;
+    bool passes;     /* the kernel has the part itself */
+    bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
+    bool was_cached; /* bytes of it went to the kernel's cache while it was written through */
+    int32_t backing;
+    enum fsio_kind kind;
+    struct fsio_handle *reader, *writer;
+    uint32_t busy; /* readings and writings under way */
+    int64_t used_ns;
+};
+
+struct file {
+    struct file *next;
+    uint64_t ino;
+    uint32_t readers, writers; /* of all mounts */
+    bool foreign;  /* the poll loop opened it: it must be told when it is closed */
+    uint32_t pins; /* it must stay, whoever closes it */
+    int64_t atime; /* of the record, as far as known */
+    struct view *views;
+};
+
+/* How often the kernel was given an inode, where that matters (no_open). */
+struct known {
+    struct known *next;
+    uint64_t ino, lookups;
+    bool held; /* unlinked since: kept as long as the kernel may use it */
+};
+
+enum { FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 14 };
+
+struct node {
+    struct node *next;
+    int references;
+    struct meta *meta;
+    struct fsio *io;
+    int32_t id;
+    int root;
+    bool limited; /* writes must be counted: the kernel may not do them by itself */
+    pthread_mutex_t lock;
+    pthread_mutex_t mounts_lock;
+    struct amfs_fuse *mounts;
+    atomic_int mount_count;
+    struct file *files[FILE_BUCKETS];
+    struct file *spare_files;
+    struct view *spare_views;
+    atomic_uint writing; /* files that are open for writing */
+    atomic_bool alone;
+    _Atomic int64_t floor; /* no time that we give is before this one */
+};
+
+struct message { /* a request with its data, or room for one */
+    struct message *next;
+    struct amfs_fuse *mount;
+    size_t size;
+    _Alignas(8) char bytes[];
+};
+
+struct notice {
+    struct notice *next;
+    uint64_t number, ino;
+    bool entry, data;
+    size_t length;
+    char name[];
+};
+
+struct amfs_fuse {
+    struct amfs_fuse *next; /* of its node */
+    struct node *node;
+    int fd, event_fd, wake_fd;
+    struct amfs_fuse_options options;
+    bool socket; /* a test, not the kernel */
+
+    /* Written by the reader when the kernel says hello. */
+    atomic_bool started, ended, stopping;
+    uint32_t minor, max_write;
+    uint64_t granted;
+    atomic_bool passes, no_open;
+    atomic_ullong requests, slow;
+
+    pthread_t reader;
+    bool reader_runs;
+    struct message *inbox; /* what the reader reads into */
+    char *outbox;          /* MESSAGE_BYTES for answers of the reader */
+
+    pthread_mutex_t slow_lock;
+    struct amfs_fuse_request *queue, **queue_tail, *pending[PENDING_BUCKETS];
+
+    pthread_mutex_t notice_lock;
+    pthread_cond_t notice_wake;
+    struct notice *notices, **notices_tail;
+    uint64_t last_number, done_number;
+    int64_t notice_began_ns; /* 0: none under way */
+    pthread_t notifier;
+    bool notifier_runs;
+
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_wake;
+    struct message *work, **work_tail, *spare;
+    int workers, idle, spares;
+    pthread_t worker_threads[16];
+
+    pthread_mutex_t known_lock;
+    struct known **known; /* no_open only */
+    int64_t swept_ns;
+};
+
+/* A request being served. */
+struct call {
+    struct amfs_fuse *mount;
+    const struct wire_in *in;
+    const char *body;
+    size_t size; /* of the body */
+    char *out;   /* MESSAGE_BYTES */
+};
+
+static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
+
+/* fuse.c */
+int64_t now_of(struct node *node);         /* for records: as the kernel stamps files, never backwards */
+void seen_time(struct node *node, int64_t time);
+int64_t monotonic_ns(void);
+int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size); /* 0 or errno; ENOENT: nobody waits any more */
+static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
+static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
+void wake_loop(struct amfs_fuse *mount);
+void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out);
+int new_thread(pthread_t *thread, void *(*body)(void *), void *argument);
+
+/* fuse_names.c */
+void put_attr(struct wire_attr *to, const struct meta_attr *from);
+void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
+void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
+void do_lookup(struct call *call);
+void do_getattr(struct call *call);
+void do_setattr(struct call *call);
+void do_readlink(struct call *call);
+void do_make(struct call *call); /* MKNOD, MKDIR, SYMLINK, CREATE */
+void do_unlink(struct call *call);
+void do_rename(struct call *call);
+void do_link(struct call *call);
+void do_statfs(struct call *call);
+const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+void clear_suid(struct node *node, uint64_t ino);
+
+/* fuse_xattr.c */
+void do_xattr(struct call *call);
+
+/* fuse_known.c: only where files are opened without telling */
+void do_forget(struct call *call);
+void count_lookup(struct amfs_fuse *mount, uint64_t ino);
+void hold_known(struct amfs_fuse *mount, uint64_t ino);
+bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
+void known_end(struct amfs_fuse *mount);
+
+/* fuse_files.c */
+struct opening {
+    uint64_t ino;
+    enum fsio_kind kind;
+    int32_t node;
+    uint32_t stripe;
+    uint64_t size;
+    int64_t atime;
+    bool writing, truncate, create, foreign, suid;
+};
+enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
+int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);
+int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
+void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing);
+struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount);
+/* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
+int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
+int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
+void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
+void files_sweep(struct amfs_fuse *mount);                /* the same where it is idle */
+void files_end(struct amfs_fuse *mount);                  /* close what the kernel cannot close any more */
+void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
+void do_open(struct call *call);
+void do_release(struct call *call);
+
+/* fuse_data.c */
+void do_read(struct call *call);
+void do_write(struct call *call);
+void do_seek(struct call *call);
+void do_allocate(struct call *call);
+void do_copy(struct call *call);
+void do_flush(struct call *call);
+struct message *message_take(struct amfs_fuse *mount);
+void message_give(struct amfs_fuse *mount, struct message *message);
+void work_add(struct amfs_fuse *mount, struct message *message);
+void work_copy(const struct call *call); /* have a worker serve this request */
+void work_end(struct amfs_fuse *mount);
+static inline bool may_wait(const struct call *call) { return call->out != call->mount->outbox; } /* it is a worker's */
+
+/* fuse_list.c */
+void do_open_dir(struct call *call);
+void do_list(struct call *call);
+struct listing { /* a directory's entries on their way into an answer */
+    struct amfs_fuse *mount;
+    bool plus;
+    char *to;
+    size_t used, room;
+};
+/* `cursor`: where to go on after it. `attr` NULL: not known, or not to be kept. False: no room left. */
+bool list_add(struct listing *listing, const char *name, size_t length, uint64_t ino, uint32_t type, uint64_t cursor, const struct meta_attr *attr);
+bool list_dots(struct listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
+enum { DOTS = 2 };                                                      /* an offset of the kernel is a cursor and these */
+
+/* fuse_slow.c */
+struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value, size_t value_length);
+void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by slow_new) */
+void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
+void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now); /* entries of a directory changed */
+void slow_end(struct amfs_fuse *mount);
+
+/* fuse_notify.c */
+int notify_begin(struct amfs_fuse *mount);
+void notify_end(struct amfs_fuse *mount);
+void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+
+#endif

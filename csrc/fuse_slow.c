@@ -1,0 +1,292 @@
+/* What the poll loop answers: the queue to it, what waits, and its answers. */
+#include "fuse_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
+    static const char *const names[] = {
+        [FUSE_OP_LOOKUP] = "lookup", [FUSE_OP_GETATTR] = "getattr", [FUSE_OP_SETATTR] = "setattr", [FUSE_OP_READLINK] = "readlink",
+        [FUSE_OP_CREATE] = "create", [FUSE_OP_MKNOD] = "mknod", [FUSE_OP_MKDIR] = "mkdir", [FUSE_OP_SYMLINK] = "symlink",
+        [FUSE_OP_OPEN] = "open", [FUSE_OP_UNLINK] = "unlink", [FUSE_OP_RMDIR] = "rmdir", [FUSE_OP_RENAME] = "rename",
+        [FUSE_OP_LINK] = "link", [FUSE_OP_LIST] = "list", [FUSE_OP_STATFS] = "statfs", [FUSE_OP_SET_XATTR] = "set_xattr",
+        [FUSE_OP_GET_XATTR] = "get_xattr", [FUSE_OP_LIST_XATTR] = "list_xattr", [FUSE_OP_REMOVE_XATTR] = "remove_xattr",
+        [FUSE_OP_ENSURE] = "ensure", [FUSE_OP_CLOSED] = "closed", [FUSE_OP_TOUCHED] = "touched",
+    };
+    return names[op];
+}
+
+/* ── asking ── */
+
+static struct amfs_fuse_request *make(enum amfs_fuse_op op, const char *name, size_t length, const void *value, size_t value_length) {
+    struct amfs_fuse_request *request = calloc(1, sizeof *request + length + value_length + 2);
+    if (request == NULL) return NULL;
+    request->op = op;
+    request->name_length = length;
+    request->value_length = value_length;
+    request->value = request->name + length + 1;
+    if (length > 0) memcpy(request->name, name, length);
+    if (value_length > 0) memcpy(request->value, value, value_length);
+    return request;
+}
+
+struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
+                                   size_t value_length) {
+    struct amfs_fuse_request *request = make(op, name, length, value, value_length);
+    if (request == NULL) {
+        refuse(call, ENOMEM);
+        return NULL;
+    }
+    request->unique = call->in->unique;
+    request->opcode = call->in->opcode;
+    request->uid = call->in->uid;
+    request->gid = call->in->gid;
+    request->pid = call->in->pid;
+    request->ino = call->in->ino;
+    return request;
+}
+
+void amfs_fuse_request_free(struct amfs_fuse_request *request) {
+    if (request == NULL) return;
+    free(request->message);
+    free(request);
+}
+
+static struct amfs_fuse_request **pending_at(struct amfs_fuse *mount, uint64_t unique) {
+    struct amfs_fuse_request **at = &mount->pending[(unique >> 1) % PENDING_BUCKETS];
+    while (*at != NULL && (*at)->unique != unique) at = &(*at)->pending;
+    return at;
+}
+
+/* With the lock held. */
+static void append(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    request->next = NULL;
+    *mount->queue_tail = request;
+    mount->queue_tail = &request->next;
+}
+
+void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    if (request == NULL) return;
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL;
+    struct amfs_fuse_request **at = pending_at(mount, request->unique);
+    if (*at == NULL) { /* the kernel never repeats a number that is unanswered */
+        *at = request;
+        append(mount, request);
+    } else {
+        amfs_fuse_request_free(request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+    if (first) wake_loop(mount);
+}
+
+void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr) {
+    struct amfs_fuse_request *request = make(op, NULL, 0, NULL, 0);
+    if (request == NULL) return;
+    request->ino = ino;
+    request->wrote = wrote;
+    request->has_attr = attr != NULL;
+    if (attr != NULL) request->attr = *attr;
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL, known = false;
+    for (struct amfs_fuse_request *other = mount->queue; op == FUSE_OP_TOUCHED && other != NULL && !known; other = other->next)
+        known = other->op == FUSE_OP_TOUCHED && other->ino == ino; /* once is enough */
+    if (!known) append(mount, request);
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (known) amfs_fuse_request_free(request);
+    if (first) wake_loop(mount);
+}
+
+struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {
+    uint64_t count;
+    if (read(mount->event_fd, &count, sizeof count) < 0) {} /* nothing new: look all the same */
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request *first = mount->queue;
+    mount->queue = NULL;
+    mount->queue_tail = &mount->queue;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return first;
+}
+
+void slow_end(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request **at = &mount->queue;
+    while (*at != NULL) { /* what wants an answer is answered here; what only tells can still be taken */
+        if ((*at)->unique != 0) *at = (*at)->next;
+        else at = &(*at)->next;
+    }
+    mount->queue_tail = at;
+    for (size_t i = 0; i < PENDING_BUCKETS; i++) {
+        while (mount->pending[i] != NULL) {
+            struct amfs_fuse_request *request = mount->pending[i];
+            mount->pending[i] = request->pending;
+            if (mount->fd >= 0) answer(mount, request->unique, EIO, NULL, 0);
+            amfs_fuse_request_free(request);
+        }
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+}
+
+/* ── answers ── */
+
+/* The request that waits, taken out. NULL: none does. */
+static struct amfs_fuse_request *claim(struct amfs_fuse *mount, uint64_t unique) {
+    if (unique == 0) return NULL;
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request **at = pending_at(mount, unique), *request = *at;
+    if (request != NULL) *at = request->pending;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return request;
+}
+
+/* Other mounts of this node learn what this one's request changed. */
+static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request *request) {
+    switch (request->op) {
+    case FUSE_OP_CREATE:
+    case FUSE_OP_MKNOD:
+    case FUSE_OP_MKDIR:
+    case FUSE_OP_SYMLINK:
+    case FUSE_OP_UNLINK:
+    case FUSE_OP_RMDIR:
+        notify_others(mount, request->ino, false);
+        notify_others_entry(mount, request->ino, request->name, request->name_length);
+        break;
+    case FUSE_OP_RENAME:
+        notify_others(mount, request->ino, false);
+        notify_others(mount, request->other, false);
+        notify_others_entry(mount, request->ino, request->name, request->name_length);
+        notify_others_entry(mount, request->other, request->value, request->value_length);
+        break;
+    case FUSE_OP_LINK:
+        notify_others(mount, request->ino, false);
+        notify_others_entry(mount, request->other, request->name, request->name_length);
+        break;
+    case FUSE_OP_SETATTR:
+        notify_others(mount, request->ino, (request->flags & META_SET_SIZE) != 0);
+        break;
+    default:
+        break;
+    }
+}
+
+static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
+    int failed = answer(mount, request->unique, error, data, size);
+    if (error == 0) tell_others(mount, request);
+    amfs_fuse_request_free(request);
+    return failed;
+}
+
+int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    finish(mount, request, error < 0 || error > 511 ? EIO : error, NULL, 0);
+    return 0;
+}
+
+int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_entry_out out;
+    if (request == NULL) return ENOENT;
+    put_entry(mount, &out, attr, cache);
+    if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
+    finish(mount, request, 0, &out, sizeof out);
+    return 0;
+}
+
+int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_attr_out out;
+    if (request == NULL) return ENOENT;
+    put_attr_out(mount, &out, attr, cache);
+    finish(mount, request, 0, &out, sizeof out);
+    return 0;
+}
+
+static struct opening opening_of(const struct amfs_fuse_request *request, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe,
+                                 uint64_t size) {
+    bool truncate = request->op == FUSE_OP_OPEN && (request->flags & O_TRUNC) != 0;
+    bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
+                   (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
+    return (struct opening){.ino = ino, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
+                            .create = size == 0 || truncate, .foreign = true};
+}
+
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_open_out out;
+    if (request == NULL) return ENOENT;
+    struct opening opening = opening_of(request, request->ino, kind, node, stripe, size);
+    int error = request->op == FUSE_OP_ENSURE ? files_open_implicit(mount, &opening) : files_open(mount, &opening, &out);
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL); /* it is not open after all */
+    if (request->op == FUSE_OP_ENSURE && error == 0) {
+        work_add(mount, request->message);
+        request->message = NULL;
+        amfs_fuse_request_free(request);
+    } else if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) {
+        files_close(mount, opening.ino, opening.writing); /* whoever asked was killed meanwhile */
+    }
+    return 0;
+}
+
+int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
+                            uint32_t stripe, uint64_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct {
+        struct wire_entry_out entry;
+        struct wire_open_out open;
+    } out;
+    if (request == NULL) return ENOENT;
+    struct opening opening = opening_of(request, attr->ino, kind, node, stripe, size);
+    opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
+    int error = files_open(mount, &opening, &out.open);
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
+    else put_entry(mount, &out.entry, attr, false);
+    if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) files_close(mount, attr->ino, true);
+    return 0;
+}
+
+int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *data, size_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct wire_getxattr_out out = {.size = (uint32_t)size};
+    bool attribute = request->op == FUSE_OP_GET_XATTR || request->op == FUSE_OP_LIST_XATTR;
+    if (attribute && request->room == 0) finish(mount, request, 0, &out, sizeof out);
+    else if (attribute && size > request->room) finish(mount, request, ERANGE, NULL, 0);
+    else finish(mount, request, 0, data, size);
+    return 0;
+}
+
+int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct listing listing = {mount, request->opcode == WIRE_READDIRPLUS, NULL, 0, request->room};
+    listing.to = malloc(listing.room + 1);
+    if (listing.to == NULL) {
+        finish(mount, request, ENOMEM, NULL, 0);
+        return 0;
+    }
+    bool room = list_dots(&listing, request->ino, request->cursor);
+    for (size_t i = 0; room && i < count; i++) {
+        const struct amfs_fuse_entry *entry = &entries[i];
+        const struct meta_attr *attr = entry->attr;
+        if (attr != NULL && S_ISREG(attr->mode) && !attr->finished) attr = NULL;
+        room = list_add(&listing, entry->name, entry->length, entry->ino, entry->type, entry->cursor + DOTS, attr);
+    }
+    finish(mount, request, 0, listing.to, listing.used);
+    free(listing.to);
+    return 0;
+}
+
+int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
+                           uint64_t files, uint64_t ffree) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_statfs_out out = {.bsize = bsize, .frsize = bsize, .blocks = blocks, .bfree = bfree, .bavail = bavail, .files = files,
+                                  .ffree = ffree, .namelen = META_NAME_MAX};
+    if (request == NULL) return ENOENT;
+    finish(mount, request, 0, &out, sizeof out);
+    return 0;
+}
