@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 from amfs import files_copy, files_tree
+from amfs.errors import SessionError
 from amfs.files_copy import Layout, Progress, Source
 from amfs.files_io import RawFile, flags_of, wrap
 from amfs.files_kv import KeyValue
@@ -65,7 +66,7 @@ def stat_result(attr: Attr) -> os.stat_result:
     fields = (attr.mode, attr.ino, 0, attr.nlink, attr.uid, attr.gid, attr.size, *(int(each // 10**9) for each in times))
     more: dict[str, Any] = {"st_blksize": 4096, "st_blocks": attr.blocks, "st_rdev": attr.rdev}
     for name, each in zip(("atime", "mtime", "ctime"), times, strict=True):
-        more[f"st_{name}"], more[f"st_{name}_ns"] = each / 1e9, each
+        more[f"st_{name}"], more[f"st_{name}_ns"] = each // 10**9 + 1e-9 * (each % 10**9), each
     return os.stat_result(fields, more)
 
 
@@ -93,7 +94,7 @@ def _close_all(line: Line, opened: weakref.WeakSet[Any]) -> None:
         for file in list(opened):
             try:
                 file.close()
-            except (OSError, ValueError):
+            except (OSError, ValueError, SessionError):
                 continue
     line.close()
 

@@ -310,7 +310,7 @@ class RawFile(io.RawIOBase):
         try:
             self._drain()
         finally:
-            if self._generation == self._line.generation:
+            if self._writes or (self._generation == self._line.generation and self._line.gateway >= 0):
                 call = Call("close", (self._handle,), (self.name,))
                 if self._writes:
                     self._line.wait(self._line.submit(call, self._generation))
