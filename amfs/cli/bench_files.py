@@ -214,4 +214,23 @@ def storage(
     return 1 if report.errors else 0
 
 
-COMMANDS = (envelope, filecopy, storage)
+@click.command()
+@click.option("--real", type=click.IntRange(0, 16), default=4, show_default=True, metavar="N", help="Nodes to measure on; 0: only compute.")
+@click.option("--scale", type=click.FloatRange(0.001, 10), default=0.25, show_default=True, help="Of the sizes of files on real nodes.")
+@click.option("--tiles", type=click.IntRange(1, 10_000), default=36, show_default=True, help="Images, and parts to collect, for each node.")
+@click.option("--nodes", callback=numbers(1, 4096), default="4,16,64,256", show_default=True, metavar="N,...", help="Nodes to compute for.")
+@OUTPUT
+def striping(real: int, scale: float, tiles: int, nodes: tuple[int, ...], output: str) -> int:
+    """Show how evenly Montage and an aggregation fill the nodes, with whole files and with stripes.
+
+    Measured on the nodes of a session, and computed with the same partition tables for many. The exit status is 1 if something could not be
+    measured; a missed target does not change it.
+    """
+    from amfs.bench.striping import Settings, report_text, run_striping
+
+    report = run_striping(Settings(real, scale, tiles, nodes), say)
+    show(report, output, report_text(report))
+    return 1 if report.errors else 0
+
+
+COMMANDS = (envelope, filecopy, storage, striping)

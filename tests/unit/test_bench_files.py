@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, envelope, filecopy, layouts, plots, programs, storage
+from amfs.bench import directories, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
 from amfs.bench.clients import Client
 from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
@@ -25,7 +26,6 @@ from amfs.cli.bench import bench
 from amfs.errors import AmfsError, UsageError
 from amfs.fs.partition import PartitionTable
 
-PHASES = ("create", "write", "stat", "open", "read", "once", "readn1", "bigwrite", "bigread", "drop", "bigreadn1", "unlink", "clean")
 QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=2)
 
 
@@ -137,6 +137,21 @@ def test_a_client_that_cannot_start_or_hangs_is_reported(program: Path, tmp_path
     while running(str(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert running(str(tmp_path)) == []
+
+
+def test_another_client_reads_what_it_is_told_to_believe_in(program: Path, tmp_path: Path) -> None:
+    with Client(program, 1, "x", [tmp_path]) as writer, Client(program, 1, "x", [tmp_path]) as reader:
+        writer.phase("write", count=7)
+        writer.phase("bigwrite", count=2)
+        reader.phase("havesmall", count=7)
+        assert reader.phase("once").operations == 7
+        reader.phase("havebig", count=2)
+        assert reader.phase("bigread").operations == 2
+        reader.phase("havesmall", count=8)
+        with pytest.raises(Failed, match="cannot open"):
+            reader.phase("once")
+        writer.phase("clean")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_orders_that_are_none(program: Path, tmp_path: Path) -> None:
@@ -458,6 +473,79 @@ def test_a_task_runs_where_its_bytes_are() -> None:
     assert layouts.whole_bytes(layouts.aggregation(7, 10), placed, 3) == [70 + 70, 20, 20]
 
 
+def test_rows_of_striping_are_judged_by_the_fullest_node() -> None:
+    assert striping.row("w", "striped", [100, 110, 90, 100], [100, 100, 100, 100]).passed is True
+    uneven = striping.row("w", "striped", [100, 140, 60, 100])
+    assert (uneven.passed, uneven.fullest, uneven.measured, uneven.computed) == (False, 1.4, False, None)
+    assert striping.row("w", "whole", [1, 0]).target is None
+    found = striping.run_striping(striping.Settings(real=0, tiles=36, nodes=(4,)))
+    assert [(each.workload, each.layout, each.passed) for each in found.rows] == [
+        ("Montage", "whole", None), ("Montage", "striped", True), ("N-1 aggregation", "whole", None), ("N-1 aggregation", "striped", True),
+    ]  # fmt: skip
+    assert len(striping.report_text(found).splitlines()) == 7
+
+
+def test_stripes_lie_where_the_file_system_puts_them() -> None:
+    """The arithmetic against the metadata shard itself."""
+    from amfs._native import Meta
+
+    table = PartitionTable.even(range(5))
+    meta = Meta(0)
+    meta.set_table(table.owners, table.version)
+    for ino in (1, 77, (5 << 40) | 3, (1023 << 40) | 2**31):
+        first = layouts.first_partition(ino, len(table.owners))
+        for index in (0, 1, 2, 1000, 5000):
+            assert meta.stripe_partition(ino, index) == (first + index) % len(table.owners)
+            assert meta.owner(meta.stripe_partition(ino, index)) == table.owners[(first + index) % len(table.owners)]
+
+
+@pytest.mark.slow
+def test_real_nodes_hold_what_arithmetic_says() -> None:
+    workflow = layouts.aggregation(12, 1_000_000)
+    expected = striping.compute(workflow, 3)
+    whole = striping.measure(workflow, "whole", 3)
+    assert all(abs(found - wanted) < 300_000 for found, wanted in zip(whole, expected["whole"], strict=True)), (whole, expected)
+    striped = striping.measure(workflow, "striped", 3)  # the numbers of the files differ, and so do their places; not how much it is
+    assert abs(sum(striped) - sum(expected["striped"])) < 300_000
+
+
+# ── sessions and mounts of a benchmark's own ───────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_a_client_runs_as_a_task() -> None:
+    with mounts.Session(1) as session:
+        directory = session.directory
+        place = Place("staged", "staged", (".",), "staged", command=session.run_as_task)
+        found = Runner(QUICK).operations(place, 2)
+        assert set(found) == {metric.key for metric in METRICS if metric.unit == "ops/s"}
+        assert mounts.store_has_huge_pages(session) == (os.geteuid() == 0)
+        with pytest.raises(Failed, match="ended with status"):
+            session.amfs("run", "/nonexistent")
+    assert not directory.exists()
+
+
+@pytest.mark.slow
+def test_the_peer_of_the_fusepy_adapter_is_a_file_system(tmp_path: Path) -> None:
+    with mounts.fusepy_memory() as place:
+        found = Runner(QUICK).operations(Place("peer", "peer", (str(place),)), 2)
+        assert found["open"] > 0
+        assert Runner(QUICK).bandwidths(Place("peer", "peer", (str(place),)), 2)["read_bw"] > 0
+        (place / "d").mkdir()
+        (place / "d" / "a").write_bytes(b"hello")
+        (place / "d" / "a").rename(place / "b")
+        with (place / "b").open("r+b") as file:
+            file.truncate(3)
+            file.seek(5)
+            file.write(b"x")
+        assert (place / "b").read_bytes() == b"hel\0\0x"
+        assert sorted(os.listdir(place)) == ["b", "d"]
+        (place / "d").rmdir()
+        (place / "b").unlink()
+        assert os.listdir(place) == []
+    assert not place.exists()
+
+
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -467,7 +555,8 @@ def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path)
     result = CliRunner().invoke(bench, [*words, "--output", "json"])
     assert result.exit_code == 0, result.output
     found = msgspec.json.decode(result.stdout, type=Report)
-    assert [place.key for place in found.places] == ["tmpfs", str(memory), "disk"]
+    huge = ["huge"] if os.geteuid() == 0 else []
+    assert [place.key for place in found.places] == ["tmpfs", str(memory), *huge, "disk"]
     assert found.find(str(memory), 2, "open") is not None
     ElementTree.parse(plot)
     assert list(memory.iterdir()) == []
@@ -480,6 +569,8 @@ def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path)
         (["envelope", "/tmp", "--clients", "1,x"], "not a list of numbers"),
         (["envelope", "/tmp", "--clients", "0"], "from 1 to 64"),
         (["envelope", "/tmp", "--judge", "x"], "there are targets for"),
+        (["envelope", "/tmp", "--only", "copy"], "leave out the directories"),
+        (["envelope", "--nodes", "5"], "from 1 to 4"),
         (["storage", "/tmp", "--sizes", "1kB,x"], "a size such as"),
         (["storage", "/tmp", "--sizes", "0"], "at least one byte"),
         (["storage", "/nonexistent"], "is not a directory"),
