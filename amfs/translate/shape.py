@@ -56,8 +56,9 @@ class Graph:
                 missing = [each for each in task.after if each not in by_id]
                 words = f"task {task.id} is after {' and '.join(missing)}, which there is not"
                 faults += [Fault(self._source(), task.line, printable(words))] if missing else []
-                only = frozenset(by_id[each] for each in task.after if each in by_id) - found.keys()
-                found |= dict.fromkeys(sorted(only))
+                waits = [at for each in task.after if (at := by_id.get(each)) is not None and at not in found]
+                only = frozenset(waits)
+                found |= dict.fromkeys(waits)
             self.parents.append(tuple(found))
             self.ordered.append(only)
         order = topological(len(tasks), self.parents.__getitem__)

@@ -248,15 +248,15 @@ class WfFormatReader(DocumentReader):
             return found or ""
 
         for node, line in nodes:
-            task_id = node.id or node.name
-            if not task_id:
-                continue
-            for parent in node.parents or ():
-                if found := resolve(parent, task_id, line):
-                    parents.setdefault(task_id, []).append(found)
-            for child in node.children or ():
-                if found := resolve(child, task_id, line):
-                    parents.setdefault(found, []).append(task_id)
+            if task_id := node.id or node.name:
+                for parent in node.parents or ():
+                    if found := resolve(parent, task_id, line):
+                        parents.setdefault(task_id, []).append(found)
+        for node, line in nodes:
+            if task_id := node.id or node.name:
+                for child in node.children or ():
+                    if found := resolve(child, task_id, line):
+                        parents.setdefault(found, []).append(task_id)
         for name in runs.keys() - ids:
             self.fault(0, f"the execution names a task {name!r}, which the specification has not")
         self.tasks = with_after(self.tasks, parents)

@@ -594,7 +594,7 @@ def test_documents_of_any_form_end_in_tasks_or_faults(data: st.DataObject) -> No
         holder: Any = document
         for key in path[:-1]:
             holder = holder[key]
-        holder[path[-1]] = data.draw(_ODD)
+        holder[path[-1]] = copy.deepcopy(data.draw(_ODD))
     reader = read(document)
     assert all("\n" not in fault.message for fault in reader.faults)
     assert all(task.id and task.argv for task in reader.tasks)
