@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ import msgspec
 
 from amfs.bench import dispatch, programs
 from amfs.bench.clients import Client, Done
-from amfs.bench.directories import warm_up
 from amfs.errors import AmfsError
 
 JUDGED_CLIENTS = 4  # the targets are for so many clients on one node
@@ -205,21 +205,30 @@ def run_places(tmpfs: Place, places: Sequence[Place], settings: Settings, say: C
     runner = Runner(settings)
     samples: dict[tuple[str, int, str], list[Sample]] = {}
     errors = {place.key: place.broken for place in places if place.broken}
-    warm_up(Path(tmpfs.directories[0]), max(settings.clients) * settings.mib * _MIB)
+
+    def attempt(place: Place, what: str, once: Callable[[], None]) -> None:
+        if place.key not in errors:
+            say(f"{place.title}, {what}")
+            try:
+                once()
+            except AmfsError as error:
+                errors[place.key] = str(error)
+                say(f"{place.title} failed: {error}")
+
+    def warm(place: Place) -> None:
+        """A round that does not count: on virtual machines, memory that was never touched is slow the first time."""
+        runner.bandwidths(place, max(settings.clients))
+
+    def one_turn(place: Place, clients: int, turn: int) -> None:
+        for metric, sample in measure(runner, tmpfs, place, clients, turn).items():
+            samples.setdefault((place.key, clients, metric), []).append(sample)
+
+    for place in (tmpfs, *places):
+        attempt(place, "warming up", partial(warm, place))
     for turn in range(settings.repeat):
         for clients in settings.clients:
             for place in places if turn % 2 == 0 else reversed(places):
-                if place.key in errors:
-                    continue
-                say(f"{place.title}, {clients} clients, {turn + 1} of {settings.repeat}")
-                try:
-                    found = measure(runner, tmpfs, place, clients, turn)
-                except AmfsError as error:
-                    errors[place.key] = str(error)
-                    say(f"{place.title} failed: {error}")
-                    continue
-                for metric, sample in found.items():
-                    samples.setdefault((place.key, clients, metric), []).append(sample)
+                attempt(place, f"{clients} clients, {turn + 1} of {settings.repeat}", partial(one_turn, place, clients, turn))
     results = [
         summarise(place, clients, metric, known)
         for clients in settings.clients
