@@ -19,9 +19,9 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
-    if os.environ.get(mounting.WITHOUT) == "1":
+    if os.environ.get(mounting.NO_FUSE) == "1":
         for item in here:
-            item.add_marker(pytest.mark.skip(reason=f"{mounting.WITHOUT}=1"))
+            item.add_marker(pytest.mark.skip(reason=f"{mounting.NO_FUSE}=1"))
     if "soak" not in (config.option.markexpr or ""):
         soaking = [item for item in here if item.get_closest_marker("soak")]
         items[:] = [item for item in items if item not in soaking]
@@ -35,7 +35,7 @@ def mounts(request: pytest.FixtureRequest) -> Iterator[list[Path]]:
         with mounting.mounted(request.param) as directories:
             yield directories
     except mounting.NotHere as missing:
-        pytest.fail(f"{missing} (or set {mounting.WITHOUT}=1 to leave them out)", pytrace=False)
+        pytest.fail(f"{missing} (or set {mounting.NO_FUSE}=1 to leave them out)", pytrace=False)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def oracle() -> Iterator[Path]:
         with mounting.on_tmpfs() as directory:
             yield directory
     except mounting.NotHere as missing:
-        pytest.fail(f"{missing} (or set {mounting.WITHOUT}=1 to leave them out)", pytrace=False)
+        pytest.fail(f"{missing} (or set {mounting.NO_FUSE}=1 to leave them out)", pytrace=False)
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,8 @@ class Exerciser:
         self.unsupported: set[str] = set()
         self.renamed = 0
         self.steps = [getattr(self, name) for name, weight in WEIGHTS.items() for _ in range(weight)]
+        if "fallocate" in mounting.WITHOUT:
+            self.steps = [step for step in self.steps if step != self.reserve]
         for file in self.files:
             self.open(file)
 

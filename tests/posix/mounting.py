@@ -1,7 +1,8 @@
 """Sessions and mounts for the suites of the file system: the one place that knows how they are started and ended.
 
 ``AMFS_POSIX_DIR=DIR[:DIR…]`` runs everything on directories given by hand instead: one for each mount, and they must show the same tree
-(with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``.
+(with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``. ``AMFS_POSIX_WITHOUT='fallocate
+EXCHANGE'`` leaves out what needs a call or a flag that the mount is known not to have.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 PATIENCE_S = 60.0
 BY_HAND = "AMFS_POSIX_DIR"
 OPTIONS = "AMFS_POSIX_MOUNT"
-WITHOUT = "AMFS_TESTS_NO_FUSE"
+NO_FUSE = "AMFS_TESTS_NO_FUSE"
+#: Words of tables that are left out: names of calls and flags.
+WITHOUT = frozenset(os.environ.get("AMFS_POSIX_WITHOUT", "").split())
 
 
 class NotHere(Exception):
