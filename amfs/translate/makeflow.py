@@ -113,7 +113,8 @@ class MakeflowReader(DocumentReader):
             if self._rule is None:
                 raise Malformed("a command without a rule: OUTPUTS: INPUTS stands on the line before it, and a rule has one command")
             rule, self._rule = self._rule, None
-            self._command(rule, bare, number)
+            if rule.outputs:
+                self._command(rule, bare, number)
         elif bare[0] == "=" or bare.startswith("+="):
             raise Malformed("a variable without a name")
         elif match := _EXPORT.match(bare):

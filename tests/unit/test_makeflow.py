@@ -1,0 +1,325 @@
+"""Makeflow: rules, variables and their scopes, quoting, resources, renaming, nesting; and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amfs.engine.workflow import Task
+from amfs.translate.makeflow import MakeflowReader
+from amfs.translate.makeflow_text import Expander, logical_lines, redirected
+
+
+def read(text: str, source: str = "/nowhere/Makeflow") -> MakeflowReader:
+    reader = MakeflowReader(source)
+    reader.feed(text.encode("utf-8", "surrogateescape"))
+    reader.finish()
+    return reader
+
+
+def tasks(text: str) -> list[Task]:
+    reader = read(text)
+    assert reader.faults == []
+    return reader.tasks
+
+
+def remarks(reader: MakeflowReader) -> str:
+    return "\n".join(str(remark) for remark in reader.remarks)
+
+
+# ── rules and commands ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_rule() -> None:
+    (task,) = tasks("# a comment\n\nout1 out2: in1 in2\n\t./prog in1 'a b' in2\n")
+    assert task == Task("0", ("./prog", "in1", "a b", "in2"), ("in1", "in2"), ("out1", "out2"), line=3)
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "streams"),
+    [
+        ("prog in > out", ("prog", "in"), ("", "out", "")),
+        ("prog < in > out", ("prog",), ("in", "out", "")),
+        ("prog <in >out", ("prog",), ("in", "out", "")),
+        ("prog 'a > b' in > out", ("prog", "a > b", "in"), ("", "out", "")),
+        ("prog > out 2>&1", ("prog",), ("", "out", "out")),
+        ("prog > out 2> /dev/null", ("prog",), ("", "out", "/dev/null")),
+        ("prog 1> out 2> err", ("prog",), ("", "out", "err")),
+        ("> out prog < in", ("prog",), ("in", "out", "")),
+    ],
+)
+def test_redirections_of_declared_files_need_no_shell(command: str, argv: tuple[str, ...], streams: tuple[str, str, str]) -> None:
+    (task,) = tasks(f"out err: in\n\t{command}\n")
+    assert (task.argv, (task.stdin, task.stdout, task.stderr)) == (argv, streams)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "prog > other", "prog >> out", "prog | sort > out", "a; b > out", "prog > out; true", "cd d && prog > out", "prog 2>&1 > out",
+        "prog > out > err", "prog *.txt > out", "A=1 prog > out", "prog < missing", "if true; then prog; fi", "prog > \"out\"",
+        "prog & wait", "prog > out 2>&1 2>&1",
+    ],
+)  # fmt: skip
+def test_other_commands_are_given_to_a_shell_as_they_are(command: str) -> None:
+    (task,) = tasks(f"out err: in\n\t{command}\n")
+    assert task.argv == ("/bin/sh", "-c", command)
+    assert (task.stdin, task.stdout, task.stderr) == ("", "", "")
+
+
+def test_lines_are_continued() -> None:
+    first, second = tasks("a: \\\n  x \\\n  y\n\tprog one \\\n two\n\nb:\n\tprog\n")
+    assert (first.inputs, first.argv, first.line) == (("x", "y"), ("prog", "one", "two"), 1)
+    assert second.line == 7
+
+
+def test_a_comment_is_not_continued() -> None:
+    assert list(logical_lines("# a \\\nb\\\nc")) == [(1, "# a \\"), (2, "b c")]
+    assert list(logical_lines("a\\\\\nb\\")) == [(1, "a\\\\"), (2, "b")]
+
+
+def test_comments_end_commands_outside_of_quotes() -> None:
+    (task,) = tasks("out: in # the input\n\techo 'a # b' \"c # d\" e # f\n")
+    assert (task.inputs, task.argv) == (("in",), ("echo", "a # b", "c # d", "e"))
+
+
+def test_commands_may_be_indented_by_blanks() -> None:
+    assert tasks("out: in\n    prog in\n")[0].argv == ("prog", "in")
+
+
+def test_names_with_blanks() -> None:
+    (task,) = tasks("\"A B\" C\\ D: 'E F'\n\tprog\n")
+    assert (task.outputs, task.inputs) == (("A B", "C D"), ("E F",))
+
+
+def test_windows_line_ends() -> None:
+    assert tasks("out: in\r\n\tprog in\r\n")[0].argv == ("prog", "in")
+
+
+# ── variables ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_three_ways_to_name_a_variable() -> None:
+    (task,) = tasks("A=1\nB_2 = two words\nout:\n\techo $A${A}$(A) $B_2 '$A' \"$A\"\n")
+    assert task.argv == ("echo", "111", "two", "words", "$A", "1")
+
+
+def test_values_are_those_of_the_moment() -> None:
+    text = "V=1\na: \n\techo $V\nV+=2\nb:\n\techo $V\nW=${V}x\nV=9\nc:\n\techo $W $V\n"
+    assert [task.argv[1:] for task in tasks(text)] == [("1",), ("1", "2"), ("1", "2x", "9")]
+
+
+def test_variables_of_one_rule() -> None:
+    text = (
+        "V=1 # global\na:\n\t@V=0\n\techo $V\nb:\n\techo $V\nc:\n\t@V+=2\n\techo $V\nd:\n\t@W+=0\n\techo $W\n"
+        "e:\nV=5\n\techo $V\nf:\n\techo $V\n"
+    )
+    assert [task.argv[1:] for task in tasks(text)] == [("0",), ("1",), ("1", "2"), ("0",), ("5",), ("1",)]
+
+
+def test_variables_in_file_lists() -> None:
+    (task,) = tasks('L=a b\nQ="c d" e\n$(L) $Q: "$(L)"\n\tprog\n')
+    assert (task.outputs, task.inputs) == (("a", "b", "c d", "e"), ("a b",))
+
+
+def test_backslashes_protect(monkeypatch: pytest.MonkeyPatch) -> None:
+    (task,) = tasks("out:\n\techo \\$HOME > other\n")
+    assert task.argv[2] == "echo $HOME > other"
+
+
+def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_OUTSIDE", "x")
+    assert tasks("a:\n\techo $FROM_OUTSIDE\nFROM_OUTSIDE=y\nb:\n\techo $FROM_OUTSIDE\n")[0].argv == ("echo", "x")
+
+
+def test_exports_are_in_the_environment_of_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTSIDE", "o")
+    monkeypatch.delenv("NOWHERE", raising=False)
+    text = "V=1\na:\n\tp\nexport V OUTSIDE NOWHERE\nexport W=\"two words\"\nV=2\nb:\n\tp\nc:\n\t@V=3\n\tp\n"
+    assert [task.env for task in tasks(text)] == [
+        ("V=1", "OUTSIDE=o", "W=two words"), ("V=2", "OUTSIDE=o", "W=two words"), ("V=3", "OUTSIDE=o", "W=two words"),
+    ]  # fmt: skip
+
+
+def test_expanding_is_bounded() -> None:
+    text = "A=xxxxxxxxxx\n" + "A=$A$A\n" * 40 + "out:\n\techo $A\n"
+    before = time.monotonic()
+    assert "longer than 1 MiB" in read(text).faults[0].message
+    assert time.monotonic() - before < 10
+
+
+def test_all_expansions_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.makeflow_text.EXPANDED_MAX", 1000)
+    reader = read(f"A={'x' * 400}\na:\n\techo $A\nb:\n\techo $A\nc:\n\techo $A\n")
+    assert reader.dead
+    assert "variables expand the document" in reader.faults[0].message
+
+
+# ── resources, categories, directives ──────────────────────────────────────────────────────────────
+
+
+def test_resources_belong_to_categories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY", "7")
+    text = (
+        "first:\n\tp\nCATEGORY=\"big\"\nCORES=4\nMEMORY=400\none:\n\tp\n"
+        ".MAKEFLOW CATEGORY small\n.RESOURCE CORES 2\n.MAKEFLOW WALL_TIME 60\ntwo:\n\tp\nthree:\n\t@CORES=8\n\t@CATEGORY=big\n\tp\n"
+    )
+    found = [(task.cores, task.memory >> 20, task.time_limit, task.label) for task in tasks(text)]
+    assert found == [(1, 7, 0, ""), (4, 400, 0, "big"), (2, 0, 60, "small"), (8, 400, 0, "big")]
+
+
+def test_the_category_is_a_variable() -> None:
+    assert tasks(".MAKEFLOW CATEGORY one\nout:\n\techo ${CATEGORY}\n")[0].argv == ("echo", "one")
+
+
+def test_sizes_and_outputs_to_keep() -> None:
+    reader = read("MAKEFLOW_INPUTS=in\nMAKEFLOW_OUTPUTS=\"mid out\"\n.SIZE mid 2K\nmid:in\n\tp\nout: mid\n\tp\nlog: mid\n\tp\n")
+    assert reader.sizes == {"mid": 2048}
+    assert [task.keep for task in reader.tasks] == [("mid",), ("out",), ()]
+
+
+def test_what_has_no_meaning_here_is_told() -> None:
+    reader = read("DISK=5\nBATCH_OPTIONS=\"-q x\"\n.UMBRELLA x y\n.MAKEFLOW MODE fast\nout:\n\tLOCAL p\nout2:\n\tLOCAL p\n")
+    assert reader.faults == []
+    for words in ("DISK has no", "BATCH_OPTIONS has no", ".UMBRELLA x y has no", ".MAKEFLOW MODE fast has no", "LOCAL has no"):
+        assert words in remarks(reader)
+    assert "(1 more like this)" in remarks(reader)
+    assert reader.tasks[0].argv == ("p",)
+
+
+# ── renaming ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_renamed_files_have_the_names_that_the_command_knows(tmp_path: Path) -> None:
+    text = 'sub/c->out d->deep/d: a->in1 b prog->bin/p\n\tcat in1 b bin/p > out; cp b deep/d\n'
+    (task,) = tasks(text)
+    assert (task.inputs, task.outputs) == (("a", "b", "prog"), ("sub/c", "d"))
+    for name in ("a", "b", "prog"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "sub").mkdir()
+    subprocess.run(task.argv, cwd=tmp_path, check=True, timeout=20)
+    assert (tmp_path / "sub" / "c").read_text() == "a\nb\nprog\n"
+    assert (tmp_path / "d").read_text() == "b\n"
+    assert task.label == "cat"
+
+
+def test_a_renamed_command_that_fails_fails() -> None:
+    (task,) = tasks("c->out: a\n\ttouch out; false\n")
+    assert subprocess.run(task.argv, cwd="/tmp", check=False, timeout=20).returncode == 1
+
+
+# ── nested ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_nested_makeflow_is_expanded(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text("mid: in\n\tp in > mid\nout: mid\n\tp mid > out\n")
+    text = "export V=1\nMAKEFLOW_OUTPUTS=mid\nin:\n\tp > in\nout mid: in inner\n\tMAKEFLOW inner\nlast: out\n\tp out > last\n"
+    reader = read(text, str(tmp_path / "outer"))
+    assert reader.faults == []
+    assert [task.id for task in reader.tasks] == ["0", "1.0", "1.1", "2"]
+    assert [task.line for task in reader.tasks] == [3, 5, 5, 7]
+    assert reader.tasks[1].keep == ("mid",)
+    assert reader.tasks[1].env == ("V=1",)
+
+
+def test_a_nested_makeflow_in_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "inner").write_text("out: ../in\n\tcat ../in > out\n")
+    reader = read("d/out: in\n\tMAKEFLOW inner d/\n", str(tmp_path / "outer"))
+    assert reader.faults == []
+    (task,) = reader.tasks
+    assert (task.inputs, task.outputs, task.stdout, task.cwd) == (("in",), ("d/out",), "d/out", "d")
+
+
+def test_a_nested_makeflow_that_is_not_there_yet_stays_a_call() -> None:
+    reader = read("out: later\n\tMAKEFLOW later\n")
+    assert reader.tasks[0].argv == ("makeflow", "later")
+    assert "another rule may make it" in remarks(reader)
+
+
+@pytest.mark.parametrize(
+    ("inner", "words"),
+    [
+        ("x:\n\tp\n", "does not make 'out'"),
+        ("out:\n\tMAKEFLOW outer\n", "contains itself"),
+        ("nonsense\n", "nested Makeflow"),
+    ],
+)
+def test_faults_of_nested_makeflows(tmp_path: Path, inner: str, words: str) -> None:
+    (tmp_path / "inner").write_text(inner)
+    (tmp_path / "outer").write_text("out:\n\tMAKEFLOW inner\n")
+    assert words in read("out:\n\tMAKEFLOW inner\n", str(tmp_path / "outer")).faults[0].message
+
+
+def test_a_directory_outside_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text("out:\n\tp\n")
+    assert "must lie below" in read("out:\n\tMAKEFLOW inner ../..\n", str(tmp_path / "outer")).faults[0].message
+
+
+# ── faults ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("out: in\n", 1, "a rule without a command"),
+        ("out: in\nout2: in\n\tp\n", 1, "a rule without a command"),
+        ("\tp\n", 1, "a command without a rule"),
+        ("out:\n\tp\n\tq\n", 3, "a command without a rule"),
+        (": in\n\tp\n", 1, "a rule without outputs"),
+        ("=bad\n", 1, "a variable without a name"),
+        ("what is this\n", 1, "neither a rule"),
+        ("@V=1\n", 1, "@ sets a variable for one rule"),
+        ("out:\n\techo $UNSET_VARIABLE_X\n", 2, "variable 'UNSET_VARIABLE_X' has no value yet"),
+        ("out:\n\techo $\n", 2, "after $ a variable is named"),
+        ("out:\n\techo 'a\n", 2, "a quote ' is not closed"),
+        ('out:\n\techo "a\n', 2, 'a quote " is not closed'),
+        ("out:\n\t# nothing\n\tLOCAL\n", 3, "an empty command"),
+        ("a->: in\n\tp\n", 1, "'a->' is no file name"),
+        ("CORES=many\n", 1, "CORES must be a whole number, not 'many'"),
+        ("out:\n\t@MEMORY=-1\n\tp\n", 3, "MEMORY must be a whole number"),
+        (".SIZE f huge\n", 1, ".SIZE needs a size"),
+        ("export 1X\n", 1, "cannot be the name of an environment variable"),
+        ("{\n", 1, "JX"),
+        ("a\0b\n", 1, "binary file"),
+    ],
+)
+def test_faults_have_words_and_lines(text: str, line: int, words: str) -> None:
+    reader = read(text)
+    assert [fault.line for fault in reader.faults if words in fault.message][:1] == [line], reader.faults
+
+
+def test_faults_do_not_hide_others() -> None:
+    assert [fault.line for fault in read("nonsense\na: b\nCORES=x\nc:\n\tp\n\tq\n").faults] == [1, 2, 6]
+
+
+@given(st.text("ab:=+$(){}\\'\"# \t\n@.->LOCAL", max_size=80))
+def test_any_text_ends_in_tasks_or_faults(text: str) -> None:
+    reader = read(text)
+    assert all(task.argv and task.outputs for task in reader.tasks)
+    assert all("\n" not in fault.message for fault in reader.faults)
+
+
+quiet = st.text("abc./-_0", min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(st.lists(quiet, min_size=1, max_size=3, unique=True), st.lists(quiet, max_size=3, unique=True)), max_size=4))
+def test_rules_are_read_as_they_were_meant(rules: list[tuple[list[str], list[str]]]) -> None:
+    text = "".join(f"{' '.join(outputs)}: {' '.join(inputs)}\n\tprog {' '.join(inputs)}\n" for outputs, inputs in rules)
+    found = [(list(task.outputs), list(task.inputs), list(task.argv[1:])) for task in read(text).tasks]
+    if not any("->" in name for rule in rules for names in rule for name in names) and not any(rule[0][0][0] == "." for rule in rules):
+        assert found == [(outputs, inputs, inputs) for outputs, inputs in rules]
+
+
+def test_redirected_leaves_other_commands_alone() -> None:
+    assert redirected("prog", (), ()) == ("", {})
+    assert redirected("prog > a", (), ("b",)) == ("", {})
+
+
+def test_an_expander_keeps_text_without_marks() -> None:
+    assert Expander().expand("plain text", lambda name: None, escapes=True) == "plain text"
