@@ -14,36 +14,43 @@ import click
 
 from amfs.engine.workflow import Workflow
 from amfs.errors import UsageError
-from amfs.translate import filelist, jsonl, tasklist
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
+from amfs.translate.versions import versioned
 
 __all__ = ["translate"]
+
+#: What ``--to`` may be.
+OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
-@click.option("--to", type=click.Choice(["tasklist", "jsonl", "filelist"]), help="Format to write. Without it, FILE is only checked.")
+@click.option("--to", type=click.Choice(OUTPUTS), help="Format to write. Without it, FILE is only checked.")
 @click.option(
     "-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here, not to stdout."
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
 @click.option("--check", "checked", is_flag=True, help="Check also what 'amfs run' checks: files, programs, cycles.")
-def translate(source: str, to: str | None, output: str, format_: str, files: str | None, checked: bool) -> None:
+@click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
+def translate(source: str, to: str | None, output: str, format_: str, files: str | None, checked: bool, strict: bool) -> None:
     """Convert the workflow in FILE ("-": standard input) between formats, or only check it.
 
-    A task list, JSON Lines and plain command lines are read; the form of FILE is found by its content. Task list and JSON Lines say
-    all that can be said of a workflow: nothing is lost either way.
+    Read are task lists, JSON Lines, command lines, Pegasus DAX and YAML, WfFormat and Makeflow; which one FILE is in is found by its
+    content. Task list and JSON Lines say all that can be said of a workflow: nothing is lost either way. What has no meaning here is told
+    on standard error. A file with several writers becomes several files (see docs/reference/dax.md).
     """
     if to is None and output != "-":
         raise UsageError("-o needs --to: say which format to write")
     if format_ == "filelist":
         raise UsageError("a file list alone is no workflow; give it with --files")
     if checked or to is None:
-        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files)
+        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files, strict=strict)
     else:
-        workflow = load(source, format=format_, files=files)
+        workflow = versioned(load(source, format=format_, files=files, strict=strict))
+    for remark in workflow.remarks:
+        click.echo(f"amfs: {remark}", err=True)
     if to is None:
         tasks = len(workflow.tasks)
         click.echo(f"{workflow.source}: {tasks} task{'s' if tasks != 1 else ''}, no faults found", err=True)
@@ -60,9 +67,27 @@ def translate(source: str, to: str | None, output: str, format_: str, files: str
 
 def _lines(workflow: Workflow, to: str) -> Iterable[str]:
     if to == "tasklist":
+        from amfs.translate import tasklist
+
         return tasklist.write(workflow)
     if to == "jsonl":
+        from amfs.translate import jsonl
+
         return jsonl.write(workflow)
+    if to == "wfformat":
+        from amfs.translate import wfformat_out
+
+        return [wfformat_out.write(workflow).rstrip("\n")]
+    if to == "dot":
+        from amfs.translate import dot
+
+        return [dot.write(workflow).rstrip("\n")]
+    if to == "mermaid":
+        from amfs.translate import mermaid
+
+        return [mermaid.write(workflow).rstrip("\n")]
+    from amfs.translate import filelist
+
     return filelist.write(filelist.states(workflow))
 
 

@@ -355,7 +355,7 @@ class DaxReader(PegasusReader):
 
     def _files(self, part: _Open, task_id: str) -> tuple[tuple[str, ...], ...]:
         """(inputs, outputs, those for shared storage, those not)."""
-        inputs: dict[str, None] = {}
+        inputs: dict[str, bool] = {}  # -> whether the job changes it
         outputs: dict[str, bool] = {}  # -> whether it goes to shared storage
         optional: dict[str, None] = {}
         for use, line in part.uses:
@@ -375,7 +375,7 @@ class DaxReader(PegasusReader):
                 self._size(name, use["size"], line)
             transfer, may_miss = _transfer(use)
             if link in ("input", "inout"):
-                inputs[name] = None
+                inputs[name] = inputs.get(name, False) or link == "inout"
                 if may_miss and link == "input":
                     self.remark("optional input", line, f"{name!r} is an optional input; here it must be there")
             if link in ("output", "inout", "checkpoint"):
@@ -390,6 +390,12 @@ class DaxReader(PegasusReader):
                 self.remark("link none", line, f"job {task_id} uses {name!r} neither as input nor as output; that is ignored")
             elif link not in ("input", "inout", "output", "checkpoint"):
                 self.fault(line, f"job {task_id}: link must be input, output, inout, checkpoint or none, not {link[:40]!r}")
+        for name in [name for name, changed in inputs.items() if name in outputs and not changed]:
+            # As mDAG writes it: a file that is to be staged out again, not one that the program makes.
+            words = f"job {task_id} names {name!r} once as input and once as output; taken as an input that stays as it is"
+            self.remark("input and output", part.line, words)
+            del outputs[name]
+            optional.pop(name, None)
         if optional:
             self._optional[task_id] = tuple(optional)
         keep = tuple([name for name, out in outputs.items() if out])

@@ -1,7 +1,7 @@
 """Files that several tasks write, as one file for each of them. Pure.
 
 A file is written once here. Where a workflow has several writers of one name (or a task that reads and writes it), each gets a version of
-its own: the last in the document keeps the name, those before it get ``NAME~1``, ``NAME~2``, … A task that only reads NAME reads what the
+its own: the last in the document keeps the name, those before it get ``NAME.v1``, ``NAME.v2``, … A task that only reads NAME reads what the
 last writer makes, as in Pegasus; if that would close a circle, what the last writer before it in the document makes. A task that changes
 NAME reads what the writer before it in the document makes, and the first of them the file that is there from the beginning, which then
 keeps the name.
@@ -49,9 +49,9 @@ def _names(name: str, made: list[int], tasks: list[Task], taken: set[str]) -> li
     first_changes = name in tasks[made[0]].inputs
     found = []
     for number in range(1, len(made) + first_changes):
-        fresh = f"{name}~{number}"
+        fresh = f"{name}.v{number}"
         while fresh in taken:
-            fresh += "~"
+            fresh += "_"
         taken.add(fresh)
         found.append(fresh)
     return found if first_changes else [*found, name]

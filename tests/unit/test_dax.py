@@ -137,6 +137,12 @@ def test_programs_among_the_uses_are_no_data() -> None:
     assert "uses the program 'q'" in said(reader)
 
 
+def test_a_file_that_is_named_as_input_and_as_output_is_not_changed_but_one_that_is_inout_is() -> None:
+    reader = good('<job id="a" name="p"><uses name="f" link="input"/><uses name="f" link="output"/><uses name="g" link="inout"/></job>')
+    assert (reader.tasks[0].inputs, reader.tasks[0].outputs) == (("f", "g"), ("g",))
+    assert "taken as an input that stays as it is" in said(reader)
+
+
 def test_catalogs_in_the_document() -> None:
     reader = good("""
       <file name="a"><metadata key="size">7</metadata><pfn url="http://far/a" site="web"/><pfn url="file:///data/a" site="local"/></file>
