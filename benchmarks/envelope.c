@@ -23,7 +23,9 @@
  *     havebig    believe that a file of COUNT MiB is there
  *     drop       ask the kernel to forget the pages of that file
  *     unlink     the files of create and write
- *     clean      every file, and the directory
+ *     clean      every file
+ *
+ * The directory is removed at the end, if it is empty.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -293,11 +295,13 @@ static void client(int orders, pid_t parent) {
 /* ── the parent ─────────────────────────────────────────────────────────────────────────────────── */
 
 static int control_in, control_out, started;
+static char directory[PATH_BYTES]; /* where all files are, as client 0 sees it */
 static pid_t children[CLIENTS_MAX];
 
 static void leave(int status) {
     for (int i = 0; i < started; i++) kill(children[i], SIGKILL);
     for (int i = 0; i < started; i++) waitpid(children[i], NULL, 0);
+    rmdir(directory); /* not if there is something in it: another process of the same NAME will */
     exit(status);
 }
 
@@ -380,12 +384,13 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "-") != 0) control_in = control_out = connect_to(argv[1]);
     for (int i = 0; i < clients; i++) {
         int pair[2];
-        const char *directory = argv[4 + i % (argc - 4)];
-        int length = snprintf(path, sizeof path, "%s/%s", directory, argv[3]);
+        const char *place = argv[4 + i % (argc - 4)];
+        int length = snprintf(path, sizeof path, "%s/%s", place, argv[3]);
         if (length < 0 || (size_t)length + 40 > sizeof path) {
             errno = ENAMETOOLONG;
-            quit(directory);
+            quit(place);
         }
+        if (i == 0) strcpy(directory, path);
         if (i == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) quit(path);
         strcpy(path + length, "/");
         stem = (size_t)length + 1;
@@ -424,10 +429,6 @@ int main(int argc, char **argv) {
             if (shared->begun[i] < begun) begun = shared->begun[i];
             if (shared->ended[i] > ended) ended = shared->ended[i];
             done += shared->done[i];
-        }
-        if (order.phase == CLEAN) {
-            snprintf(path, sizeof path, "%s/%s", argv[4], argv[3]);
-            rmdir(path); /* still used by another process of the same NAME: that one will */
         }
         snprintf(text, sizeof text, "ok %ld %.9f\n", done, ended - begun);
         answer(text);

@@ -184,6 +184,9 @@ class Runner:
             return done.rate * _MIB
 
         with self._client(place, clients) as client:
+            # Once without counting: on virtual machines, memory that was never touched, or not for long, is slow the first time.
+            client.phase("bigwrite", seconds=_BIG_SECONDS_MAX, count=self.settings.mib)
+            client.phase("clean")
             found = {"write_bw": rate(client.phase("bigwrite", seconds=_BIG_SECONDS_MAX, count=self.settings.mib))}
             found["read_bw"] = rate(client.phase("bigread", shift=1))
             client.phase("drop", shift=1)
@@ -215,16 +218,10 @@ def run_places(tmpfs: Place, places: Sequence[Place], settings: Settings, say: C
                 errors[place.key] = str(error)
                 say(f"{place.title} failed: {error}")
 
-    def warm(place: Place) -> None:
-        """A round that does not count: on virtual machines, memory that was never touched is slow the first time."""
-        runner.bandwidths(place, max(settings.clients))
-
     def one_turn(place: Place, clients: int, turn: int) -> None:
         for metric, sample in measure(runner, tmpfs, place, clients, turn).items():
             samples.setdefault((place.key, clients, metric), []).append(sample)
 
-    for place in (tmpfs, *places):
-        attempt(place, "warming up", partial(warm, place))
     for turn in range(settings.repeat):
         for clients in settings.clients:
             for place in places if turn % 2 == 0 else reversed(places):
