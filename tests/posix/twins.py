@@ -37,6 +37,9 @@ class Difference(Exception):
 class Twins:
     """A fresh directory in both trees. Raises Difference from ``run`` and ``check``; close it in any case."""
 
+    #: How the tested tree is called; the suites' own tests plant faults here.
+    tested_tree = Tree
+
     def __init__(self, oracle: Path, mounts: list[Path]) -> None:
         name = f"twins-{os.getpid()}-{os.urandom(4).hex()}"
         self.tops = (oracle / name, mounts[0] / name)
@@ -47,7 +50,7 @@ class Twins:
                 os.chown(directory, 0, 0)
                 os.chmod(directory, mode)
         self.good = Tree(*[str(self.tops[0] / "in")] * len(mounts))
-        self.tested = Tree(*[str(mount / name / "in") for mount in mounts])
+        self.tested = self.tested_tree(*[str(mount / name / "in") for mount in mounts])
         self.views = len(mounts)
         #: Slot → (mount, inode in the oracle) of open files.
         self.opened: dict[Any, tuple[int, int]] = {}
