@@ -150,6 +150,7 @@ def _put_batch(line: Line, sources: Sequence[Source], layout: Layout, exclusive:
         for index, (source, place) in enumerate(zip(sources, places, strict=True)):
             if isinstance(place, OSError) or (source.path.rpartition(b"/")[0] or b"/") in by_rule:
                 continue  # by the long way, which says what is wrong if something is
+            place = os.fsencode(place)
             outcome = _fill(place, source, progress)
             if outcome is None:
                 adopted.append((index, place))

@@ -1,0 +1,57 @@
+"""A session of real nodes for the tests of the file system's faces: started once for a module, its end checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from amfs.net import litter
+from amfs.net.session import Session, is_running, load
+
+PATIENCE_S = 60.0  # only turns a hang into a failure
+
+
+@contextmanager
+def running(nodes: int, *options: str) -> Iterator[Session]:
+    """A session of ``nodes`` nodes in a place of its own; $AMFS_RUN_DIR and $AMFS_SESSION lead to it meanwhile."""
+    home = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))  # short: sockets lie in it
+    name = f"fs-{os.getpid()}-{time.monotonic_ns() % 100000}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AMFS_RUN_DIR", str(home))
+        patch.setenv("AMFS_SESSION", name)
+        command = [sys.executable, "-m", "amfs"]
+        up = subprocess.run(
+            [*command, "up", "--nodes", str(nodes), "--slots", "1", "--name", name, *options], capture_output=True, text=True, timeout=60
+        )
+        assert up.returncode == 0, up.stderr
+        session = load(home / name / "session.json")
+        try:
+            yield session
+        finally:
+            subprocess.run([*command, "down", name, "--timeout", "5"], capture_output=True, timeout=60)
+            left = [entry for entry in session.nodes if is_running(entry.pid, entry.started)]
+            for entry in left:
+                os.kill(entry.pid, signal.SIGKILL)
+            shutil.rmtree(home, ignore_errors=True)
+            assert not left, "nodes were left running"
+            assert not list(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*")), "stores were left behind"
+
+
+def kill(session: Session, node: int) -> None:
+    """End a node the hard way, and wait until it is no more."""
+    entry = next(entry for entry in session.nodes if entry.node == node)
+    os.kill(entry.pid, signal.SIGKILL)
+    end = time.monotonic() + PATIENCE_S
+    while is_running(entry.pid, entry.started):
+        assert time.monotonic() < end, "a killed node does not end"
+        time.sleep(0.01)
