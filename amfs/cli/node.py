@@ -11,7 +11,7 @@ from amfs.cli.session_options import node_options, wishes_of
 @click.option("--join", "session_name", metavar="SESSION", required=True, help="Name of a session, or the path of a (copied) session file.")
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
-def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, store: str) -> int:
+def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, store: str, store_limit: str) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
@@ -21,7 +21,7 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     from amfs.net import session as registry
 
     session = registry.find(session_name)
-    config = bootstrap.prepare_join(session, wishes_of(slots, memory, tcp, store))
+    config = bootstrap.prepare_join(session, wishes_of(slots, memory, tcp, store, store_limit))
     if detach:
         ready = bootstrap.join_detached(session, config)
         click.echo(f"node {ready.node} joined {session.name}; log in {config.log_file}", err=True)

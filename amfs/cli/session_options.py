@@ -31,7 +31,9 @@ def node_options(command: F) -> F:
     memory = "Memory for tasks per node, such as 4G (default: not accounted)."
     tcp = "Also listen on ADDRESS[:PORT], encrypted, so that other hosts can join."
     store = "Where files are kept (default: /dev/shm)."
+    limit = "How much of the file system each node may keep, such as 8G (default: as much as there is room for)."
     for option in (
+        click.option("--store-limit", metavar="SIZE", default="", help=limit),
         click.option("--store", metavar="DIR", default="", type=click.Path(file_okay=False), help=store),
         click.option("--tcp", metavar="ADDRESS", default="", help=tcp),
         click.option("--memory", metavar="SIZE", default="", help=memory),
@@ -41,7 +43,8 @@ def node_options(command: F) -> F:
     return command
 
 
-def wishes_of(slots: int, memory: str, tcp: str, store: str, unit_size: int = 0) -> Wishes:
+def wishes_of(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> Wishes:
     """The options' values as the bootstrap takes them. Raises UsageError."""
     place = os.path.abspath(store) if store else ""
-    return Wishes(slots=slots, memory=parse_size(memory) if memory else 0, unit_size=unit_size, tcp=tcp, store_dir=place)
+    sizes = {"memory": parse_size(memory or "0"), "store_limit": parse_size(store_limit or "0")}
+    return Wishes(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)

@@ -13,7 +13,7 @@ from amfs.net.session import Session
 @click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
 @click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
 @node_options
-def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: str, tcp: str, store: str) -> int:
+def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: str, tcp: str, store: str, store_limit: str) -> int:
     """Start a session: node servers on this machine, or one per rank under mpiexec.
 
     Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
@@ -25,7 +25,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
     """
     from amfs.net import bootstrap
 
-    wishes = wishes_of(slots, memory, tcp, store, unit_size)
+    wishes = wishes_of(slots, memory, tcp, store, store_limit, unit_size)
     if bootstrap.under_mpi():
         return _up_mpi(nodes, name, wishes)
     session = bootstrap.start_local(nodes or 1, name, wishes)

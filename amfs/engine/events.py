@@ -66,6 +66,37 @@ class StopRun(NamedTuple):
     reason: str
 
 
+class FsRequested(NamedTuple):
+    """A face of the file system (a mount) asks for ``op``; answered by the effect ``FsReplied`` with the same token."""
+
+    token: object
+    op: str
+    args: tuple[object, ...]
+    uid: int = 0
+    gid: int = 0
+
+
+class FsWorked(NamedTuple):
+    """The work of a ``FsWork`` ended: ``error`` is an errno, 0: fine."""
+
+    serial: int
+    error: int
+    value: object
+
+
+class FsStriped(NamedTuple):
+    """A file outgrew this node while it was written: its content lies in stripes of ``stripe`` bytes now."""
+
+    ino: int
+    stripe: int
+
+
+class FsHandlesClosed(NamedTuple):
+    """The last handle through which other nodes wrote a file of this node was closed."""
+
+    ino: int
+
+
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -193,8 +224,27 @@ class RunOver(NamedTuple):
     counters: dict[str, int]
 
 
-Event = Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | CloseList | StopRun
+class FsReplied(NamedTuple):
+    """Effect: the answer to a ``FsRequested``: an errno (0: fine) and the value."""
+
+    token: object
+    error: int
+    value: object
+
+
+class FsWork(NamedTuple):
+    """Effect: do ``what`` (a method of ``node.filework.FileWork``) off the loop; ends as ``FsWorked(serial)``, or unheard if serial is 0."""
+
+    serial: int
+    what: str
+    args: tuple[object, ...]
+
+
+Event = (
+    Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | CloseList | StopRun
+    | FsRequested | FsWorked | FsStriped | FsHandlesClosed
+)  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | RunOver
+    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | RunOver | FsReplied | FsWork
 )  # fmt: skip

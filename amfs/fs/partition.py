@@ -6,6 +6,7 @@ P is constant for a session; only the table changes when nodes come or go, and t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -73,12 +74,21 @@ class PartitionTable:
         if node in loads:
             return self
         owners = list(self.owners)
-        by_owner: dict[int, list[int]] = {}
-        for part, owner in enumerate(owners):
-            by_owner.setdefault(owner, []).append(part)
+        given = Counter[int]()
         for _ in range(len(owners) // (len(loads) + 1)):
-            donor = max(by_owner, key=lambda n: (len(by_owner[n]), n))
-            owners[by_owner[donor].pop()] = node
+            donor = max(loads, key=lambda n: (loads[n], n))
+            loads[donor] -= 1
+            given[donor] += 1
+        # Neighbouring partitions hold neighbouring stripes of a file, so what is given is spread: a walk by the golden ratio.
+        step = next(step for step in range(int(len(owners) * 0.618) | 1, 2 * len(owners)) if math.gcd(step, len(owners)) == 1)
+        part = node % len(owners)
+        while given:
+            donor = owners[part]
+            if given[donor] > 0:
+                owners[part] = node
+                given[donor] -= 1
+                given += Counter()  # without zeros
+            part = (part + step) % len(owners)
         return PartitionTable(owners, self.version + 1)
 
     def moved(self, other: PartitionTable) -> set[int]:

@@ -37,6 +37,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     unit_size: int = 0
     tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
     store_dir: str = ""
+    store_limit: int = 0  # bytes of the file system per node, 0: as many as there is room for
 
 
 def under_mpi() -> bool:
@@ -63,6 +64,7 @@ def node_config(
     return NodeConfig(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
         managers=(f"ipc://{directory}/node-0.ipc",), slots=wishes.slots, memory=wishes.memory, store_dir=wishes.store_dir,
+        store_limit=wishes.store_limit,
         data_address=data_address, unit_size=wishes.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
         host=registry.host_mark(),
     )  # fmt: skip

@@ -70,6 +70,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     managers: tuple[str, ...] = ()  # endpoints of the manager, best first
     slots: int = 0  # 0: as many as the CPUs that this process may use
     memory: int = 0  # bytes for tasks, 0: not accounted
+    store_limit: int = 0  # bytes of the file system that this node may keep, 0: as many as there is room for
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
     data_address: str = "127.0.0.1"  # address of the mover's data port
     unit_size: int = 0  # nodes per unit, 0: all in one

@@ -8,18 +8,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
-from amfs.engine.events import CancelTimer, Effect, Event, JobDone, PeerDown, Received, Send, SetTimer, TasksExited, TimerFired
+from amfs.engine.events import (
+    CancelTimer,
+    Effect,
+    Event,
+    FsHandlesClosed,
+    FsRequested,
+    FsStriped,
+    FsWorked,
+    JobDone,
+    PeerDown,
+    Received,
+    Send,
+    SetTimer,
+    TasksExited,
+    TimerFired,
+)
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
 from amfs.fs.partition import PartitionTable
+
+if TYPE_CHECKING:
+    from amfs.fs.vfs.machine import FileSystem
 
 
 class Facts(NamedTuple):
@@ -61,6 +79,7 @@ class NodeCore:
         worker_limits: WorkerLimits | None = None,
         dispatcher_limits: DispatcherLimits | None = None,
         member_limits: MemberLimits | None = None,
+        fs: FileSystem | None = None,
     ) -> None:
         self.me = me
         self.node = me.node
@@ -71,6 +90,9 @@ class NodeCore:
         self.machines: dict[str, Machine] = {
             "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
         }  # fmt: skip
+        self.fs = fs
+        if fs is not None:
+            self.machines["fs"] = fs
         routes: dict[type, list[tuple[str, Machine]]] = {}
         for name, machine in self.machines.items():
             for kind in machine.on_message:
@@ -117,7 +139,12 @@ class NodeCore:
             else:
                 self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
         elif isinstance(event, PeerDown):
+            if self.fs is not None:
+                self._collect("fs", self.fs.handle(event, now), out, local)
             self._collect("member", self.membership.handle(event, now), out, local)
+        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed)):
+            assert self.fs is not None
+            self._collect("fs", self.fs.handle(event, now), out, local)
         return out
 
     def rest(self, now: float) -> list[Effect]:
@@ -146,6 +173,10 @@ class NodeCore:
             event = Received(peer, message)
             for name, machine in self.routes.get(type(message), ()):
                 self._collect(name, machine.handle(event, now), out, local)
+            if self.fs is not None and isinstance(message, m.Leave) and message.node == -1:
+                self.fs.now = now
+                self.fs.client_gone(peer)
+                self._collect("fs", self._drain(self.fs), out, local)
 
     def _collect(self, name: str, effects: Sequence[Effect], out: list[Effect], local: deque[m.Message]) -> None:
         node = self.node
@@ -179,8 +210,12 @@ class NodeCore:
         self.worker.set_view(facts.table, ring(self.node, mine), dead, facts.live)
         own_unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
         self.dispatcher.set_view(facts.table, own_unit, facts.slots)
-        for name in ("fls", "worker", "dispatcher"):
-            self._collect(name, self._drain(self.machines[name]), out, local)
+        if self.fs is not None:
+            self.fs.now = now
+            self.fs.set_view(view.table, view.epoch, view.manager, facts.live)
+        for name in ("fls", "worker", "dispatcher", "fs"):
+            if name in self.machines:
+                self._collect(name, self._drain(self.machines[name]), out, local)
 
     def adopt(self, run: int, files: list[tuple[str, int, int, int]], now: float) -> list[Effect]:
         """Take in files (key, size, mtime_ns, fate) that an earlier life of this node left in the store."""

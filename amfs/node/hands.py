@@ -18,6 +18,7 @@ from amfs.engine.events import (
     Delete,
     Event,
     FetchData,
+    FsWork,
     JobDone,
     Kill,
     Launch,
@@ -28,6 +29,7 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
+from amfs.node.filework import FileWork
 from amfs.node.store import Store
 
 INLINE_BYTES_MAX = 1 << 16
@@ -37,13 +39,16 @@ class Hands:
     """Launcher, mover and store of one node. ``host_of`` tells the address of a node's data port."""
 
     def __init__(
-        self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1"
+        self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1",
+        files: FileWork | None = None,
     ) -> None:
         self.store = store
+        self.files = files
         self.host_of = host_of
         self.listen = listen
         self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
         self._mover: Mover | None = Mover(2, listen=listen) if listen else None
+        self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
         self.immediate: list[Event] = []  # what ended at once
@@ -59,17 +64,21 @@ class Hands:
             StageIn: self.stage_in,
             CopyOut: self.copy_out,
         }
+        if files is not None:
+            self.acts[FsWork] = files.act
 
     @property
     def mover(self) -> Mover:
         """Started when first needed: a run without large transfers or final outputs needs no such threads."""
         if self._mover is None:
             self._mover = Mover(2, listen=self.listen)
+            self.grown = True
         return self._mover
 
     def fds(self) -> list[int]:
         """What to watch; may grow when the mover starts."""
-        return [self.launcher.fd] if self._mover is None else [self.launcher.fd, self._mover.fd]
+        fds = [self.launcher.fd] if self._mover is None else [self.launcher.fd, self._mover.fd]
+        return fds if self.files is None else fds + self.files.fds()
 
     def collect(self) -> list[Event]:
         """What ended since the last call. Never blocks."""
@@ -79,6 +88,8 @@ class Hands:
             events.append(TasksExited(done))
         if self._mover is not None:
             events.extend(JobDone(serial, error, size) for serial, error, size in self._mover.completions())
+        if self.files is not None:
+            events.extend(self.files.collect())
         return events
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
@@ -148,5 +159,7 @@ class Hands:
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""
         self.launcher.stop()
+        if self.files is not None:
+            self.files.stop()
         if self._mover is not None:
             self._mover.stop()

@@ -244,7 +244,8 @@ class Loop:
                 answer = hands.acts[type(effect)](effect)
                 if answer is not None:
                     self._send(owner, answer.to, answer.message)
-                elif len(self._watched) < 3:
+                elif hands.grown:
+                    hands.grown = False
                     for fd in hands.fds():
                         self._watch(fd)
             elif isinstance(effect, SetTimer):

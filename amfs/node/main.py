@@ -9,13 +9,17 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import time
 from urllib.parse import urlsplit
 
+from amfs._native import Meta
 from amfs.engine.messages import Leave, Member
+from amfs.fs.vfs.machine import FileSystem
 from amfs.net.daemon import enter, report_ready
 from amfs.net.session import NodeConfig, host_mark, usable_cpus
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
+from amfs.node.filework import FileWork
 from amfs.node.hands import Hands
 from amfs.node.loop import Loop
 from amfs.node.store import Store
@@ -41,9 +45,12 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             addresses = [urlsplit(e).hostname for e in members[node].endpoints if e.startswith("tcp://")]
             return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
 
-        hands = Hands(store, slots, memory=config.memory, listen=config.data_address, host_of=host_of)
+        meta = Meta(config.node)
+        files = FileWork(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
+        hands = Hands(store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
-        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size)
+        fs = FileSystem(config.node, meta, time.time_ns)
+        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
         loop = Loop(core, hands, transport)
 
         def on_view(view: object) -> None:

@@ -58,6 +58,7 @@ class Store:
                 ) from None
         self.path = self.marked.path
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
+        self.inside = str(inside)  # for what else lives in this node's memory
         self.root = str(inside / "files")
         self.sandboxes = str(inside / "sandboxes")
         self.logs = str(inside / "logs")

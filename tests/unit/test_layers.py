@@ -44,7 +44,9 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.net", 6),
     ("amfs.translate", 6),
     ("amfs.engine", 4),
-    ("amfs.fs.vfs", 4),  # pure: a machine like those of the engine
+    ("amfs.fs.vfs", 5),  # pure: a machine like those of the engine
+    ("amfs.fs.fuse_native", 6),  # events and effects, as above
+    ("amfs.fs.fusepy_adapter", 6),
     ("amfs.fs", 3),
     ("amfs.errors", 1),
     ("amfs.config", 1),
@@ -62,7 +64,7 @@ IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select",
 ONLY_IN = {
     "zmq": {"amfs.net.transport"},
     "mpi4py": {"amfs.net.bootstrap_mpi"},
-    "fuse": {"amfs.fs.fuse", "amfs.bench.fusepy_memory"},
+    "fuse": {"amfs.fs.fusepy_adapter", "amfs.bench.fusepy_memory"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli"},
     "fsspec": {"amfs.fsspec"},

@@ -23,7 +23,7 @@ U64 = st.integers(0, 2**64 - 1)
 
 def simplest(kind: type[msgspec.Struct]) -> msgspec.Struct:
     """A message with an empty or zero value in each field."""
-    values: dict[object, object] = {int: 0, str: "", bytes: b"", bool: False}
+    values: dict[object, object] = {int: 0, str: "", bytes: b"", bool: False, object: None}
     arguments = []
     hints = typing.get_type_hints(kind)
     for field in msgspec.structs.fields(kind):

@@ -1,0 +1,216 @@
+"""Directories are on every node. Pure.
+
+Changes of them are serialised by the manager and spread down a tree over all nodes, answered up it (AMFS Shell §3): O(log N) steps. The
+entry of a directory's name lies with the entries of files, so that one name is never both.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from typing import Any
+
+from amfs.fs.attr import Attr
+from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
+from amfs.fs.vfs.shard import Shard, attr_of
+
+BRANCHES = 2
+LOCK = "directories"
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+
+
+class Directories(Shard):
+    """The manager's part of changing directories, and everybody's of knowing them."""
+
+    def s_mkdir(self, peer: int, dir: int, name: bytes, attr: Any, now: int) -> Operation:
+        yield Acquire(LOCK)
+        try:
+            above, _ = self.meta.dir_get(dir)
+            made = attr_of(attr)
+            if above[1] & stat.S_ISGID:
+                made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
+            ino = yield from self.at_name("number", dir, name)
+            made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
+            yield from self.spread(("add", ino, dir, name, made))
+            self._touch(dir, now)
+            return made
+        finally:
+            self.release(LOCK)
+
+    def s_rmdir(self, peer: int, dir: int, name: bytes, now: int) -> Operation:
+        yield Acquire(LOCK)
+        try:
+            ino, type, _ = yield from self.at_name("lookup", dir, name)
+            if type != stat.S_IFDIR:
+                raise failure(errno.ENOTDIR)
+            yield from self._remove_directory(ino, dir, name, 0)
+            self._touch(dir, now)
+        finally:
+            self.release(LOCK)
+
+    def _remove_directory(self, ino: int, dir: int, name: bytes, keep_entry: int) -> Operation:
+        """Take it out everywhere if it is empty everywhere. ``keep_entry``: its entry is another's already."""
+        counts = yield from self.spread(("freeze", ino, True))
+        if sum(counts):
+            yield from self.spread(("freeze", ino, False))
+            raise failure(errno.ENOTEMPTY)
+        if not keep_entry:
+            yield from self.at_name("remove", dir, name, ino, 0)
+        yield from self.spread(("remove", ino, dir, name))
+
+    def s_rename(self, peer: int, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int, now: int) -> Operation:
+        """Rename where at least one of the two is a directory."""
+        yield Acquire(LOCK)
+        names = (dir, name), (to_dir, to_name)
+        owner = 0
+        try:
+            owner = yield from self.lock_names(*names)
+            ino, type, _ = yield from self.at_name("lookup", dir, name)
+            other, other_type = yield from self.entry(to_dir, to_name, bool(flags & RENAME_EXCHANGE))
+            if other and flags & RENAME_NOREPLACE:
+                raise failure(errno.EEXIST)
+            if ino == other:
+                return
+            self._refuse_loop(ino, type, to_dir)
+            if flags & RENAME_EXCHANGE:
+                self._refuse_loop(other, other_type, dir)
+                yield from self.at_name("insert", dir, name, other, other_type, True, owner)
+                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
+                for moved, moved_type, to, named in ((ino, type, to_dir, to_name), (other, other_type, dir, name)):
+                    yield from self._moved(moved, moved_type, to, named, now)
+            else:
+                if other and other_type == stat.S_IFDIR and type != stat.S_IFDIR:
+                    raise failure(errno.EISDIR)
+                if other and other_type != stat.S_IFDIR and type == stat.S_IFDIR:
+                    raise failure(errno.ENOTDIR)
+                if other and type != stat.S_IFDIR:
+                    raise failure(errno.EBUSY)  # both were directories when this was asked for
+                if other:
+                    yield from self._remove_directory(other, to_dir, to_name, ino)
+                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
+                yield from self.at_name("remove", dir, name, ino, owner)
+                yield from self._moved(ino, type, to_dir, to_name, now)
+                yield from self.spread(("forget", dir, name))
+            self._touch(dir, now)
+            if to_dir != dir:
+                self._touch(to_dir, now)
+        finally:
+            if owner:
+                self.unlock_names(owner, *names)
+            self.release(LOCK)
+
+    def entry(self, dir: int, name: bytes, must: bool) -> Operation:
+        """(inode, type) of an entry; (0, 0) if there is none, unless it ``must`` be there."""
+        try:
+            ino, type, _ = yield from self.at_name("lookup", dir, name)
+        except OSError as error:
+            if error.errno != errno.ENOENT or must:
+                raise
+            return 0, 0
+        return ino, type
+
+    def _refuse_loop(self, ino: int, type: int, to_dir: int) -> None:
+        if type == stat.S_IFDIR and self.meta.dir_below(to_dir, ino):
+            raise failure(errno.EINVAL)
+
+    def _moved(self, ino: int, type: int, to_dir: int, to_name: bytes, now: int) -> Operation:
+        if type == stat.S_IFDIR:
+            yield from self.spread(("move", ino, to_dir, to_name, now))
+        else:
+            yield from self.at_ino("setattr", ino, 0, Attr(), now)
+
+    def s_dirset(self, peer: int, ino: int, mask: int, attr: Any, now: int) -> Operation:
+        yield Acquire(LOCK)
+        try:
+            yield from self.spread(("set", ino, mask, attr, now))
+            return self.meta.dir_get(ino)[0]
+        finally:
+            self.release(LOCK)
+
+    def s_dirchange(self, peer: int, change: Any) -> Operation:
+        """Extended attributes and layout rules of directories."""
+        yield Acquire(LOCK)
+        try:
+            yield from self.spread(tuple(change))
+        finally:
+            self.release(LOCK)
+
+    # ── the tree ───────────────────────────────────────────────────────────────────────────────────
+
+    def spread(self, change: tuple[Any, ...]) -> Operation:
+        """Apply ``change`` on every node, this one first; the answers of all."""
+        order = [self.node, *sorted(self.live - {self.node})]
+        return (yield from self.s_spread(self.node, change, order, 0))
+
+    def s_spread(self, peer: int, change: Any, order: list[int], place: int) -> Operation:
+        return (yield from self.relay(change, order, place, getattr(self, f"apply_{change[0]}")(*change[1:]) or 0))
+
+    def relay(self, change: Any, order: list[int], place: int, mine: int) -> Operation:
+        """Pass a change on down the tree; the answers from below and ``mine``."""
+        below = [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < len(order)]
+        answers = [mine]
+        for answer in (yield All([Ask(order[child], "spread", (change, order, child)) for child in below])) if below else ():
+            if isinstance(answer, OSError):
+                if answer.errno == errno.EHOSTDOWN:
+                    continue  # it is no member any more, and has no say
+                raise answer
+            answers += answer
+        return answers
+
+    def apply_add(self, ino: int, dir: int, name: bytes, attr: Any) -> None:
+        self.meta.dir_add(ino, dir, name, tuple(attr))
+        self._forget_names((dir,), ((dir, name),))
+
+    def apply_remove(self, ino: int, dir: int, name: bytes) -> None:
+        self.meta.dir_remove(ino)
+        self._forget_names((dir, ino), ((dir, name),))
+
+    def apply_forget(self, dir: int, name: bytes) -> None:
+        self._forget_names((dir,), ((dir, name),))
+
+    def apply_freeze(self, ino: int, frozen: bool) -> int:
+        self.meta.dir_freeze(ino, frozen)
+        return self.meta.count(ino)
+
+    def apply_move(self, ino: int, to_dir: int, to_name: bytes, now: int) -> None:
+        _, parent = self.meta.dir_get(ino)
+        name = self.meta.dir_name(ino)
+        self.meta.dir_move(ino, to_dir, to_name, now)
+        self._forget_names((ino, parent, to_dir), ((parent, name), (to_dir, to_name)))
+
+    def apply_set(self, ino: int, mask: int, attr: Any, now: int) -> None:
+        self.meta.dir_set(ino, mask, tuple(attr), now)
+        self._forget_names((ino,), ())
+
+    def apply_set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None:
+        self.meta.set_xattr(ino, name, value, flags, now)
+
+    def apply_remove_xattr(self, ino: int, name: bytes, now: int) -> None:
+        self.meta.remove_xattr(ino, name, now)
+
+    def apply_layout(self, ino: int, layout: int, stripe: int) -> None:
+        self.meta.dir_set_layout(ino, layout, stripe)
+
+    def _forget_names(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> None:
+        self.tell(Work("invalidate", (inodes, entries)))
+
+    # ── times and attributes ───────────────────────────────────────────────────────────────────────
+
+    def _touch(self, dir: int, now: int) -> None:
+        """Say at its home that entries of ``dir`` changed. Not waited for: the times of a directory seen from another node may be as old as
+        the messages that are under way."""
+        home = self.meta.owner(self.meta.ino_partition(dir))
+        if home in self.live:
+            self.tell(Ask(home, "touch", (dir, now)))
+
+    def dir_attr(self, ino: int) -> Operation:
+        """Attributes of a directory, with the times that its home knows."""
+        attr, _ = self.meta.dir_get(ino)
+        home = self.meta.owner(self.meta.ino_partition(ino))
+        if home != self.node and home in self.live:
+            try:
+                return attr_of((yield Ask(home, "getattr", (ino,))))
+            except OSError as error:
+                if error.errno not in (errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENOENT) and (error.errno or 0) < 1000:
+                    raise
+        return attr_of(attr)

@@ -1,0 +1,75 @@
+"""The machine of the file system on one node: requests of clients, and who is a member. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from amfs._native import Meta
+from amfs.engine import messages as m
+from amfs.engine.events import PeerDown
+from amfs.fs.vfs.calls import Ask, Work, failure
+from amfs.fs.vfs.moving import Moving
+
+
+class FileSystem(Moving):
+    """Everything of the file system that one node does."""
+
+    def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
+        super().__init__(node, meta, clock)
+        self.clients: set[int] = set()
+        self.on_message[m.FsDo] = self._on_do
+
+    def _on_do(self, peer: int, message: m.FsDo) -> None:
+        self.clients.add(peer)
+
+        def answer(error: OSError | None, value: Any) -> None:
+            self.send(peer, m.FsDone(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
+
+        self.request(("client", peer), message.op, message.args, message.uid, message.gid, answer)
+
+    def client_gone(self, client: int) -> None:
+        """Close what a client left open."""
+        if client in self.clients:
+            self.clients.discard(client)
+            self.close_face(("client", client))
+
+    def _on_peer_down(self, event: PeerDown) -> None:
+        super()._on_peer_down(event)
+        self.client_gone(event.peer)
+
+    # ── members ────────────────────────────────────────────────────────────────────────────────────
+
+    def set_view(self, owners: tuple[int, ...], version: int, manager: int, live: frozenset[int]) -> None:
+        """Who is in, and who has which partition, from now on."""
+        dead = self.live - live
+        new = live - self.live
+        self.live = live
+        new_manager = manager == self.node and self.manager != manager
+        self.manager = manager
+        self.meta.set_table(owners, version)
+        self.tell(Work("table", (owners,)))
+        if self.owners != owners:
+            self.move(owners, set(dead))
+        for node in sorted(dead):
+            self.meta.unlock_node(node)
+            self.meta.forget_node(node)
+            self._fail(lambda asked, node=node: asked.node == node, errno.EHOSTDOWN)  # type: ignore[misc]
+            self.tell(Work("forget_peer", (node,)))
+        for node in sorted(new - {self.node}):
+            self.spawn(self._greet(node))
+        if manager == self.node:
+            for node in sorted((live if new_manager else new) - {self.node}):
+                self.spawn(self.introduce(node))
+
+    def _greet(self, node: int) -> Any:
+        """Let ``node`` reach this node's parts."""
+        port, token = yield Work("grant", (node,))
+        if port:
+            yield Ask(node, "hello", (port, token))
+
+    def s_hello(self, peer: int, port: int, token: bytes) -> None:
+        if len(token) != 16:
+            raise failure(errno.EINVAL)
+        self.tell(Work("peer", (peer, port, token)))

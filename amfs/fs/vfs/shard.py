@@ -1,0 +1,255 @@
+"""What a node does with its own shard when a node asks, and who must be told of it. Pure: the shard itself is ``_native.Meta``.
+
+Methods ``s_...(peer, ...)`` are what ``Ask`` names. They answer META_NOT_MINE if the asker has an old table, META_BUSY if it shall try
+again; ``at_name`` and ``at_ino`` do that.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from amfs._native import Meta
+from amfs.fs.attr import META_BUSY, META_NOT_MINE, META_SET_ATIME, META_SET_MTIME, STRIPED, Attr
+from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
+
+PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
+PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
+
+
+def attr_of(value: Any) -> Attr:
+    """An attribute tuple that came over the wire (as a list)."""
+    return Attr(*value)
+
+
+class Shard(Calls):
+    """The shard's side of every operation."""
+
+    def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
+        """``clock``: nanoseconds since 1970."""
+        super().__init__(node)
+        self.meta = meta
+        self.clock = clock
+        self.manager = node
+        self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
+
+    # ── finding the shard ──────────────────────────────────────────────────────────────────────────
+
+    def at_name(self, op: str, dir: int, name: bytes, *args: Any) -> Operation:
+        """Ask the shard of an entry."""
+        return (yield from self._at(self.meta.name_partition(dir, name), op, (dir, name, *args)))
+
+    def at_ino(self, op: str, ino: int, *args: Any) -> Operation:
+        """Ask the shard of an inode."""
+        return (yield from self._at(self.meta.ino_partition(ino), op, (ino, *args)))
+
+    def _at(self, partition: int, op: str, args: tuple[Any, ...]) -> Operation:
+        end = self.now + PATIENCE_S
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                return (yield Ask(self.meta.owner(partition), op, args))
+            except OSError as error:
+                # A node that died is replaced in the table; what it was asked may have been done, so only questions are asked again.
+                again = error.errno in (META_NOT_MINE, META_BUSY) or (error.errno == errno.EHOSTDOWN and op in _QUESTIONS)
+                if not again:
+                    raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else error.errno or errno.EIO) from None
+                if self.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(pause)
+            pause = min(2 * pause, PAUSE_LAST_S)
+
+    def lock_names(self, *names: tuple[int, bytes]) -> Operation:
+        """Lock these entries, in the order that all take, for an operation of several steps; answers the owner for ``unlock_names``."""
+        self._serial += 1
+        owner = (self.node + 1) << 40 | self._serial
+        partition = self.meta.name_partition
+        done: list[tuple[int, bytes]] = []
+        try:
+            for dir, name in sorted(set(names), key=lambda key: (partition(*key), *key)):
+                yield from self.at_name("lock", dir, name, owner)
+                done.append((dir, name))
+        except OSError:
+            self.unlock_names(owner, *done)
+            raise
+        return owner
+
+    def unlock_names(self, owner: int, *names: tuple[int, bytes]) -> None:
+        for dir, name in set(names):
+            self.spawn(self.at_name("unlock", dir, name, owner))
+
+    # ── telling others ─────────────────────────────────────────────────────────────────────────────
+
+    def told(self, peer: int, nodes: Iterable[int], inodes: Iterable[int] = (), entries: Iterable[tuple[int, bytes]] = ()) -> Operation:
+        """Have the caches of ``nodes`` and, unless this node itself changed it (``peer``), of this node's mounts forget these."""
+        inodes, entries = tuple(inodes), tuple(entries)
+        if peer != self.node:
+            self.tell(Work("invalidate", (inodes, entries)))
+        others = [node for node in nodes if node not in (self.node, peer) and node in self.live]
+        if others:
+            yield All([Ask(node, "stale", (inodes, entries)) for node in others])
+        return None
+
+    def s_stale(self, peer: int, inodes: tuple[int, ...], entries: Any) -> Operation:
+        """Copies of these are old."""
+        self._uncache(inodes)
+        yield Work("invalidate", (tuple(inodes), tuple((dir, name) for dir, name in entries)))
+
+    def _uncache(self, inodes: Iterable[int]) -> None:
+        """Forget what is known of these. Content that lies here stays: whoever changes content tells its holders to ``drop`` it."""
+        for ino in inodes:
+            with suppress(OSError):
+                self.meta.uncache(ino)
+
+    def drop_data(self, attr: Attr, holders: Iterable[int]) -> None:
+        """Nobody needs the content any more."""
+        if not stat.S_ISREG(attr.mode):
+            return
+        nodes = self.live if attr.layout == STRIPED else {*holders, attr.writer} & self.live
+        for node in nodes:
+            self._drops.setdefault(node, []).append(attr.ino)
+
+    def flush(self) -> None:
+        if self._drops:
+            drops, self._drops = self._drops, {}
+            for node, inodes in drops.items():
+                self.tell(Work("drop", (tuple(inodes),)) if node == self.node else Ask(node, "drop", (tuple(inodes),)))
+
+    def s_drop(self, peer: int, inodes: tuple[int, ...]) -> None:
+        self._uncache(inodes)
+        self.tell(Work("drop", (tuple(inodes),)))
+
+    # ── entries ────────────────────────────────────────────────────────────────────────────────────
+
+    def s_lookup(self, peer: int, dir: int, name: bytes) -> Any:
+        return self.meta.lookup(dir, name, peer)
+
+    def s_create(self, peer: int, dir: int, name: bytes, now: int, target: bytes | None, attr: Any) -> Any:
+        made = self.meta.create(dir, name, now, peer, target, tuple(attr))
+        if peer != self.node:
+            self.tell(Work("invalidate", ((), ((dir, name),))))
+        return made
+
+    def s_insert(self, peer: int, dir: int, name: bytes, ino: int, type: int, replace: bool, owner: int) -> Operation:
+        old, old_type, tell = self.meta.insert(dir, name, owner, ino, type, replace)
+        yield from self.told(peer, tell, (), ((dir, name),))
+        return old, old_type
+
+    def s_remove(self, peer: int, dir: int, name: bytes, ino: int, owner: int) -> Operation:
+        was, type, tell = self.meta.remove(dir, name, owner, ino)
+        yield from self.told(peer, tell, (), ((dir, name),))
+        return was, type
+
+    def s_unlink(self, peer: int, dir: int, name: bytes, now: int) -> Operation:
+        meta = self.meta
+        ino, type, _ = meta.lookup(dir, name, self.node)
+        if type == stat.S_IFDIR:
+            raise failure(errno.EISDIR)
+        if meta.owner(meta.ino_partition(ino)) == self.node:
+            holders = meta.holders(ino)
+            left, gone, tell = meta.unlink(dir, name, now)
+            if gone:
+                self.drop_data(attr_of(left), holders)
+            yield from self.told(peer, tell, (ino,), ((dir, name),))
+            return left
+        _, _, tell = meta.remove(dir, name, 0, ino)
+        yield from self.told(peer, tell, (), ((dir, name),))
+        return (yield from self.at_ino("link", ino, -1, now))
+
+    def s_lock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
+        self.meta.lock(dir, name, owner)
+
+    def s_unlock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
+        self.meta.unlock(dir, name, owner)
+
+    def s_list(self, peer: int, dir: int, cursor: int, limit: int) -> Any:
+        return self.meta.list(dir, cursor, min(limit, 4096))
+
+    def s_number(self, peer: int, dir: int, name: bytes) -> Operation:
+        """Make room for a directory: its entry, and a number. Answers the number."""
+        ino = self.meta.new_number(self.meta.name_partition(dir, name))
+        _, _, tell = self.meta.insert(dir, name, 0, ino, stat.S_IFDIR, False)
+        yield from self.told(peer, tell, (), ((dir, name),))
+        return ino
+
+    # ── inodes ─────────────────────────────────────────────────────────────────────────────────────
+
+    def s_getattr(self, peer: int, ino: int) -> Any:
+        return self.meta.getattr(ino, peer)
+
+    def s_setattr(self, peer: int, ino: int, mask: int, attr: Any, now: int) -> Operation:
+        out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
+        if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
+            told = attr_of(out)
+            for node in self.meta.holders(ino):
+                self.tell(Ask(node, "set_times", (ino, told.atime, told.mtime)))
+        yield from self.told(peer, tell, (ino,))
+        return out
+
+    def s_set_times(self, peer: int, ino: int, atime: int, mtime: int) -> None:
+        self.tell(Work("set_times", (ino, atime, mtime)))
+
+    def s_link(self, peer: int, ino: int, delta: int, now: int) -> Operation:
+        holders = self.meta.holders(ino) if delta < 0 else ()
+        out, gone, tell = self.meta.link(ino, delta, now)
+        if gone:
+            self.drop_data(attr_of(out), holders)
+        yield from self.told(peer, tell, (ino,))
+        return out
+
+    def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
+        out, holders, tell = self.meta.open(ino, peer, writing)
+        yield from self.told(peer, tell, (ino,))
+        return out, holders
+
+    def s_wrote(self, peer: int, ino: int, attr: Any) -> Operation:
+        before = self.meta.holders(ino)
+        out, tell = self.meta.wrote(ino, peer, tuple(attr))
+        for node in set(before) - {peer}:
+            self.tell(Ask(node, "drop", ((ino,),)))
+        yield from self.told(peer, tell, (ino,))
+        return out
+
+    def s_unused(self, peer: int, ino: int) -> None:
+        attr = attr_of(self.meta.getattr(ino, self.node))
+        holders = self.meta.holders(ino)
+        if self.meta.unused(ino, peer):
+            self.drop_data(attr, holders)
+
+    def s_hold(self, peer: int, ino: int) -> Any:
+        """``peer`` has all of it now. EAGAIN: it has changed since."""
+        self.meta.add_holder(ino, peer)
+        return self.meta.getattr(ino, peer)
+
+    def s_unhold(self, peer: int, ino: int) -> None:
+        self.meta.remove_holder(ino, peer)
+
+    def s_holders(self, peer: int, ino: int) -> Any:
+        return self.meta.holders(ino)
+
+    def s_readlink(self, peer: int, ino: int) -> bytes:
+        return self.meta.readlink(ino)
+
+    def s_set_xattr(self, peer: int, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None:
+        self.meta.set_xattr(ino, name, value, flags, now)
+
+    def s_get_xattr(self, peer: int, ino: int, name: bytes) -> bytes:
+        return self.meta.get_xattr(ino, name)
+
+    def s_list_xattr(self, peer: int, ino: int) -> list[bytes]:
+        return self.meta.list_xattr(ino)
+
+    def s_remove_xattr(self, peer: int, ino: int, name: bytes, now: int) -> None:
+        self.meta.remove_xattr(ino, name, now)
+
+    def s_touch(self, peer: int, dir: int, now: int) -> Operation:
+        """Entries of a directory whose home is here have changed."""
+        tell = self.meta.dir_touch(dir, now)
+        yield from self.told(peer, tell, (dir,))
+
+
+_QUESTIONS = frozenset(("lookup", "list", "getattr", "holders", "readlink", "get_xattr", "list_xattr"))
+

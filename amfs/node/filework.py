@@ -1,0 +1,280 @@
+"""What a node does in the world for the file system: the works that ``fs.vfs`` asks for, with parts, handles and peers' data ports. I/O.
+
+Decides nothing. What may wait (for a disk, a peer, a large unlink) runs in a few threads; what ends comes back from ``collect``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+from amfs._native import Io, IoHandle, Meta
+from amfs.engine.events import Event, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.fs.attr import Attr
+
+log = logging.getLogger("amfs.fs")
+
+THREADS = 4
+DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
+_COPY_BYTES = 1 << 20
+#: Works that never wait and are done at once, in the loop's thread.
+_AT_ONCE = frozenset(("make", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "set_times"))
+#: Works that ``Io`` does in threads of its own.
+_BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
+
+
+class Caches(Protocol):
+    """The kernel caches of this node's mounts."""
+
+    def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object) -> None: ...
+
+
+class FileWork:
+    """Parts and handles of one node. ``root``: an existing directory of the store."""
+
+    def __init__(
+        self,
+        node: int,
+        meta: Meta,
+        root: str,
+        *,
+        listen: str = "",
+        limit: int = 0,
+        host_of: Callable[[int], str] = lambda node: "127.0.0.1",
+    ) -> None:
+        self.meta = meta
+        self.root = f"{root}/parts"
+        self.scratch_root = f"{root}/scratch"
+        for directory in (self.root, self.scratch_root):
+            os.makedirs(directory, 0o700, exist_ok=True)
+        self.host_of = host_of
+        self.limit = limit
+        self.io = Io(node, self.root, listen, limit=limit)
+        self.mounts: Caches | None = None
+        self.handles: dict[int, IoHandle] = {}
+        self._replaced: set[int] = set()  # handles whose part was put in their place
+        self._numbers = itertools.count(1)
+        self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
+        self._done: deque[FsWorked] = deque()
+        self._after: dict[int, Callable[[], None]] = {}  # serial of an Io job -> what remains to be done when it has ended well
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fds(self) -> list[int]:
+        return [self.io.fd, self._wake]
+
+    def act(self, effect: FsWork) -> None:
+        """Begin one work."""
+        if effect.what in _BY_IO:
+            try:
+                getattr(self, effect.what)(effect.serial, *effect.args)
+            except OSError as error:
+                self._finish(effect.serial, error.errno or errno.EIO, None)
+        elif effect.what in _AT_ONCE:
+            self._run(effect)
+        else:
+            self._threads.submit(self._run, effect)
+
+    def _run(self, effect: FsWork) -> None:
+        number, value = 0, None
+        try:
+            value = getattr(self, effect.what)(*effect.args)
+        except OSError as error:
+            number = error.errno or errno.EIO
+        except Exception:
+            log.exception("%s%r", effect.what, effect.args)
+            number = errno.EIO
+        self._finish(effect.serial, number, value)
+
+    def _finish(self, serial: int, error: int, value: Any) -> None:
+        if serial:
+            self._done.append(FsWorked(serial, error, value))
+            os.eventfd_write(self._wake, 1)
+
+    def collect(self) -> list[Event]:
+        """What ended since the last call. Never blocks."""
+        events: list[Event] = []
+        for kind, serial, ino, size, error in self.io.take():
+            if kind == DONE:
+                after = self._after.pop(serial, None)
+                if after is not None and not error:
+                    after()
+                events.append(FsWorked(serial, error, size))
+            elif kind == STRIPED_NOW:
+                events.append(FsStriped(ino, size))
+            else:
+                events.append(FsHandlesClosed(ino))
+        if self._done:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+            while self._done:
+                events.append(self._done.popleft())
+        return events
+
+    # ── parts ──────────────────────────────────────────────────────────────────────────────────────
+
+    def path(self, ino: int) -> str:
+        return f"{self.root}/{self.io.part_path(ino, -1)}"
+
+    def make(self, ino: int) -> None:
+        """An empty part, if there is none."""
+        path = self.path(ino)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        try:
+            os.close(os.open(path, flags, 0o600))
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            os.close(os.open(path, flags, 0o600))
+
+    def live(self, attr: Any) -> tuple[int, int, int, int]:
+        """(size, blocks, atime, mtime) of a file that is open for writing here."""
+        known = Attr(*attr)
+        if any(self.io.open_count(known.ino)):
+            handle = self.io.open(known.ino, known.layout * 2, -1, known.stripe, known.size, False, False)
+            try:
+                return tuple(handle.stat()[:4])  # type: ignore[return-value]
+            finally:
+                handle.close()
+        return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
+
+    def set_times(self, ino: int, atime: int, mtime: int) -> None:
+        with contextlib.suppress(FileNotFoundError):  # striped, or gone
+            os.utime(self.path(ino), ns=(atime, mtime))
+
+    def drop(self, inodes: tuple[int, ...]) -> None:
+        for ino in inodes:
+            try:
+                self.io.part_delete(ino)
+            except FileNotFoundError:
+                continue
+
+    def drop_whole(self, ino: int) -> None:
+        Path(self.path(ino)).unlink(missing_ok=True)
+
+    def drop_stripes(self, ino: int) -> None:
+        path = Path(self.path(ino))
+        for stripe in path.parent.glob(f"{path.name}.*"):
+            stripe.unlink(missing_ok=True)
+
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
+        handle = self.io.open(ino, kind, node, stripe, size, True, True)
+        try:
+            handle.truncate(to)
+        finally:
+            handle.close()
+
+    def fetch(self, serial: int, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
+        self._after[serial] = lambda: self.set_times(ino, atime, mtime)
+        self.io.fetch(serial, ino, node, size)
+
+    def restripe(self, serial: int, ino: int, stripe: int) -> None:
+        self.io.restripe(serial, ino, stripe)
+
+    def gather(self, serial: int, ino: int, stripe: int, size: int) -> None:
+        self.io.gather(serial, ino, stripe, size)
+
+    def stripes(self) -> list[tuple[int, int]]:
+        """(inode, index) of every stripe that lies here."""
+        return [(ino, index) for ino, index, *_ in self.io.list_parts() if index >= 0]
+
+    def fetch_part(self, serial: int, ino: int, index: int, node: int) -> None:
+        self.io.fetch_part(serial, ino, index, node)
+
+    def usage(self) -> tuple[int, int, int]:
+        """(bytes used, bytes that may be, parts)."""
+        used, limit, parts = self.io.usage()
+        if not limit:
+            facts = os.statvfs(self.root)
+            limit = used + facts.f_bavail * facts.f_frsize
+        return used, limit, parts
+
+    # ── handles ────────────────────────────────────────────────────────────────────────────────────
+
+    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
+        handle = self.io.open(ino, kind, node, stripe, size, writing, create)
+        number = next(self._numbers)
+        self.handles[number] = handle
+        return number
+
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        return self.handles[number].read(count, offset)
+
+    def write(self, number: int, offset: int, data: bytes) -> int:
+        self.handles[number].write(data, offset)
+        return len(data)
+
+    def handle_truncate(self, number: int, size: int) -> None:
+        self.handles[number].truncate(size)
+
+    def flush(self, number: int) -> None:
+        self.handles[number].flush()
+
+    def close(self, number: int) -> tuple[int, int, int, int] | None:
+        """Close it; (size, blocks, atime, mtime) of what it is then."""
+        handle = self.handles.pop(number)
+        replaced = number in self._replaced
+        self._replaced.discard(number)
+        try:
+            handle.flush()
+            facts = None if replaced else tuple(handle.stat()[:4])
+        finally:
+            handle.close()
+        return facts  # type: ignore[return-value]
+
+    def scratch(self, name: bytes) -> str:
+        """The path of a new file from which ``adopt`` takes."""
+        path = f"{self.scratch_root}/{os.urandom(8).hex()}"
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return path
+
+    def adopt(self, number: int, scratch: bytes, ino: int) -> None:
+        os.rename(self._scratch(scratch), self.path(ino))
+        self._replaced.add(number)
+
+    def pour(self, number: int, scratch: bytes) -> None:
+        path = self._scratch(scratch)
+        with open(path, "rb", buffering=0) as file:
+            offset = 0
+            while data := file.read(_COPY_BYTES):
+                self.handles[number].write(data, offset)
+                offset += len(data)
+        os.unlink(path)
+
+    def _scratch(self, path: bytes) -> str:
+        name = os.fsdecode(path)
+        if os.path.dirname(name) != self.scratch_root:
+            raise PermissionError(errno.EPERM, "not a scratch file of this node", name)
+        return name
+
+    # ── peers and caches ───────────────────────────────────────────────────────────────────────────
+
+    def table(self, owners: tuple[int, ...]) -> None:
+        self.io.set_table(owners)
+
+    def grant(self, node: int) -> tuple[int, bytes]:
+        token = os.urandom(16)
+        self.io.grant(node, token)
+        return self.io.port, token
+
+    def peer(self, node: int, port: int, token: bytes) -> None:
+        self.io.set_peer(node, self.host_of(node), port, token)
+
+    def forget_peer(self, node: int) -> None:
+        self.io.forget_peer(node)
+
+    def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> None:
+        if self.mounts is not None:
+            self.mounts.invalidate(inodes, entries, but)
+
+    def stop(self) -> None:
+        """End the threads; handles are closed."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.io.stop()
+        os.close(self._wake)

@@ -1,0 +1,310 @@
+"""Several nodes' file system machines with real shards, joined by links that a seeded scheduler delivers; parts are bytearrays.
+
+Owns the order in which things happen. What the machines ask the hands to do is done at once or later, as the seed says.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import deque
+from typing import Any
+
+from amfs._native import Meta
+from amfs.engine import messages as m
+from amfs.engine.events import (
+    CancelTimer,
+    FsReplied,
+    FsRequested,
+    FsWork,
+    FsWorked,
+    Log,
+    PeerDown,
+    Received,
+    Send,
+    SetTimer,
+    TimerFired,
+)
+from amfs.fs.attr import Attr
+from amfs.fs.partition import PartitionTable
+from amfs.fs.vfs.machine import FileSystem
+from amfs.net.link import Packet
+from amfs.net.wire import decode, encode
+
+STEPS_MAX = 100_000
+
+
+class Node:
+    """One node: machine, parts, timers."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.meta = Meta(number)
+        self.fs = FileSystem(number, self.meta, cluster.clock)
+        self.parts: dict[int, bytearray] = {}
+        self.handles: dict[int, tuple[Any, ...]] = {}
+        self.timers: dict[object, float] = {}
+        self.invalidated: list[tuple[Any, ...]] = []
+
+    # works, as node.filework has them
+
+    def make(self, ino: int) -> None:
+        self.parts.setdefault(ino, bytearray())
+
+    def content(self, ino: int, kind: int, node: int, stripe: int, size: int) -> bytearray:
+        """The bytes a handle reaches. Stripes are kept as one array at node 0 of the cluster: where they lie is not what is tested here."""
+        if kind == 1:
+            there = self.cluster.nodes[node]
+            return there.parts[ino] if ino in there.parts else self.cluster.striped.setdefault(ino, bytearray())
+        if kind == 2:
+            return self.cluster.striped.setdefault(ino, bytearray())
+        if ino not in self.parts:
+            raise OSError(errno.ENOENT, "no part")
+        return self.parts[ino]
+
+    def live(self, attr: Any) -> Any:
+        known = Attr(*attr)
+        data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
+        return len(data), -(-len(data) // 512), known.atime, known.mtime + 1
+
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
+        data = self.content(ino, kind, node, stripe, size)
+        data[to:] = b""
+        data.extend(bytes(to - len(data)))
+
+    def fetch(self, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
+        there = self.cluster.nodes[node].parts.get(ino)
+        if there is None or len(there) != size:
+            raise OSError(errno.ESTALE, "not there")
+        self.parts[ino] = bytearray(there)
+
+    def drop(self, inodes: tuple[int, ...]) -> None:
+        for ino in inodes:
+            self.parts.pop(ino, None)
+            self.cluster.striped.pop(ino, None)
+
+    def drop_whole(self, ino: int) -> None:
+        self.parts.pop(ino, None)
+
+    def drop_stripes(self, ino: int) -> None:
+        self.cluster.striped.pop(ino, None)
+
+    def restripe(self, ino: int, stripe: int) -> None:
+        self.cluster.striped[ino] = self.parts.pop(ino)
+
+    def gather(self, ino: int, stripe: int, size: int) -> None:
+        self.parts[ino] = bytearray(self.cluster.striped[ino])
+
+    def stripes(self) -> list[tuple[int, int]]:
+        return []
+
+    def fetch_part(self, ino: int, index: int, node: int) -> None:
+        pass
+
+    def usage(self) -> tuple[int, int, int]:
+        return sum(map(len, self.parts.values())), 1 << 30, len(self.parts)
+
+    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
+        self.content(ino, kind, node, stripe, size)
+        self.cluster.handles += 1
+        self.handles[self.cluster.handles] = (ino, kind, node, stripe, size)
+        return self.cluster.handles
+
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        return bytes(self.content(*self.handles[number])[offset : offset + count])
+
+    def write(self, number: int, offset: int, data: bytes) -> int:
+        content = self.content(*self.handles[number])
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
+        return len(data)
+
+    def handle_truncate(self, number: int, size: int) -> None:
+        self.truncate(*self.handles[number], size)
+
+    def flush(self, number: int) -> None:
+        pass
+
+    def close(self, number: int) -> Any:
+        content = self.content(*self.handles.pop(number))
+        return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.clock()
+
+    def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
+        self.invalidated.append((inodes, entries, but))
+
+    def grant(self, node: int) -> tuple[int, bytes]:
+        return 1, bytes(16)
+
+    def nothing(self, *args: Any) -> None:
+        pass
+
+    peer = forget_peer = table = set_times = nothing
+
+
+class Cluster:
+    """``nodes`` machines under one scheduler. ``call`` runs one operation to its end, ``start`` begins one, ``settle`` all."""
+
+    def __init__(self, nodes: int, seed: int = 0, partitions: int = 64) -> None:
+        self.random = random.Random(seed)
+        self.time = 0.0
+        self.nanoseconds = 1_000_000_000_000
+        self.handles = 0
+        self.striped: dict[int, bytearray] = {}
+        self.links: dict[tuple[int, int], deque[m.Message]] = {}
+        self.worked: dict[int, deque[FsWorked]] = {}
+        self.answers: dict[object, tuple[int, Any]] = {}
+        self.done: dict[object, tuple[int, Any]] = {}
+        self.serial = 0
+        self.dead: set[int] = set()
+        self.table = PartitionTable.even([0], partitions)
+        self.nodes: dict[int, Node] = {}
+        for number in range(nodes):
+            self.join(number)
+
+    def join(self, number: int) -> None:
+        """A node comes in; in whatever order the others learn of it."""
+        self.nodes[number] = Node(self, number)
+        self.table = self.table.with_node(number)
+        self.view()
+        self.settle()
+
+    def view(self) -> None:
+        live = frozenset(self.nodes) - self.dead
+        order = sorted(live)
+        self.random.shuffle(order)
+        for number in order:
+            node = self.nodes[number]
+            node.fs.now = self.time
+            node.fs.set_view(self.table.owners, self.table.version, min(live), live)
+            self.act(node, self.drain(node))
+            for _ in range(self.random.randrange(5)):
+                self.step()
+
+    def clock(self) -> int:
+        self.nanoseconds += 1000
+        return self.nanoseconds
+
+    def drain(self, node: Node) -> list[Any]:
+        node.fs.flush()
+        out, node.fs.out = node.fs.out, []
+        return out
+
+    def tell(self, node: Node, event: Any) -> None:
+        self.act(node, node.fs.handle(event, self.time))
+        node.fs.check_invariants()
+
+    def act(self, node: Node, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                if effect.to in self.nodes and effect.to not in self.dead:
+                    # Through the wire format: what arrives are lists where tuples were sent.
+                    message = decode(bytes(encode(Packet(node.number, effect.to, 1, 1, 1, 0, (effect.message,))))).messages[0]
+                    self.links.setdefault((node.number, effect.to), deque()).append(message)
+                elif effect.to not in self.nodes:
+                    self.done[(effect.to, effect.message.serial)] = (effect.message.error, effect.message.value)
+            elif isinstance(effect, SetTimer):
+                node.timers[effect.key] = effect.at
+            elif isinstance(effect, CancelTimer):
+                node.timers.pop(effect.key, None)
+            elif isinstance(effect, FsReplied):
+                assert effect.token not in self.answers, "answered twice"
+                self.answers[effect.token] = (effect.error, effect.value)
+            elif isinstance(effect, FsWork):
+                error, value = 0, None
+                try:
+                    value = getattr(node, effect.what)(*effect.args)
+                except OSError as failed:
+                    error = failed.errno or errno.EIO
+                if effect.serial:
+                    self.worked.setdefault(node.number, deque()).append(FsWorked(effect.serial, error, value))
+            else:
+                assert isinstance(effect, Log), effect
+
+    def step(self) -> bool:
+        """One delivery, chosen by chance. False: nothing is under way."""
+        choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue]
+        choices += [("work", number) for number, queue in self.worked.items() if queue]
+        if choices:
+            kind, key = self.random.choice(choices)
+            self.time += 1e-5
+            if kind == "link":
+                self.tell(self.nodes[key[1]], Received(key[0], self.links[key].popleft()))
+            else:
+                self.tell(self.nodes[key], self.worked[key].popleft())
+            return True
+        timers = [(at, number, key) for number, node in self.nodes.items() for key, at in node.timers.items() if number not in self.dead]
+        if not timers:
+            return False
+        at, number, key = min(timers, key=lambda timer: timer[0])
+        self.time = max(self.time, at)
+        del self.nodes[number].timers[key]
+        self.tell(self.nodes[number], TimerFired(key))
+        return True
+
+    def settle(self) -> None:
+        for _ in range(STEPS_MAX):
+            if not self.step():
+                return
+        raise AssertionError("it goes on for ever")
+
+    def start(self, node: int, op: str, *args: Any, face: int = 1, uid: int = 0, gid: int = 0) -> object:
+        self.serial += 1
+        token = ("fuse", face, self.serial)
+        self.tell(self.nodes[node], FsRequested(token, op, args, uid, gid))
+        return token
+
+    def finish(self, token: object) -> Any:
+        for _ in range(STEPS_MAX):
+            if token in self.answers:
+                error, value = self.answers.pop(token)
+                if error:
+                    raise OSError(error, errno.errorcode.get(error, str(error)))
+                return value
+            assert self.step(), "no answer, and nothing is under way"
+        raise AssertionError("it goes on for ever")
+
+    def call(self, node: int, op: str, *args: Any, **who: int) -> Any:
+        return self.finish(self.start(node, op, *args, **who))
+
+    def kill(self, number: int) -> None:
+        """A node dies; the others learn it."""
+        self.dead.add(number)
+        for key in [key for key in self.links if number in key]:
+            del self.links[key]
+        self.worked.pop(number, None)
+        self.table = self.table.without(number)
+        for node in self.nodes.values():
+            if node.number not in self.dead:
+                self.tell(node, PeerDown(number))
+        self.view()
+
+    def check(self) -> None:
+        """What must hold when nothing is under way: every entry's inode is there, counted right, and nothing else is."""
+        live = [node for node in self.nodes.values() if node.number not in self.dead]
+        counted: dict[int, int] = {}
+        directories = {1}
+        for node in live:
+            node.meta.check()
+            assert node.fs.idle(), f"node {node.number} still waits"
+        ahead = [1]
+        while ahead:
+            above = ahead.pop()
+            for node in live:
+                for _, ino, type, _, _ in node.meta.list(above, 0, 4096):
+                    if type == 0o040000:
+                        assert ino not in directories, "a directory with two entries"
+                        directories.add(ino)
+                        ahead.append(ino)
+                    else:
+                        counted[ino] = counted.get(ino, 0) + 1
+        for ino in directories:
+            for node in live:
+                node.meta.dir_get(ino)
+        assert {node.meta.counts()["dirs"] for node in live} == {len(directories)}
+        for ino, count in counted.items():
+            owner = self.nodes[self.table.owners[live[0].meta.ino_partition(ino)]]
+            assert owner.meta.getattr(ino, owner.number)[2] == count, f"inode {ino:#x} has {count} entries"
+        assert sum(node.meta.counts()["inodes"] for node in live) == len(counted), "an inode without an entry"
+        for node in live:
+            assert set(node.parts) <= set(counted), f"node {node.number} keeps content that nobody needs"
