@@ -152,7 +152,7 @@ class MakeflowReader(DocumentReader):
 
     def _assign(self, match: re.Match[str], number: int) -> None:
         name = match["name"]
-        value = self._expander.expand(match["value"], self._look_up, escapes=False).strip(" \t")
+        value = self._expander.expand(match["value"], self._look_up, escapes=True).strip(" \t")
         before = self._look_up(name) if match["add"] else None
         if before:
             value = f"{before} {value}"
