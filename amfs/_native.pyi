@@ -107,6 +107,8 @@ class Io:
     ) -> IoHandle: ...
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
+    def set_stall_ms(self, milliseconds: int) -> None:
+        """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:
         """In the background, as all with a serial; ends as (0, serial, ino, size, error) from take(). ESTALE: it has another size there."""
     def fetch_part(self, serial: int, ino: int, index: int, from_: int, /) -> None: ...
@@ -276,6 +278,8 @@ class Fuse:
     def invalidate_entry(self, dir: int, name: bytes) -> int: ...
     def invalidated(self) -> int:
         """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""
+    def await_invalidated(self, number: int) -> None:
+        """Wait until it has reached this number: 50 ms at most."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
     def active(self) -> dict[str, Any]:
@@ -286,5 +290,6 @@ class Fuse:
 def fuse_mount(path: str, source: str, allow_other: bool) -> int:
     """Mount at ``path`` as root; returns the descriptor, to be served at once."""
 
-def fuse_unmount(path: str, lazy: bool, namespace_fd: int = -1) -> None:
-    """Unmount as root. ``lazy``: out of sight at once. ``namespace_fd``: of the mount namespace in which ``path`` is meant; -1: ours."""
+def fuse_unmount(path: str, flags: int, namespace_fd: int = -1) -> None:
+    """Unmount as root. ``flags``: 2: out of sight at once, gone when nobody uses it; 1: end the connection first. ``namespace_fd``: of the
+    mount namespace in which ``path`` is meant; -1: ours."""

@@ -201,6 +201,8 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     return NULL;
 }
 
+void fsio_set_stall_ms(struct fsio *io, int milliseconds) { io->stall_ms = milliseconds; }
+
 int fsio_root_fd(const struct fsio *io) { return io->root_fd; }
 
 void fsio_stop(struct fsio *io) {

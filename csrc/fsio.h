@@ -32,6 +32,7 @@ struct fsio_handle;
 
 /* `root` must exist; `listen_address` numeric or "" (then other nodes cannot reach the parts). `limit`: bytes this node may keep (0: none). */
 struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address, int threads, uint64_t limit, char *error, size_t error_size);
+void fsio_set_stall_ms(struct fsio *io, int milliseconds); /* before the first connection; tests cannot wait for half a minute */
 int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
 int fsio_root_fd(const struct fsio *io);

@@ -75,7 +75,7 @@ static bool is_ours(const struct asking *asking) {
 
 static bool answer_read(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
-    struct stat found;
+    struct stat found = {0};
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
     int part = fsio_part_open(asking->io, request->ino, request->index, false);
     if (part == -ENOENT && request->index >= 0 && request->flag == 0) /* zeros, if it is we who would have it */
@@ -110,20 +110,25 @@ static bool take_bytes(struct asking *asking, int part, uint64_t offset, uint64_
 static bool answer_write(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     struct fsio *io = asking->io;
-    struct stat found;
+    struct stat found = {0};
     if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
     if (!is_ours(asking)) return skip(asking, request->length) && reply(asking, ESTALE, 0, NULL, 0);
     int part = fsio_part_open(io, request->ino, request->index, true);
     int error = part < 0 ? -part : 0;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
+    uint64_t more = 0;
     if (error == 0) {
         uint64_t size = (uint64_t)found.st_size, end = request->offset + request->length;
         uint64_t from = request->offset > size ? request->offset : size;
-        if (end > from && !fsio_room(io, end - from)) error = ENOSPC;
+        more = end > from ? end - from : 0;
+        if (!fsio_reserve(io, more)) {
+            error = ENOSPC;
+            more = 0;
+        }
     }
     bool fine = error != 0 ? skip(asking, request->length) : take_bytes(asking, part, request->offset, request->length, &error);
     if (part >= 0) {
-        fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
+        fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
         close(part);
     }
     return fine && reply(asking, error, 0, NULL, 0);
@@ -152,7 +157,7 @@ int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offse
 
 int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
     uint64_t last = size / stripe, keep = size % stripe;
-    struct stat found;
+    struct stat found = {0};
     int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
     int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, false) : -ENOENT;
     if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
@@ -216,6 +221,7 @@ static bool answer_file(struct asking *asking) {
         error = fsio_file_used(asking->io, asking->node, request->ino, (int)request->offset, (int)request->length);
         return reply(asking, error, 0, NULL, 0);
     }
+    if (request->op < OP_USE || request->op > OP_FILE_FLUSH) return false;
     bool bytes = request->op == OP_FILE_READ || request->op == OP_FILE_WRITE;
     if (bytes && request->length > FSIO_CHUNK) return false;
     if (request->op == OP_FILE_WRITE && fsio_receive(asking->io, asking->fd, asking->buffer, request->length) != 0) return false;

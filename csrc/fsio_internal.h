@@ -251,6 +251,7 @@ void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create); /* descriptor, or a negative errno */
 bool fsio_room(struct fsio *io, uint64_t more); /* is there room for so many more bytes */
+bool fsio_reserve(struct fsio *io, uint64_t more); /* likewise, and accounts for them */
 void fsio_account(struct fsio *io, int64_t bytes);
 void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
 int64_t fsio_allocated(int fd);    /* bytes */

@@ -107,11 +107,12 @@ static bool local_grow(struct fsio_file *file, uint64_t offset, uint64_t end) {
     uint64_t size = atomic_load(&file->size);
     while (end > size) {
         uint64_t more = end - (offset > size ? offset : size);
-        if (!fsio_room(file->io, more)) return false;
-        if (!atomic_compare_exchange_weak(&file->size, &size, end)) continue;
-        atomic_fetch_add(&file->accounted, (int64_t)more);
-        fsio_account(file->io, (int64_t)more);
-        return true;
+        if (!fsio_reserve(file->io, more)) return false;
+        if (atomic_compare_exchange_weak(&file->size, &size, end)) {
+            atomic_fetch_add(&file->accounted, (int64_t)more);
+            return true;
+        }
+        fsio_account(file->io, -(int64_t)more);
     }
     return true;
 }

@@ -126,6 +126,22 @@ bool fsio_room(struct fsio *io, uint64_t more) {
     return used_now(io) + more <= io->limit;
 }
 
+bool fsio_reserve(struct fsio *io, uint64_t more) {
+    if (more == 0) return true;
+    if (io->limit == 0) {
+        fsio_account(io, (int64_t)more);
+        return true;
+    }
+    if (io->own_mount) {
+        bool room = fsio_room(io, more);
+        if (room) fsio_account(io, (int64_t)more);
+        return room;
+    }
+    if (atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more <= (int64_t)io->limit) return true; /* first take, then look: many do at once */
+    atomic_fetch_sub(&io->used, (int64_t)more);
+    return false;
+}
+
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
     int64_t count = atomic_load(&io->parts);
     if (io->own_mount) ask_kernel(io);

@@ -274,6 +274,7 @@ static int connect_peer(struct fsio *io, struct fsio_peer *peer, int lane, struc
     uint64_t life = peer->life;
     char *host = strdup(peer->host);
     int port = peer->port, error = ENOMEM;
+    int64_t deadline = fsio_now_ms() + io->stall_ms;
     if (host == NULL) return error;
     pthread_mutex_unlock(&io->peers_lock);
     error = resolve(host, port, &found);
@@ -285,7 +286,7 @@ static int connect_peer(struct fsio *io, struct fsio_peer *peer, int lane, struc
             error = connect_link(io, peer, lane, next, made);
             if (error == 0) break;
         }
-        if (error != ECONNREFUSED && error != FSIO_BROKEN) break;
+        if ((error != ECONNREFUSED && error != FSIO_BROKEN) || fsio_now_ms() > deadline) break;
         struct timespec until; /* it may be starting; anything that changes wakes us */
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 20000000L << tries;

@@ -42,18 +42,22 @@ static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
 }
 
 static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
-    struct stat found;
+    struct stat found = {0};
     int part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
     int error = fstat(part, &found) != 0 ? errno : 0;
     uint64_t size = error == 0 ? (uint64_t)found.st_size : 0, end = at + count, low = at > size ? at : size;
-    if (error == 0 && end > low && !fsio_room(io, end - low)) error = ENOSPC;
+    uint64_t more = end > low ? end - low : 0;
+    if (error == 0 && !fsio_reserve(io, more)) {
+        error = ENOSPC;
+        more = 0;
+    }
     for (size_t done = 0; error == 0 && done < count;) {
         ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
         if (put < 0 && errno != EINTR) error = errno;
         if (put > 0) done += (size_t)put;
     }
-    fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
+    fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
     close(part);
     return error;
 }

@@ -179,6 +179,19 @@ static PyObject *io_forget_peer(PyObject *self, PyObject *number)
     Py_RETURN_NONE;
 }
 
+static PyObject *io_set_stall_ms(PyObject *self, PyObject *number)
+{
+    long milliseconds = PyLong_AsLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    if (milliseconds < 1 || milliseconds > 3600000) {
+        PyErr_SetString(PyExc_ValueError, "a stall is from 1 ms to an hour");
+        return NULL;
+    }
+    fsio_set_stall_ms(io_of(self), (int)milliseconds);
+    Py_RETURN_NONE;
+}
+
 static PyObject *io_fetch(PyObject *self, PyObject *args)
 {
     unsigned long long serial, ino, size;
@@ -431,6 +444,7 @@ static PyMethodDef io_methods[] = {
     {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
     {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},
     {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},
+    {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch(serial, ino, from_, size)\n--\n\nA copy of a whole part."},
     {"fetch_part", io_fetch_part, METH_VARARGS, "fetch_part(serial, ino, index, from_)\n--\n\nA part moves here."},
     {"restripe", io_restripe, METH_VARARGS, "restripe(serial, ino, stripe)\n--\n\nThe whole part here to stripes."},

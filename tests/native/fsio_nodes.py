@@ -1,0 +1,100 @@
+"""Several data planes in one process, as the nodes of a session; they reach each other over 127.0.0.1."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from amfs._native import Io, IoHandle
+
+LOCAL, REMOTE, STRIPED = 0, 1, 2
+DONE, GREW, REMOTE_CLOSED = 0, 1, 2
+WHOLE = -1
+PARTITIONS = 64
+GUARD_SECONDS = 30.0
+APPEND = 2**64 - 1
+
+
+def token(at: int, of: int) -> bytes:
+    """What node ``of`` shows to node ``at``."""
+    return bytes([at, of, 7]) + bytes(13)
+
+
+class Nodes:
+    def __init__(self, root: Path, count: int, limits: Sequence[int] = (), stall_ms: int = 10000) -> None:
+        self.root = root
+        self.io: list[Io] = []
+        self._next = 1
+        for i in range(count):
+            (root / str(i)).mkdir()
+            self.io.append(Io(i, str(root / str(i)), "127.0.0.1", 2, limits[i] if limits else 0))
+            self.io[i].set_stall_ms(stall_ms)
+        for i in range(count):
+            for j in range(count):
+                if i != j:
+                    self.io[i].grant(j, token(i, j))
+                    self.io[j].set_peer(i, "127.0.0.1", self.io[i].port, token(i, j))
+        self.set_table([p % count for p in range(PARTITIONS)])
+
+    def set_table(self, owners: Sequence[int]) -> None:
+        for io in self.io:
+            io.set_table(owners)
+
+    def new(self) -> int:
+        self._next += 1
+        return self._next * 0x101 | 1 << 40
+
+    def write(self, node: int, data: bytes, *, stripe: int = 0) -> int:
+        """A finished file of these bytes: whole at the node, or striped by it."""
+        ino = self.new()
+        kind = STRIPED if stripe else LOCAL
+        handle = self.io[node].open(ino, kind, stripe=stripe, writing=True, create=True)
+        handle.write(data, 0)
+        handle.close()
+        return ino
+
+    def read(self, node: int, ino: int, kind: int, size: int, *, stripe: int = 0, of: int = -1) -> bytes:
+        handle = self.io[node].open(ino, kind, of, stripe, size)
+        try:
+            return handle.read(size + 10, 0)
+        finally:
+            handle.close()
+
+    def done(self, node: int) -> tuple[int, int, int, int, int]:
+        """The next event of a node."""
+        ready, _, _ = select.select([self.io[node].fd], [], [], GUARD_SECONDS)
+        assert ready, "nothing happened"
+        (event,) = self.io[node].take()
+        return event
+
+    def parts(self, node: int, ino: int) -> dict[int, int]:
+        """Index -> size of what is there of a file."""
+        return {index: size for number, index, size, _ in self.io[node].list_parts() if number == ino}
+
+    def bytes_on_disk(self, node: int) -> int:
+        return sum(entry.stat().st_blocks * 512 for path in (self.root / str(node)).iterdir() for entry in os.scandir(path))
+
+    def stop(self) -> None:
+        for io in self.io:
+            io.stop()
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def eventually(what: object, seconds: float = 10.0) -> None:
+    """Call until true."""
+    assert callable(what)
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+
+
+def close_all(handles: Sequence[IoHandle]) -> None:
+    for handle in handles:
+        handle.close()

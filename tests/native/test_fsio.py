@@ -1,0 +1,546 @@
+"""The data plane through Python: what files of one, of several and of all nodes do, against plain bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import resource
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fsio_nodes import (
+    APPEND,
+    DONE,
+    GREW,
+    LOCAL,
+    PARTITIONS,
+    REMOTE,
+    REMOTE_CLOSED,
+    STRIPED,
+    WHOLE,
+    Nodes,
+    close_all,
+    eventually,
+    open_descriptors,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from amfs._native import Io
+
+STRIPE = 4096
+PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+KEEP = 1
+
+
+@pytest.fixture
+def nodes(root: Path) -> Iterator[Nodes]:
+    it = Nodes(root, 3)
+    yield it
+    it.stop()
+
+
+def content(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+# ── parts ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_local_file_is_an_ordinary_file_below_root(nodes: Nodes) -> None:
+    io, ino = nodes.io[0], 0x0000050000000ABC
+    handle = io.open(ino, LOCAL, writing=True, create=True)
+    handle.write(b"abc", 2)
+    assert io.part_path(ino, WHOLE) == "bc/0000050000000abc"
+    assert io.part_path(ino, 7) == "bc/0000050000000abc.7"
+    assert (nodes.root / "0" / io.part_path(ino, WHOLE)).read_bytes() == b"\0\0abc"
+    assert handle.read(100, 0) == b"\0\0abc" and handle.read(100, 5) == b"" and handle.read(2, 1) == b"\0a"
+    handle.write(b"!", APPEND)
+    size, blocks, _, mtime, _ = handle.stat()
+    assert (size, blocks) == (6, 8) and (size, blocks) == io.part_stat(ino, WHOLE)[:2]
+    assert mtime == os.stat(io.part_path(ino, WHOLE), dir_fd=io.root_fd).st_mtime_ns
+    assert io.open_count(ino) == (0, 1)
+    handle.close()
+    assert io.open_count(ino) == (0, 0)
+    with pytest.raises(OSError) as caught:
+        handle.read(1, 0)
+    assert caught.value.errno == errno.EBADF
+
+
+def test_opening_what_is_not_there_is_enoent_and_a_reader_cannot_write(nodes: Nodes) -> None:
+    with pytest.raises(FileNotFoundError):
+        nodes.io[0].open(5, LOCAL)
+    with pytest.raises(FileNotFoundError):
+        nodes.io[0].part_stat(5, WHOLE)
+    ino = nodes.write(0, b"x")
+    reader = nodes.io[0].open(ino, LOCAL)
+    for call in (lambda: reader.write(b"y", 0), lambda: reader.truncate(0), lambda: reader.fallocate(0, 0, 1)):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == errno.EBADF
+    reader.close()
+
+
+def test_deleting_leaves_nothing_and_usage_follows(nodes: Nodes) -> None:
+    io = nodes.io[0]
+    ino = nodes.write(0, content(100_000))
+    assert io.usage() == (102400, 0, 1) == (nodes.bytes_on_disk(0), 0, 1)
+    handle = io.open(ino, LOCAL)
+    io.part_delete(ino)
+    assert handle.read(10, 0) == content(100_000)[:10]  # what is open stays until it is closed
+    assert not io.list_parts() and io.usage()[0] == 102400
+    handle.close()
+    assert io.usage() == (0, 0, 0)
+    io.part_delete(ino)  # of nothing: fine
+
+
+def test_a_part_that_was_there_before_is_counted(root: Path) -> None:
+    (root / "store" / "05").mkdir(parents=True)
+    (root / "store" / "05" / "0000000000000005").write_bytes(b"x" * 5000)
+    (root / "store" / "05" / "0000000000000005.12").write_bytes(b"x" * 5000)
+    (root / "store" / "05" / ".0000000000000005-3").write_bytes(b"half a copy")
+    (root / "store" / "05" / "README").write_bytes(b"not ours")
+    io = Io(0, str(root / "store"), "")
+    assert io.usage() == (16384, 0, 2) and io.port == 0
+    assert sorted(entry[:3] for entry in io.list_parts()) == [(5, -1, 5000), (5, 12, 5000)]
+    io.part_delete(5)
+    assert os.listdir(root / "store" / "05") == ["README"] and io.usage() == (0, 0, 0)
+    io.stop()
+
+
+@pytest.mark.parametrize("arguments", [("/nonexistent", ""), ("/proc/version", ""), (".", "no address"), (".", "300.0.0.1")])
+def test_what_cannot_begin_says_why(arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = open_descriptors()
+    with pytest.raises(OSError, match="cannot"):
+        Io(0, *arguments)
+    assert open_descriptors() == before
+
+
+def test_many_open_files_need_few_descriptors(root: Path) -> None:
+    (root / "0").mkdir()
+    io = Io(0, str(root / "0"), "")
+    before = open_descriptors()
+    handles = [io.open(1000 + i, LOCAL, writing=True, create=True) for i in range(3000)]
+    for i, handle in enumerate(handles):
+        handle.write(b"%d" % i, 0)
+    assert open_descriptors() - before < 600
+    assert all(handle.read(10, 0) == b"%d" % i for i, handle in enumerate(handles))
+    close_all(handles)
+    assert open_descriptors() == before
+    io.stop()
+
+
+# ── against plain bytes ────────────────────────────────────────────────────────────────────────────
+
+SPAN = 6 * STRIPE
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(0, SPAN), st.integers(1, 3 * STRIPE)),
+        st.tuples(st.just("append"), st.integers(1, 2 * STRIPE), st.just(0)),
+        st.tuples(st.just("truncate"), st.integers(0, SPAN), st.just(0)),
+        st.tuples(st.just("punch"), st.integers(0, SPAN), st.integers(1, SPAN)),
+        st.tuples(st.just("allocate"), st.integers(0, SPAN), st.integers(1, STRIPE)),
+        st.tuples(st.just("keep"), st.integers(0, SPAN), st.integers(1, STRIPE)),
+        st.tuples(st.just("read"), st.integers(0, SPAN), st.integers(0, 2 * SPAN)),
+        st.tuples(st.just("flush"), st.just(0), st.just(0)),
+    ),
+    max_size=14,
+)
+
+
+def act(handle: object, model: bytearray, operation: tuple[str, int, int], seed: int) -> None:
+    """One operation on both; they must agree."""
+    what, first, second = operation
+    if what in ("write", "append"):
+        data = content(second if what == "write" else first, seed)
+        offset = first if what == "write" else len(model)
+        handle.write(data, first if what == "write" else APPEND)
+        if len(model) < offset:
+            model.extend(bytes(offset - len(model)))
+        model[offset : offset + len(data)] = data
+    elif what == "truncate":
+        handle.truncate(first)
+        model[:] = model[:first] + bytes(max(0, first - len(model)))
+    elif what == "punch":
+        handle.fallocate(PUNCH, first, second)
+        end = min(first + second, len(model))
+        model[first:end] = bytes(max(0, end - first))
+    elif what in ("allocate", "keep"):
+        handle.fallocate(0 if what == "allocate" else KEEP, first, second)
+        if what == "allocate" and first + second > len(model):
+            model.extend(bytes(first + second - len(model)))
+    elif what == "read":
+        assert handle.read(second, first) == bytes(model[first : first + second])
+    else:
+        handle.flush()
+    assert handle.stat()[0] == len(model)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    it = Nodes(tmp_path_factory.mktemp("shared"), 3)
+    yield it
+    it.stop()
+
+
+@pytest.mark.parametrize("kind", ["local", "striped", "remote to local", "remote to striped"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=OPERATIONS)
+def test_files_are_what_plain_bytes_are(shared: Nodes, kind: str, operations: list[tuple[str, int, int]]) -> None:
+    ino, model = shared.new(), bytearray()
+    base = STRIPED if "striped" in kind else LOCAL
+    home = shared.io[0].open(ino, base, stripe=STRIPE, writing=True, create=True)
+    handle = shared.io[1].open(ino, REMOTE, 0, writing=True) if "remote" in kind else home
+    for seed, operation in enumerate(operations):
+        act(handle, model, operation, seed)
+    for other in (home, handle):
+        assert other.read(2 * SPAN + len(model), 0) == bytes(model)
+    if handle is not home:
+        handle.close()
+    home.close()
+    if base == STRIPED:
+        assert shared.read(2, ino, STRIPED, len(model), stripe=STRIPE) == bytes(model)
+        for i in range(3):
+            assert all(size <= STRIPE for size in shared.parts(i, ino).values())
+            assert all(index * STRIPE < len(model) for index in shared.parts(i, ino))
+    else:
+        assert shared.read(0, ino, LOCAL, len(model)) == bytes(model)
+    for io in shared.io:
+        io.part_delete(ino)
+        io.take()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pieces=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=5),
+    start=st.integers(0, 40 * STRIPE),
+    size=st.integers(0, 40 * STRIPE),
+)
+def test_data_and_holes_are_found(shared: Nodes, pieces: list[tuple[int, int]], start: int, size: int) -> None:
+    """What seek calls a hole reads as zeros, what was written is data."""
+    ino, model = shared.new(), bytearray(size)
+    handle = shared.io[0].open(ino, STRIPED, stripe=3 * STRIPE, writing=True)
+    handle.truncate(size)
+    written: set[int] = set()
+    for page, count in pieces:
+        act(handle, model, ("write", page * STRIPE, count * STRIPE), page)
+        written |= set(range(page, page + count))
+
+    def seek(whence: int) -> int | None:
+        try:
+            return handle.seek(start, whence)
+        except OSError as error:
+            assert error.errno == errno.ENXIO
+            return None
+
+    data, hole = seek(os.SEEK_DATA), seek(os.SEEK_HOLE)
+    first = min((max(start, page * STRIPE) for page in written if (page + 1) * STRIPE > start), default=None)
+    assert data == first
+    if start >= len(model):
+        assert hole is None
+    else:
+        assert hole is not None and (hole == len(model) or not any(model[hole : hole // STRIPE * STRIPE + STRIPE]))
+        assert all(page in written for page in range(start // STRIPE, hole // STRIPE))
+    handle.close()
+
+
+# ── striped and remote ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stripe", [1000, 65536, 512 << 10, 3_000_000])
+@pytest.mark.parametrize("piece", [777, 4096, 131072, 5_000_000])
+def test_a_striped_file_is_read_exactly_from_every_node(nodes: Nodes, stripe: int, piece: int) -> None:
+    data = content(min(5_000_001, piece * 400, stripe * 800))
+    ino = nodes.new()
+    writer = nodes.io[0].open(ino, STRIPED, stripe=stripe, writing=True)
+    for at in range(0, len(data), piece):
+        writer.write(data[at : at + piece], at)
+    writer.close()
+    for node in range(3):
+        reader = nodes.io[node].open(ino, STRIPED, stripe=stripe, size=len(data))
+        assert b"".join(reader.read(piece, at) for at in range(0, len(data) + piece, piece)) == data
+        assert reader.read(piece, len(data) // 2) == data[len(data) // 2 :][:piece]
+        reader.close()
+    spread = [sum(nodes.parts(node, ino).values()) for node in range(3)]
+    assert sum(spread) == len(data)
+    if len(data) > 30 * stripe:
+        assert max(spread) < 1.2 * min(spread)
+
+
+def test_blocks_and_times_of_a_striped_file(nodes: Nodes) -> None:
+    ino = nodes.write(0, content(10 * STRIPE), stripe=STRIPE)
+    reader = nodes.io[1].open(ino, STRIPED, stripe=STRIPE, size=10 * STRIPE)
+    size, blocks, _, mtime, _ = reader.stat()
+    assert (size, blocks) == (10 * STRIPE, 80)
+    assert mtime == max(nodes.io[node].part_stat(ino, index)[3] for node in range(3) for index in nodes.parts(node, ino))
+    reader.close()
+
+
+def test_what_a_remote_writer_writes_is_seen_at_once_by_all_who_go_through_the_same_node(nodes: Nodes) -> None:
+    ino = nodes.new()
+    home = nodes.io[0].open(ino, STRIPED, stripe=STRIPE, writing=True)
+    one, two = (nodes.io[node].open(ino, REMOTE, 0, writing=node == 1) for node in (1, 2))
+    assert nodes.io[0].open_count(ino) == (1, 2)
+    one.write(b"one", 0)
+    home.write(b"home", 3)
+    assert home.read(10, 0) == one.read(10, 0) == two.read(10, 0) == b"onehome"
+    for i in range(100):
+        (one, home)[i % 2].write(b"%02d" % i, APPEND)
+    text = b"onehome" + b"".join(b"%02d" % i for i in range(100))
+    assert two.read(1000, 0) == text and two.stat()[0] == len(text)
+    home.close()
+    assert one.read(1000, 0) == text  # the file stays while others use it
+    one.close()
+    two.close()
+    assert nodes.done(0) == (REMOTE_CLOSED, 0, ino, len(text), 0)
+    assert nodes.io[0].open_count(ino) == (0, 0)
+
+
+def test_who_comes_before_the_writer_has_opened_waits_a_moment(nodes: Nodes) -> None:
+    ino = nodes.new()
+    late = threading.Timer(0.2, lambda: held.append(nodes.io[0].open(ino, LOCAL, writing=True, create=True)))
+    held: list[object] = []
+    late.start()
+    reader = nodes.io[1].open(ino, REMOTE, 0)
+    late.join()
+    held[0].write(b"now", 0)
+    assert reader.read(9, 0) == b"now"
+    reader.close()
+    held[0].close()
+    with pytest.raises(OSError) as caught:
+        nodes.io[1].open(nodes.new(), REMOTE, 0)
+    assert caught.value.errno == errno.ESTALE
+
+
+def test_an_open_file_follows_who_opens_it_anew(nodes: Nodes) -> None:
+    """A reader of stripes, then a writer elsewhere, then a finished file again: the handle reads what is current."""
+    ino = nodes.write(0, b"a" * 20000, stripe=STRIPE)
+    old = nodes.io[1].open(ino, STRIPED, stripe=STRIPE, size=20000)
+    assert old.read(5, 0) == b"aaaaa"
+    writer = nodes.io[0].open(ino, STRIPED, stripe=STRIPE, size=20000, writing=True)
+    new = nodes.io[1].open(ino, REMOTE, 0)
+    writer.write(b"b" * 5, 0)
+    assert old.read(5, 0) == new.read(5, 0) == b"bbbbb"
+    new.close()
+    writer.truncate(3)
+    writer.close()
+    again = nodes.io[1].open(ino, STRIPED, stripe=STRIPE, size=3)
+    assert nodes.io[0].open_count(ino) == (0, 0)
+    assert old.read(100, 0) == again.read(100, 0) == b"bbb"
+    close_all([old, again])
+
+
+def test_readers_and_a_writer_at_once(nodes: Nodes) -> None:
+    """Each page is written whole with its own number of a round: no reader sees a page that is neither old nor new."""
+    pages, ino, faults = 40, nodes.new(), []
+    home = nodes.io[0].open(ino, STRIPED, stripe=4 * STRIPE, writing=True)
+    home.write(bytes(pages * STRIPE), 0)
+    going = threading.Event()
+
+    def read(node: int) -> None:
+        handle = nodes.io[node].open(ino, REMOTE, 0) if node else nodes.io[0].open(ino, STRIPED, stripe=4 * STRIPE)
+        chance = random.Random(node)
+        while not going.is_set():
+            page = chance.randrange(pages)
+            data = handle.read(STRIPE, page * STRIPE)
+            if len(data) != STRIPE or len(set(data)) != 1:
+                faults.append((node, page, len(data)))
+        handle.close()
+
+    readers = [threading.Thread(target=read, args=(node,)) for node in (0, 1, 2)]
+    for reader in readers:
+        reader.start()
+    chance = random.Random(9)
+    for turn in range(600):
+        home.write(bytes([turn % 250 + 1]) * STRIPE, chance.randrange(pages) * STRIPE)
+    going.set()
+    for reader in readers:
+        reader.join(30)
+        assert not reader.is_alive()
+    home.close()
+    assert not faults
+
+
+# ── growing ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_that_outgrows_its_node_goes_on_striped(root: Path) -> None:
+    mib = 1 << 20
+    nodes = Nodes(root, 4, [20 * mib] * 4)
+    ino, data = nodes.new(), content(64 * mib)
+    writer = nodes.io[0].open(ino, LOCAL, stripe=512 << 10, writing=True, create=True)
+    reader = nodes.io[0].open(ino, LOCAL)
+    with pytest.raises(OSError) as caught:  # more than all have
+        for at in range(0, 2 * len(data), mib):
+            writer.write(data[at % len(data) : at % len(data) + mib], at)
+        writer.flush()
+    assert caught.value.errno == errno.ENOSPC
+    kind, stripe, which, size, error = nodes.done(0)
+    assert (kind, stripe, which, error) == (GREW, 512 << 10, ino, 0) and 0 < size <= 20 * mib
+    writer.truncate(0)
+    with contextlib.suppress(OSError):
+        writer.flush()  # pieces that were on their way had failed, too
+    for at in range(0, len(data), mib):
+        writer.write(data[at : at + mib], at)
+    writer.flush()
+    assert reader.read(len(data) + 1, 0) == data
+    writer.close()
+    reader.close()
+    assert nodes.read(3, ino, STRIPED, len(data), stripe=512 << 10) == data
+    assert WHOLE not in nodes.parts(0, ino)
+    for node in range(4):
+        used, limit, _ = nodes.io[node].usage()
+        assert used == nodes.bytes_on_disk(node) <= limit
+    nodes.stop()
+
+
+def test_alone_a_full_node_is_full(root: Path) -> None:
+    nodes = Nodes(root, 1, [1 << 20])
+    handle = nodes.io[0].open(7, LOCAL, writing=True, create=True)
+    handle.write(bytes(1 << 19), 0)
+    with pytest.raises(OSError) as caught:
+        handle.write(bytes(1 << 20), 1 << 19)
+    assert caught.value.errno == errno.ENOSPC
+    handle.write(b"there is room for this", 1 << 19)
+    handle.close()
+    nodes.stop()
+
+
+def test_growth_that_finds_no_room_leaves_the_file_whole(root: Path) -> None:
+    nodes = Nodes(root, 2, [1 << 20, 64 << 10])
+    data = content(1 << 20)
+    handle = nodes.io[0].open(7, LOCAL, stripe=64 << 10, writing=True, create=True)
+    handle.write(data, 0)
+    with pytest.raises(OSError) as caught:
+        handle.write(data, len(data))
+    assert caught.value.errno == errno.ENOSPC
+    assert handle.read(2 << 20, 0) == data and nodes.parts(0, 7) == {WHOLE: 1 << 20} and not nodes.parts(1, 7)
+    handle.close()
+    assert nodes.io[1].usage()[0] == 0
+    nodes.stop()
+
+
+# ── in the background ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 300_000, 5_000_001])
+def test_whole_files_travel_and_change_their_layout(nodes: Nodes, size: int) -> None:
+    data = content(size)
+    ino = nodes.write(0, data)
+    nodes.io[1].fetch(11, ino, 0, size)
+    assert nodes.done(1) == (DONE, 11, ino, size, 0)
+    assert nodes.read(1, ino, LOCAL, size) == data and nodes.parts(0, ino) == {WHOLE: size}
+    nodes.io[1].restripe(12, ino, STRIPE)
+    assert nodes.done(1) == (DONE, 12, ino, size, 0)
+    assert WHOLE not in nodes.parts(1, ino) and nodes.read(2, ino, STRIPED, size, stripe=STRIPE) == data
+    nodes.io[2].gather(13, ino, STRIPE, size)
+    assert nodes.done(2) == (DONE, 13, ino, size, 0)
+    assert nodes.read(2, ino, LOCAL, size) == data
+    nodes.io[0].drop_stripes(14, ino, [0, 1, 2])
+    assert nodes.done(0) == (DONE, 14, ino, 0, 0)
+    assert [nodes.parts(node, ino) for node in range(3)] == [{WHOLE: size}, {}, {WHOLE: size}]
+    nodes.io[1].delete_everywhere(15, ino, [0, 1, 2])
+    assert nodes.done(1) == (DONE, 15, ino, 0, 0)
+    assert [nodes.io[node].usage() for node in range(3)] == [(0, 0, 0)] * 3
+
+
+def test_holes_survive_gathering(nodes: Nodes) -> None:
+    ino = nodes.new()
+    handle = nodes.io[0].open(ino, STRIPED, stripe=65536, writing=True)
+    handle.write(b"end", 30 << 20)
+    handle.close()
+    nodes.io[1].gather(1, ino, 65536, (30 << 20) + 3)
+    assert nodes.done(1)[4] == 0
+    assert nodes.io[1].part_stat(ino, WHOLE)[:2] == ((30 << 20) + 3, 8)
+    assert nodes.io[1].open(ino, LOCAL).read(9, 30 << 20) == b"end"
+
+
+def test_a_part_moves(nodes: Nodes) -> None:
+    data = content(4 * STRIPE)
+    ino = nodes.write(0, data, stripe=STRIPE)
+    node, index = next((node, index) for node in (1, 2) for index in nodes.parts(node, ino))
+    nodes.io[0].fetch_part(5, ino, index, node)
+    assert nodes.done(0) == (DONE, 5, ino, STRIPE, 0)
+    assert index in nodes.parts(0, ino) and index not in nodes.parts(node, ino)
+    nodes.io[0].fetch_part(6, ino, index, node)
+    assert nodes.done(0)[4] == errno.ENOENT
+    assert index in nodes.parts(0, ino)
+
+
+def test_fetching_what_is_not_so_fails_and_leaves_nothing(nodes: Nodes) -> None:
+    ino = nodes.write(0, b"12345")
+    nodes.io[1].fetch(1, ino, 0, 4)
+    assert nodes.done(1)[4] == errno.ESTALE
+    nodes.io[1].fetch(2, ino + 1, 0, 4)
+    assert nodes.done(1)[4] == errno.ENOENT
+    nodes.io[1].gather(3, ino, 0, 4)
+    assert nodes.done(1)[4] == errno.EINVAL
+    nodes.io[1].restripe(4, ino, 4)
+    assert nodes.done(1)[4] == errno.ENOENT
+    assert not nodes.io[1].list_parts() and nodes.bytes_on_disk(1) == 0
+
+
+def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes) -> None:
+    """A node with an old table asks the old owner, who no longer has the stripe."""
+    data = content(20 * STRIPE)
+    ino = nodes.write(0, data, stripe=STRIPE)
+    owners = [p % 3 if p % 3 < 2 else 0 for p in range(PARTITIONS)]  # node 2 gives all it has to node 0
+    moving = nodes.parts(2, ino)
+    assert moving
+    for index in moving:
+        nodes.io[0].fetch_part(1, ino, index, 2)
+        assert nodes.done(0)[4] == 0
+    nodes.io[0].set_table(owners)
+    nodes.io[2].set_table(owners)
+    late = threading.Timer(0.3, nodes.io[1].set_table, [owners])
+    late.start()
+    assert nodes.read(1, ino, STRIPED, len(data), stripe=STRIPE) == data
+    late.join()
+
+
+# ── resources ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_left_open(root: Path) -> None:
+    before, tasks = open_descriptors(), len(os.listdir("/proc/self/task"))
+    for turn in range(3):
+        (root / str(turn)).mkdir()
+        nodes = Nodes(root / str(turn), 3)
+        ino = nodes.write(0, content(200_000), stripe=STRIPE)
+        assert nodes.read(1, ino, STRIPED, 200_000, stripe=STRIPE) == content(200_000)
+        home = nodes.io[0].open(nodes.new(), LOCAL, writing=True, create=True)
+        home.close()
+        nodes.io[2].fetch(1, nodes.write(0, b"x"), 0, 1)
+        nodes.done(2)
+        nodes.stop()
+        nodes.stop()
+        del nodes, home
+    assert open_descriptors() == before
+    eventually(lambda: len(os.listdir("/proc/self/task")) <= tasks)
+
+
+def test_many_files_from_many_threads_use_few_connections(nodes: Nodes) -> None:
+    files = [nodes.write(i % 3, content(30_000, i), stripe=STRIPE) for i in range(60)]
+    before = open_descriptors()
+    wrong: list[int] = []
+
+    def read(first: int) -> None:
+        for i in range(first, len(files), 10):
+            handle = nodes.io[(i + 1) % 3].open(files[i], STRIPED, stripe=STRIPE, size=30_000)
+            if handle.read(30_000, 0) != content(30_000, i):
+                wrong.append(i)
+            handle.close()
+
+    threads = [threading.Thread(target=read, args=(first,)) for first in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not wrong
+    assert open_descriptors() - before <= 2 * 2 * 3 * 2 * 8  # both ends, lanes, nodes, peers, connections
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > open_descriptors()
