@@ -57,7 +57,9 @@ def sniff_document(head: bytes) -> str:
             return ""  # JSON Lines
         if re.search(r'"(schemaVersion|wfcommons)"\s*:|"(workflow|specification)"\s*:\s*\{', bare):
             return "wfformat"
-        return "pegasus" if re.search(r'"(x-)?pegasus"\s*:', bare) else ""
+        if re.search(r'"(x-)?pegasus"\s*:', bare):
+            return "pegasus"
+        return "makeflow" if re.search(r'"rules"\s*:\s*\[', bare) else ""  # in JX, which its reader refuses with a reason
     lines = text.split("\n")
     if any(re.match(r"[\"']?(x-)?pegasus[\"']?\s*:(\s|\Z)|jobs\s*:\s*(#.*)?\Z", line) for line in lines):
         return "pegasus"

@@ -23,6 +23,7 @@ from amfs.translate.document import FAULTS_MAX, DocumentReader, local_path, with
         ('{"type": "task", "id": "1", "argv": ["x"]}\n', ""),
         ('{"id": "1", "argv": ["workflow"], "type": "task"}\n', ""),
         ('{"pegasus": "5.0", "jobs": []}', "pegasus"),
+        ('{"rules": [{"command": "x"}]}', "makeflow"),
         ('# made by x\nx-pegasus:\n  apiLang: python\npegasus: "5.0"\n', "pegasus"),
         ("---\njobs:\n- id: a\n", "pegasus"),
         ("---\na: b\n", ""),
