@@ -310,6 +310,23 @@ def test_one_huge_element_is_refused_before_it_is_read() -> None:
     assert peak < 4 * TOKEN_BYTES_MAX
 
 
+def test_two_hundred_megabytes_of_nothing_take_no_memory() -> None:
+    reader = DaxReader("x")
+    reader.feed(b'<adag><job id="a" name="p"/>')
+    blank = b" \n" * (1 << 19)
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            reader.feed(blank)
+        reader.feed(b"</adag>")
+        reader.finish()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [task.id for task in reader.tasks] == ["a"]
+    assert peak < 8 << 20
+
+
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x"])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "w.dax"
