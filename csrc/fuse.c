@@ -263,6 +263,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&mount->notice_wake, &steady);
+    pthread_cond_init(&mount->notice_done, &steady);
     pthread_cond_init(&mount->work_wake, &steady);
     pthread_condattr_destroy(&steady);
     mount->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -340,6 +341,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
     pthread_mutex_destroy(&mount->work_lock);
     pthread_mutex_destroy(&mount->known_lock);
     pthread_cond_destroy(&mount->notice_wake);
+    pthread_cond_destroy(&mount->notice_done);
     pthread_cond_destroy(&mount->work_wake);
     free(mount);
 }
@@ -350,7 +352,13 @@ int amfs_fuse_event_fd(const struct amfs_fuse *mount) { return mount->event_fd; 
 
 bool amfs_fuse_ended(const struct amfs_fuse *mount) { return atomic_load(&mount->ended); }
 
-void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) { atomic_store(&mount->node->alone, alone); }
+void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
+    struct node *node = mount->node;
+    if (atomic_exchange(&node->alone, alone) == alone || alone) return;
+    pthread_mutex_lock(&node->mounts_lock); /* names that were not there, times of directories: from now on others change them */
+    for (struct amfs_fuse *each = node->mounts; each != NULL; each = each->next) notify_epoch(each);
+    pthread_mutex_unlock(&node->mounts_lock);
+}
 
 void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) {
     uint64_t granted = atomic_load(&mount->started) ? mount->granted : 0;

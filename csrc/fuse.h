@@ -90,6 +90,7 @@ int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bs
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount);
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* at most those 50 ms */
 
 /* Handles that mounts of this node have on an inode, besides those of fsio_open_count. */
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);

@@ -25,16 +25,18 @@ int amfs_fuse_mount(const char *path, const char *source, bool allow_other, int 
     return error;
 }
 
-static int unmount(const char *path, bool lazy) { return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0 ? 0 : errno; }
+static int unmount(const char *path, int flags) {
+    return umount2(path, UMOUNT_NOFOLLOW | (flags & (MNT_DETACH | MNT_FORCE))) == 0 ? 0 : errno;
+}
 
-int amfs_fuse_unmount(const char *path, bool lazy, int namespace_fd) {
+int amfs_fuse_unmount(const char *path, int flags, int namespace_fd) {
     int status;
-    if (namespace_fd < 0) return unmount(path, lazy);
+    if (namespace_fd < 0) return unmount(path, flags);
     pid_t child = fork(); /* a process with threads cannot enter another namespace; its child has one thread */
     if (child < 0) return errno;
     if (child == 0) {
         if (setns(namespace_fd, CLONE_NEWNS) != 0) _exit(errno);
-        _exit(unmount(path, lazy));
+        _exit(unmount(path, flags));
     }
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return errno;

@@ -21,14 +21,19 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice) {
     struct wire_inval_inode inode = {.ino = notice->ino, .offset = notice->data ? 0 : -1};
     struct wire_inval_entry entry = {.dir = notice->ino, .length = (uint32_t)notice->length,
                                      .flags = (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0 ? INVAL_EXPIRE_ONLY : 0};
-    struct wire_out header = {.error = notice->entry ? NOTIFY_INVAL_ENTRY : NOTIFY_INVAL_INODE};
+    struct wire_out header = {.error = (int32_t)notice->code};
     struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
-    if (notice->entry) {
+    int count = 2;
+    if (notice->code == NOTIFY_INVAL_ENTRY) {
         parts[1] = (struct iovec){&entry, sizeof entry};
         parts[2].iov_len = notice->length + 1;
+        count = 3;
+    } else if (notice->code == NOTIFY_EPOCH) {
+        parts[1].iov_len = 0;
+        count = 1;
     }
     header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
-    while (writev(mount->fd, parts, notice->entry ? 3 : 2) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
+    while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
 }
 
 static void *notify(void *argument) {
@@ -63,7 +68,7 @@ static void *notify(void *argument) {
         mount->notice_began_ns = 0;
         mount->done_number = notice->number;
         free(notice);
-        if (mount->notices == NULL) wake_loop(mount);
+        pthread_cond_broadcast(&mount->notice_done);
     }
     pthread_mutex_unlock(&mount->notice_lock);
     return NULL;
@@ -89,11 +94,11 @@ void notify_end(struct amfs_fuse *mount) {
     }
 }
 
-static uint64_t add(struct amfs_fuse *mount, bool entry, bool data, uint64_t ino, const char *name, size_t length) {
+static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t ino, const char *name, size_t length) {
     if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || mount->socket) return 0;
     struct notice *notice = malloc(sizeof *notice + length + 1);
     if (notice == NULL) return 0;
-    *notice = (struct notice){.ino = ino, .entry = entry, .data = data, .length = length};
+    *notice = (struct notice){.ino = ino, .code = code, .data = data, .length = length};
     if (length > 0) memcpy(notice->name, name, length);
     notice->name[length] = '\0';
     pthread_mutex_lock(&mount->notice_lock);
@@ -105,10 +110,14 @@ static uint64_t add(struct amfs_fuse *mount, bool entry, bool data, uint64_t ino
     return number;
 }
 
-uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) { return add(mount, false, data, ino, NULL, 0); }
+uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) { return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
-    return length > META_NAME_MAX ? 0 : add(mount, true, false, dir, name, length);
+    return length > META_NAME_MAX ? 0 : add(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
+}
+
+void notify_epoch(struct amfs_fuse *mount) {
+    if (mount->minor >= WIRE_MINOR_EPOCH) add(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
 }
 
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
@@ -119,17 +128,29 @@ uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
     return number;
 }
 
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += NOTIFY_PATIENCE_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&mount->notice_lock);
+    while (mount->done_number < number && !atomic_load(&mount->ended))
+        if (pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != 0) break;
+    pthread_mutex_unlock(&mount->notice_lock);
+}
+
 /* ── mounts of one node tell each other ── */
 
-static void others(struct amfs_fuse *mount, bool entry, bool data, uint64_t ino, const char *name, size_t length) {
+static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t ino, const char *name, size_t length) {
     struct node *node = mount->node;
     if (atomic_load_explicit(&node->mount_count, memory_order_relaxed) < 2) return; /* the usual case; a mount that comes now keeps nothing yet */
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next)
-        if (other != mount) add(other, entry, data, ino, name, length);
+        if (other != mount) add(other, code, data, ino, name, length);
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
-void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, false, data, ino, NULL, 0); }
+void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
-void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) { others(mount, true, false, dir, name, length); }
+void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) { others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length); }

@@ -84,7 +84,8 @@ struct message { /* a request with its data, or room for one */
 struct notice {
     struct notice *next;
     uint64_t number, ino;
-    bool entry, data;
+    bool data;
+    uint32_t code;
     size_t length;
     char name[];
 };
@@ -112,7 +113,7 @@ struct amfs_fuse {
     struct amfs_fuse_request *queue, **queue_tail, *pending[PENDING_BUCKETS];
 
     pthread_mutex_t notice_lock;
-    pthread_cond_t notice_wake;
+    pthread_cond_t notice_wake, notice_done;
     struct notice *notices, **notices_tail;
     uint64_t last_number, done_number;
     int64_t notice_began_ns; /* 0: none under way */
@@ -243,6 +244,7 @@ void slow_end(struct amfs_fuse *mount);
 /* fuse_notify.c */
 int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
+void notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 

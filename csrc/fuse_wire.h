@@ -129,7 +129,8 @@ struct wire_dirent {
 };
 enum { WIRE_DIRENT = 24, WIRE_DIRENTPLUS = 128 + 24 };
 
-enum { NOTIFY_INVAL_INODE = 2, NOTIFY_INVAL_ENTRY = 3, INVAL_EXPIRE_ONLY = 1 };
+enum { NOTIFY_INVAL_INODE = 2, NOTIFY_INVAL_ENTRY = 3, NOTIFY_EPOCH = 8, INVAL_EXPIRE_ONLY = 1 };
+enum { WIRE_MINOR_EPOCH = 44 }; /* from here on the kernel can be told to look up every name again */
 struct wire_inval_inode { uint64_t ino; int64_t offset, length; };
 struct wire_inval_entry { uint64_t dir; uint32_t length, flags; }; /* then the name and a NUL */
 

@@ -254,6 +254,15 @@ static PyObject *fuse_invalidated(PyObject *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(amfs_fuse_invalidated(mount_of(self)));
 }
 
+static PyObject *fuse_await_invalidated(PyObject *self, PyObject *args) {
+    ull number;
+    if (!PyArg_ParseTuple(args, "K:await_invalidated", &number)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    amfs_fuse_await_invalidated(mount_of(self), number);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *fuse_set_alone(PyObject *self, PyObject *alone) {
     int value = PyObject_IsTrue(alone);
     if (value < 0) return NULL;
@@ -364,6 +373,7 @@ static PyMethodDef fuse_methods[] = {
     {"invalidate_inode", fuse_invalidate_inode, METH_VARARGS, "invalidate_inode(ino, data)"},
     {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
     {"invalidated", fuse_invalidated, METH_NOARGS, "invalidated()\n--\n\nUp to which number the kernel has forgotten."},
+    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait for that, at most 50 ms."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
     {"open_count", fuse_open_count, METH_VARARGS, "open_count(ino)\n--\n\n(readers, writers)"},
     {"active", fuse_active, METH_NOARGS, "active()\n--\n\nWhat the kernel granted, and counts."},
@@ -410,11 +420,11 @@ static PyObject *native_mount(PyObject *module, PyObject *args) {
 
 static PyObject *native_unmount(PyObject *module, PyObject *args) {
     PyObject *path;
-    int lazy, namespace_fd = -1, error;
+    int flags, namespace_fd = -1, error;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O&p|i:fuse_unmount", PyUnicode_FSConverter, &path, &lazy, &namespace_fd)) return NULL;
+    if (!PyArg_ParseTuple(args, "O&i|i:fuse_unmount", PyUnicode_FSConverter, &path, &flags, &namespace_fd)) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    error = amfs_fuse_unmount(PyBytes_AsString(path), lazy, namespace_fd);
+    error = amfs_fuse_unmount(PyBytes_AsString(path), flags, namespace_fd);
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
     if (error != 0) return fail(error);
@@ -423,7 +433,7 @@ static PyObject *native_unmount(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"fuse_mount", native_mount, METH_VARARGS, "fuse_mount(path, source, allow_other)\n--\n\nMount as root; the descriptor to serve."},
-    {"fuse_unmount", native_unmount, METH_VARARGS, "fuse_unmount(path, lazy, namespace_fd=-1)\n--\n\nUnmount as root."},
+    {"fuse_unmount", native_unmount, METH_VARARGS, "fuse_unmount(path, flags, namespace_fd=-1)\n--\n\nUnmount as root."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -41,6 +41,8 @@ COMMANDS: dict[str, Entry] = {
     "down": Entry("amfs.cli.down:down", "Stop a session and remove what it left behind."),
     "status": Entry("amfs.cli.status:status", "Show sessions, their nodes and what they are doing."),
     "node": Entry("amfs.cli.node:node", "Run one node server; join a session from any host."),
+    "mount": Entry("amfs.cli.mount:mount", "Mount the file system of a session at a directory."),
+    "umount": Entry("amfs.cli.umount:umount", "Unmount it; also what a killed node left behind."),
     "ls": Entry("amfs.cli.fs_list:ls", "List what is in the file system of a session."),
     "stat": Entry("amfs.cli.fs_list:stat", "Say all that is known of files there."),
     "tree": Entry("amfs.cli.fs_list:tree", "Draw directories and what is below them."),

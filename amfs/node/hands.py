@@ -18,6 +18,7 @@ from amfs.engine.events import (
     Delete,
     Event,
     FetchData,
+    FsReplied,
     FsWork,
     JobDone,
     Kill,
@@ -30,6 +31,7 @@ from amfs.engine.events import (
     TasksExited,
 )
 from amfs.node.filework import FileWork
+from amfs.node.mounts import Mounts
 from amfs.node.store import Store
 
 INLINE_BYTES_MAX = 1 << 16
@@ -40,10 +42,11 @@ class Hands:
 
     def __init__(
         self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1",
-        files: FileWork | None = None,
+        files: FileWork | None = None, mounts: Mounts | None = None,
     ) -> None:
         self.store = store
         self.files = files
+        self.mounts = mounts
         self.host_of = host_of
         self.listen = listen
         self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
@@ -66,6 +69,8 @@ class Hands:
         }
         if files is not None:
             self.acts[FsWork] = files.act
+        if mounts is not None:
+            self.acts[FsReplied] = mounts.reply
 
     @property
     def mover(self) -> Mover:
@@ -78,7 +83,9 @@ class Hands:
     def fds(self) -> list[int]:
         """What to watch; may grow when the mover starts."""
         fds = [self.launcher.fd] if self._mover is None else [self.launcher.fd, self._mover.fd]
-        return fds if self.files is None else fds + self.files.fds()
+        if self.files is not None:
+            fds += self.files.fds()
+        return fds if self.mounts is None else [*fds, self.mounts.fd]
 
     def collect(self) -> list[Event]:
         """What ended since the last call. Never blocks."""
@@ -90,6 +97,8 @@ class Hands:
             events.extend(JobDone(serial, error, size) for serial, error, size in self._mover.completions())
         if self.files is not None:
             events.extend(self.files.collect())
+        if self.mounts is not None:
+            events.extend(self.mounts.collect())
         return events
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
@@ -159,6 +168,8 @@ class Hands:
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""
         self.launcher.stop()
+        if self.mounts is not None:
+            self.mounts.stop()
         if self.files is not None:
             self.files.stop()
         if self._mover is not None:

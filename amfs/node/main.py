@@ -22,6 +22,7 @@ from amfs.node.core import NodeCore
 from amfs.node.filework import FileWork
 from amfs.node.hands import Hands
 from amfs.node.loop import Loop
+from amfs.node.mounts import Mounts
 from amfs.node.store import Store
 
 log = logging.getLogger("amfs.node")
@@ -47,7 +48,10 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
 
         meta = Meta(config.node)
         files = FileWork(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
-        hands = Hands(store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files)
+        mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir)
+        hands = Hands(
+            store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files, mounts=mounts
+        )
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
         fs = FileSystem(config.node, meta, time.time_ns)
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
@@ -59,6 +63,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
                 transport.close_peer(gone)
             members.clear()
             members.update(current)
+            mounts.set_alone(len(members) == 1)
 
         loop.on_view = on_view
 

@@ -1,0 +1,60 @@
+"""``amfs umount``: end mounts, also those whose server is gone or stuck."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from amfs.net import fusemounts
+
+
+@click.command()
+@click.argument("directories", nargs=-1, type=click.Path())
+@click.option("--all", "everything", is_flag=True, help="All mounts of amfs that can be seen here (of --session, if given).")
+@click.option("--session", "name", metavar="NAME", help="With --all: only the mounts of this session.")
+@click.option("--lazy", is_flag=True, help="Take it out of sight now; it ends when the last process has left it.")
+@click.option("--force", is_flag=True, help="End it whatever its server does: for mounts that are stuck. Who uses it gets errors.")
+def umount(directories: tuple[str, ...], everything: bool, name: str | None, lazy: bool, force: bool) -> int:
+    """Unmount DIRECTORIES.
+
+    What a killed node left behind is unmounted without --force. A mount that hangs (its node is stopped or stuck) needs --force.
+    """
+    from amfs.errors import UsageError
+    from amfs.net import fusemounts
+
+    if bool(directories) == everything:
+        raise UsageError("name the directories to unmount, or --all")
+    if everything:
+        chosen = list(reversed(fusemounts.mounted(name)))
+        if not chosen:
+            click.echo("nothing is mounted", err=True)
+    else:
+        chosen = [_find(directory) for directory in directories]
+    failed: list[str] = []
+    for mount in chosen:
+        try:
+            if force:
+                fusemounts.force(mount)
+            else:
+                fusemounts.unmount(mount.path, lazy=lazy or fusemounts.is_dead(mount))
+        except UsageError as error:
+            failed.append(str(error))
+    if failed:
+        raise UsageError("\n".join(failed))
+    return 0
+
+
+def _find(directory: str) -> fusemounts.Mounted:
+    """The mount at a directory, found without touching it: it may be stuck."""
+    from amfs.errors import UsageError
+    from amfs.net import fusemounts
+
+    above, last = os.path.split(os.path.abspath(directory))
+    path = os.path.join(os.path.realpath(above), last)
+    mount = fusemounts.at(path) or fusemounts.at(os.path.abspath(directory))
+    if mount is None:
+        raise UsageError(f"{directory} is no mount of amfs")
+    return mount

@@ -1,0 +1,339 @@
+"""Mounts as the system knows them: making and ending them, whoever serves them, and asking a node to serve one.
+
+Owns the mount table's reading, fusermount3, and the little protocol by which a command hands the descriptor of a fresh mount to a node of
+this host: one message each way over a Unix socket in the session's directory. So a mount can be made in another mount, network or user
+namespace than the node's. Must not know: what is in the file system.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from amfs._native import fuse_mount, fuse_unmount
+from amfs.errors import SessionError, SystemSetupError, UsageError
+
+KIND = "fuse.amfs"
+FUSEPY_KIND = "fuse.amfspy"
+FORCE, LAZY = 1, 2  # flags of fuse_unmount
+READ_AHEAD_KIB = 1024  # a request of a read in order; the kernel's own 128 makes eight of it
+_ANSWER_S = 10.0
+_HELPER_S = 10.0
+_MESSAGE_BYTES = 1 << 16
+
+
+# ── the mount table ────────────────────────────────────────────────────────────────────────────────
+
+
+class Mounted(NamedTuple):
+    """A line of a mount table that is ours."""
+
+    device: str  # "major:minor"
+    path: str
+    session: str
+    kind: str
+
+    @property
+    def connection(self) -> str:
+        """The kernel's number of the connection behind it."""
+        return self.device.partition(":")[2]
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def mounted(session: str | None = None, *, table: str = "/proc/self/mountinfo") -> list[Mounted]:
+    """The mounts of amfs (of one session) in a mount table, oldest first. Raises OSError."""
+    found = []
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            before, _, after = line.partition(" - ")
+            fields, rest = before.split(" "), after.split(" ")
+            if len(fields) < 6 or len(rest) < 2 or rest[0] not in (KIND, FUSEPY_KIND):
+                continue
+            name = _unescape(rest[1]).partition(":")[2]
+            if session is None or name == session:
+                found.append(Mounted(fields[2], _unescape(fields[4]), name, rest[0]))
+    return found
+
+
+def at(path: str) -> Mounted | None:
+    """The uppermost mount of amfs at this very path."""
+    return next((mount for mount in reversed(mounted()) if mount.path == path), None)
+
+
+def is_dead(mount: Mounted, patience_s: float = 2.0) -> bool:
+    """Whether nobody serves it any more. One that does not answer in time is stuck, not dead."""
+    found: list[int | None] = []
+
+    def look() -> None:
+        try:
+            os.statvfs(mount.path)
+        except OSError as error:
+            found.append(error.errno)
+
+    asking = threading.Thread(target=look, daemon=True)  # left behind where it has to wait
+    asking.start()
+    asking.join(patience_s)
+    return bool(found) and found[0] in (errno.ENOTCONN, errno.ECONNABORTED)
+
+
+# ── mounting ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def mount_here(path: str, session: str) -> int:
+    """Mount at ``path`` in this process's namespace; the descriptor to be served. As root directly, else through fusermount3.
+
+    Raises UsageError (what is wrong with the path), SystemSetupError (what the machine lacks).
+    """
+    if not os.path.isdir(path):
+        raise UsageError(f"{path} is not a directory: a mount needs an empty one")
+    source = f"amfs:{session}"
+    if os.geteuid() == 0:
+        try:
+            return fuse_mount(path, source, True)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EACCES) or fusermount() is None:
+                raise SystemSetupError(f"cannot mount at {path}: {_why(error)}") from None
+    return mount_by_helper(path, source)
+
+
+def _why(error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+        return "this machine has no /dev/fuse (modprobe fuse; in a container: --device /dev/fuse)"
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return "not allowed; as an ordinary user install fusermount3 (package fuse3), in a container add --cap-add SYS_ADMIN"
+    return error.strerror or str(error)
+
+
+def fusermount() -> str | None:
+    """The set-uid helper that mounts for ordinary users."""
+    return shutil.which("fusermount3") or shutil.which("fusermount")
+
+
+def _users_may_share() -> bool:
+    try:
+        return any(line.strip() == "user_allow_other" for line in Path("/etc/fuse.conf").read_text().splitlines())
+    except OSError:
+        return False
+
+
+def mount_by_helper(path: str, source: str) -> int:
+    """Mount through fusermount3, which gives the descriptor back over a socket. Raises SystemSetupError."""
+    helper = fusermount()
+    if helper is None:
+        raise SystemSetupError("ordinary users mount through fusermount3, which is not here: install the package fuse3, or mount as root")
+    options = f"fsname={source},subtype=amfs,default_permissions,nosuid,nodev"
+    if os.geteuid() == 0 or _users_may_share():
+        options += ",allow_other"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours, theirs:
+        ours.settimeout(_HELPER_S)
+        done = subprocess.Popen(
+            [helper, "-o", options, "--", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            pass_fds=(theirs.fileno(),), env={**os.environ, "_FUSE_COMMFD": str(theirs.fileno())},
+        )  # fmt: skip
+        theirs.close()
+        descriptors: list[int] = []
+        with contextlib.suppress(OSError):
+            _, descriptors, _, _ = socket.recv_fds(ours, 16, 1)
+        try:
+            said = done.communicate(timeout=_HELPER_S)[1].decode(errors="replace").strip()
+        except subprocess.TimeoutExpired:
+            done.kill()
+            done.communicate()
+            said = "it did not end"
+    if not descriptors:
+        hint = "; /dev/fuse must be open to users (chmod 666 /dev/fuse)" if "/dev/fuse" in said else ""
+        raise SystemSetupError(f"{helper} could not mount at {path}: {said or 'it said nothing'}{hint}")
+    os.set_inheritable(descriptors[0], False)
+    return descriptors[0]
+
+
+def read_ahead(device: str, kib: int = READ_AHEAD_KIB) -> bool:
+    """Have the kernel ask for as much at a time as it may. Needs root; returns whether it was granted."""
+    try:
+        Path(f"/sys/class/bdi/{device}/read_ahead_kb").write_text(str(kib))
+    except OSError:
+        return False
+    return True
+
+
+# ── unmounting ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def unmount(path: str, *, lazy: bool = False) -> None:
+    """Unmount what is at ``path``. Raises UsageError saying why not."""
+    try:
+        fuse_unmount(path, LAZY if lazy else 0)
+        return
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES):
+            raise UsageError(f"cannot unmount {path}: {_why_not(error)}") from None
+    helper = fusermount()
+    if helper is None:
+        raise SystemSetupError(f"cannot unmount {path}: ordinary users need fusermount3 (package fuse3)")
+    command = [helper, "-u", *(["-z"] if lazy else []), "--", path]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_HELPER_S, check=False)
+    if done.returncode:
+        raise UsageError(f"cannot unmount {path}: {done.stderr.strip()}")
+
+
+def _why_not(error: OSError) -> str:
+    if error.errno == errno.EBUSY:
+        return "in use: a process has files open or stands in it; --lazy takes it out of sight, and ends it when they have gone"
+    if error.errno == errno.EINVAL:
+        return "nothing is mounted there"
+    return error.strerror or str(error)
+
+
+def force(mount: Mounted) -> None:
+    """Take a mount away whatever its server does: whoever waits for it gets an error. Raises UsageError if even that fails."""
+    with contextlib.suppress(OSError):
+        Path(f"/sys/fs/fuse/connections/{mount.connection}/abort").write_text("1")
+    try:
+        fuse_unmount(mount.path, FORCE | LAZY)
+    except OSError:
+        unmount(mount.path, lazy=True)
+
+
+def sweep(session: str | None = None) -> list[Mounted]:
+    """Unmount what nobody serves any more; returns what went."""
+    gone = []
+    with contextlib.suppress(OSError):
+        for mount in reversed(mounted(session)):
+            if is_dead(mount):
+                with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
+                    unmount(mount.path, lazy=True)
+                    gone.append(mount)
+    return gone
+
+
+def unmount_anywhere(mount_device: str, path: str) -> bool:
+    """Unmount a mount of ours that this process serves, in its own namespace or in that of whoever sees it. As root; else only here."""
+    if any(mount.device == mount_device and mount.path == path for mount in _quietly("/proc/self/mountinfo")):
+        with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
+            unmount(path, lazy=True)
+            return True
+        return False
+    tried = {os.stat("/proc/self/ns/mnt").st_ino}
+    for process in Path("/proc").iterdir():
+        if not process.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            space = os.stat(process / "ns/mnt").st_ino
+            if space in tried:
+                continue
+            tried.add(space)
+            for mount in _quietly(str(process / "mountinfo")):
+                if mount.device == mount_device:
+                    descriptor = os.open(process / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+                    try:
+                        fuse_unmount(mount.path, LAZY, descriptor)
+                        return True
+                    finally:
+                        os.close(descriptor)
+    return False
+
+
+def _quietly(table: str) -> list[Mounted]:
+    try:
+        return mounted(table=table)
+    except OSError:
+        return []
+
+
+# ── handing a mount to a node ──────────────────────────────────────────────────────────────────────
+
+
+class Serve(msgspec.Struct, frozen=True, tag="serve"):
+    """Serve the mount whose descriptor comes with this message."""
+
+    path: str
+    device: str
+    passthrough: bool = True
+    no_open: bool = False
+
+
+class ServePortably(msgspec.Struct, frozen=True, tag="serve-portably"):
+    """Mount at ``path`` through libfuse (fusepy) and serve that."""
+
+    path: str
+
+
+class ListMounts(msgspec.Struct, frozen=True, tag="list"):
+    """What do you serve?"""
+
+
+class MountFacts(msgspec.Struct, frozen=True):
+    """One mount that a node serves."""
+
+    path: str
+    adapter: str  # native, fusepy
+    device: str
+    active: dict[str, int | bool | str]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    error: str = ""
+    mounts: tuple[MountFacts, ...] = ()
+
+
+Order = Serve | ServePortably | ListMounts
+
+
+def door(run_dir: str, node: int) -> str:
+    """The socket at which a node takes such messages."""
+    return f"{run_dir}/node-{node}.fs"
+
+
+def ask(run_dir: str, node: int, order: Order, descriptor: int = -1, *, timeout_s: float = _ANSWER_S) -> Answer:
+    """Ask a node of this host. Raises SessionError if it cannot be reached or refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+        line.settimeout(timeout_s)
+        try:
+            line.connect(door(run_dir, node))
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))] if descriptor >= 0 else []
+            line.sendmsg([msgspec.json.encode(order)], rights)
+            data = line.recv(_MESSAGE_BYTES)
+        except TimeoutError:
+            raise SessionError(f"node {node} does not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise SessionError(f"cannot reach node {node} at {door(run_dir, node)}: {error.strerror}") from None
+    if not data:
+        raise SessionError(f"node {node} has closed the line")
+    answer = msgspec.json.decode(data, type=Answer)
+    if answer.error:
+        raise SessionError(f"node {node}: {answer.error}")
+    return answer
+
+
+def take_order(line: socket.socket) -> tuple[Order, int]:
+    """What a command asks, and the descriptor that came along or -1. Raises ValueError."""
+    data, descriptors, flags, _ = socket.recv_fds(line, _MESSAGE_BYTES, 4, socket.MSG_DONTWAIT)
+    for extra in descriptors[1:]:
+        os.close(extra)
+    descriptor = descriptors[0] if descriptors else -1
+    try:
+        if flags & socket.MSG_TRUNC:
+            raise ValueError("a message that is too long")
+        order: Order = msgspec.json.decode(data, type=Order)
+    except (msgspec.MsgspecError, ValueError) as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise ValueError(f"a message that cannot be understood: {error}") from None
+    if descriptor >= 0:
+        os.set_inheritable(descriptor, False)
+    return order, descriptor
