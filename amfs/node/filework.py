@@ -60,6 +60,7 @@ class FileWork:
         self.io = Io(node, self.root, listen, limit=limit)
         self.mounts: Caches | None = None
         self.handles: dict[int, IoHandle] = {}
+        self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
@@ -201,6 +202,7 @@ class FileWork:
         handle = self.io.open(ino, kind, node, stripe, size, writing, create)
         number = next(self._numbers)
         self.handles[number] = handle
+        self.inodes[number] = ino
         return number
 
     def read(self, number: int, offset: int, count: int) -> bytes:
@@ -219,6 +221,7 @@ class FileWork:
     def close(self, number: int) -> tuple[int, int, int, int] | None:
         """Close it; (size, blocks, atime, mtime) of what it is then."""
         handle = self.handles.pop(number)
+        del self.inodes[number]
         replaced = number in self._replaced
         self._replaced.discard(number)
         try:
@@ -252,6 +255,11 @@ class FileWork:
         if os.path.dirname(name) != self.scratch_root:
             raise PermissionError(errno.EPERM, "not a scratch file of this node", name)
         return name
+
+    def handles_of_others(self, ino: int) -> int:
+        """Handles of other nodes that go through this one."""
+        mine = sum(1 for handle in self.inodes.values() if handle == ino)
+        return sum(self.io.open_count(ino)) - mine
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
 

@@ -14,6 +14,7 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import (
     CancelTimer,
+    FsHandlesClosed,
     FsReplied,
     FsRequested,
     FsWork,
@@ -72,6 +73,15 @@ class Node:
         data = self.content(ino, kind, node, stripe, size)
         data[to:] = b""
         data.extend(bytes(to - len(data)))
+        self.closed(ino, kind, node)
+
+    def closed(self, ino: int, kind: int, node: int) -> None:
+        """A handle was closed: the node through which it went is told when it was the last."""
+        if kind == 1 and not any(handle[:3] == (ino, 1, node) for each in self.cluster.nodes.values() for handle in each.handles.values()):
+            self.cluster.worked.setdefault(node, deque()).append(FsHandlesClosed(ino))
+
+    def handles_of_others(self, ino: int) -> int:
+        return sum(handle[:3] == (ino, 1, self.number) for each in self.cluster.nodes.values() for handle in each.handles.values())
 
     def fetch(self, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
         there = self.cluster.nodes[node].parts.get(ino)
@@ -127,7 +137,9 @@ class Node:
         pass
 
     def close(self, number: int) -> Any:
-        content = self.content(*self.handles.pop(number))
+        handle = self.handles.pop(number)
+        content = self.content(*handle)
+        self.closed(*handle[:3])
         return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.clock()
 
     def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
@@ -152,7 +164,7 @@ class Cluster:
         self.handles = 0
         self.striped: dict[int, bytearray] = {}
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
-        self.worked: dict[int, deque[FsWorked]] = {}
+        self.worked: dict[int, deque[FsWorked | FsHandlesClosed]] = {}
         self.answers: dict[object, tuple[int, Any]] = {}
         self.done: dict[object, tuple[int, Any]] = {}
         self.serial = 0

@@ -28,12 +28,13 @@ from amfs.fs.attr import (
     Attr,
 )
 from amfs.fs.openflags import O_ACCMODE, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
+from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
 from amfs.fs.vfs.shard import attr_of
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
+HOSTED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 _CURSOR_BITS = 48
 _NOTHING = Attr()
 
@@ -349,10 +350,14 @@ class Files(Directories):
             raise failure(errno.EINVAL)
         mine = Request(("truncate", ino), r.uid, r.gid, r.now)
         opened = yield from self.op_open(mine, ino, O_WRONLY | (O_TRUNC if not size else 0))
+        failed: OSError | None = None
         try:
             yield Work("truncate", (ino, *opened, size))
-        finally:
-            yield from self._close(mine, ino, True, None)
+        except OSError as error:
+            failed = error
+        yield from self._close(mine, ino, True, None)
+        if failed is not None:
+            raise failed
 
     def op_set_xattr(self, r: Request, ino: int, name: bytes, value: bytes, flags: int) -> Operation:
         r.inodes.append(ino)
@@ -439,9 +444,11 @@ class Files(Directories):
                 opened = Opened(LOCAL, self.node, 0, attr.size)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                     self.meta.cache(tuple(attr), True)  # so that the mount opens it by itself the next time
-            elif not holders or not attr.size or (truncate and writing):
+            elif not attr.size or truncate:
                 yield Work("make", (ino,))
                 opened = Opened(LOCAL, self.node, 0, attr.size)
+            elif not holders:
+                raise failure(errno.EIO)  # they are all gone
             elif writing:
                 raise failure(errno.EAGAIN)  # another has written between our look and our opening; we are the writer now, without content
             elif (yield from self._bring(attr, holders, False)):
@@ -517,6 +524,14 @@ class Files(Directories):
         yield Work("make", (ino,))
         kind = STRIPES if attr.layout == STRIPED else LOCAL
         self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
+        self.spawn(self._watch_hosted(ino))
+
+    def _watch_hosted(self, ino: int) -> Operation:
+        """Who asked for it may have died before it opened anything."""
+        while ino in self.hosted:
+            yield Sleep(HOSTED_S)
+            if ino in self.hosted and not (yield Work("handles_of_others", (ino,))) and ino in self.hosted:
+                yield from self._unhost(ino, self.hosted.pop(ino))
 
     def _on_handles_closed(self, event: FsHandlesClosed) -> None:
         handle = self.hosted.pop(event.ino, None)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
-from amfs.fs.vfs.calls import Ask, Work, failure
+from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.moving import Moving
+
+
+#: What a node can do that does not know the directories yet.
+_WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "usage", "counts"))
 
 
 class FileSystem(Moving):
@@ -38,6 +42,22 @@ class FileSystem(Moving):
     def _on_peer_down(self, event: PeerDown) -> None:
         super()._on_peer_down(event)
         self.client_gone(event.peer)
+
+    # ── before this node knows the directories ─────────────────────────────────────────────────────
+
+    def request(
+        self, face: object, op: str, args: tuple[Any, ...], uid: int, gid: int, answer: Callable[[OSError | None, Any], None]
+    ) -> None:
+        if self.knows_directories:
+            super().request(face, op, args, uid, gid, answer)
+        else:
+            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self.request(face, op, args, uid, gid, answer))
+
+    def _serve(self, peer: int, op: str, args: Sequence[Any], answer: Answer) -> None:
+        if self.knows_directories or op in _WITHOUT_DIRECTORIES:
+            super()._serve(peer, op, args, answer)
+        else:
+            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve(peer, op, args, answer))
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 
@@ -69,7 +89,9 @@ class FileSystem(Moving):
         if port:
             yield Ask(node, "hello", (port, token))
 
-    def s_hello(self, peer: int, port: int, token: bytes) -> None:
+    def s_hello(self, peer: int, port: int, token: bytes) -> Operation:
         if len(token) != 16:
             raise failure(errno.EINVAL)
+        while peer not in self.live:  # it has learnt sooner than we that we are both members; our view of it comes, or we are out
+            yield Sleep(0.01)
         self.tell(Work("peer", (peer, port, token)))

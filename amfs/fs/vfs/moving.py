@@ -143,8 +143,15 @@ class Moving(Paths):
 
     def _tabled(self) -> Operation:
         """Wait for this node's first table: others may have learnt earlier than itself that it is a member."""
+        yield from self._until(lambda: bool(self.owners))
+
+    def introduced(self) -> Operation:
+        """Wait until this node knows the directories."""
+        yield from self._until(lambda: self.knows_directories)
+
+    def _until(self, condition: Callable[[], bool]) -> Operation:
         end = self.now + PATIENCE_S
-        while not self.owners:
+        while not condition():
             if self.now >= end:
                 raise failure(errno.EIO)
             yield Sleep(0.01)

@@ -450,14 +450,15 @@ class Paths(Files):
     def op_adopt(self, r: Request, scratch: bytes, path: bytes, mode: int, excl: bool) -> Operation:
         """Make a scratch file of this node's store the content of ``path``."""
         number, attr = yield from self.op_open_path(r, path, O_WRONLY | O_CREAT | O_TRUNC | (O_EXCL if excl else 0), mode, WHOLE, 0, -1)
-        opened_here = attr.writer in (-1, self.node) and attr.layout == WHOLE
+        here = attr.writer in (-1, self.node) and attr.layout == WHOLE
+        failed: OSError | None = None
         try:
-            if opened_here:
-                yield Work("adopt", (number, bytes(scratch), attr.ino))
-            else:
-                yield Work("pour", (number, bytes(scratch)))
-        finally:
-            yield from self.op_close(r, number)
+            yield Work("adopt", (number, bytes(scratch), attr.ino)) if here else Work("pour", (number, bytes(scratch)))
+        except OSError as error:
+            failed = error
+        yield from self.op_close(r, number)
+        if failed is not None:
+            raise failed
         return (yield from self.inode(attr.ino))
 
     # ── many files ─────────────────────────────────────────────────────────────────────────────────
