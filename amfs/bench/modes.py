@@ -5,7 +5,6 @@ Owns the list of modes and how each comes about. Each has a session to itself, s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -18,20 +17,19 @@ from amfs.errors import AmfsError
 
 
 class Mode(NamedTuple):
-    """``options`` of amfs mount. ``judged_as`` for root and for others: keys of envelope.TARGETS."""
+    """``options`` of amfs mount."""
 
     key: str
     title: str
     options: tuple[str, ...]
-    judged_as: tuple[str, str]
 
 
 NATIVE = (
-    Mode("amfs", "amfs", ("--fuse", "native"), ("passthrough", "copy")),
-    Mode("copy", "amfs, no passthrough", ("--fuse", "native", "--no-passthrough"), ("copy", "copy")),
-    Mode("open", "amfs, cached opens", ("--fuse", "native", "--cache", "open"), ("copy", "copy")),
+    Mode("amfs", "amfs", ("--fuse", "native")),
+    Mode("copy", "amfs, no passthrough", ("--fuse", "native", "--no-passthrough")),
+    Mode("open", "amfs, cached opens", ("--fuse", "native", "--cache", "open")),
 )
-FUSEPY = Mode("fusepy", "amfs, fusepy", ("--fuse", "fusepy"), ("fusepy", "fusepy"))
+FUSEPY = Mode("fusepy", "amfs, fusepy", ("--fuse", "fusepy"))
 STAGED = "staged"
 REMOTE = "remote"
 KEYS = (*(mode.key for mode in NATIVE), FUSEPY.key, STAGED, REMOTE)
@@ -59,7 +57,7 @@ def make_places(
             if mode.key not in keys or (count == 1 and 1 not in nodes):
                 continue
             title = mode.title if count == 1 else f"{mode.title}, {count} nodes"
-            empty = Place(f"{mode.key}@{count}", title, (), mode.judged_as[os.geteuid() != 0], nodes=count)
+            empty = Place(f"{mode.key}@{count}", title, (), nodes=count)
             attempt(empty, lambda mode=mode, empty=empty: _mounted(stack, mode, empty))  # type: ignore[misc]
     if STAGED in keys:
         empty = Place(STAGED, "staged task", (".",), "staged", nodes=1)
@@ -69,11 +67,13 @@ def make_places(
 
 def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     session = stack.enter_context(Session(empty.nodes))
-    mounts = tuple(str(session.mount(node, *mode.options)) for node in range(empty.nodes))
-    peer = None
+    mounts = [session.mount(node, *mode.options) for node in range(empty.nodes)]
+    directories = tuple(map(str, mounts))
     if mode is FUSEPY:
         peer = Place("peer", "a dict behind fusepy", (str(stack.enter_context(fusepy_memory())),))
-    return empty._replace(directories=mounts, peer=peer)
+        return empty._replace(directories=directories, judged_as="fusepy", peer=peer)
+    passthrough = any(line.startswith("  passthrough:") for line in session.features[mounts[0]].splitlines())  # not everybody may
+    return empty._replace(directories=directories, judged_as="passthrough" if passthrough else "copy")
 
 
 def _staged(stack: ExitStack, empty: Place) -> Place:

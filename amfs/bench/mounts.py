@@ -34,6 +34,7 @@ class Session:
         self.nodes = nodes
         self.directory = Path(tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp"))
         self.env: Mapping[str, str] = {**os.environ, "AMFS_RUN_DIR": str(self.directory / "run")}
+        self.features: dict[Path, str] = {}  # what amfs mount said of each mount
         self._mounts: list[Path] = []
         (self.directory / "run").mkdir(mode=0o700)
         try:
@@ -56,7 +57,7 @@ class Session:
         place = self.directory / f"m{len(self._mounts)}"
         place.mkdir()
         self._mounts.append(place)
-        self.amfs("mount", str(place), "--session", NAME, "--node", str(node), *options)
+        self.features[place] = self.amfs("mount", str(place), "--session", NAME, "--node", str(node), "--verbose", *options).stdout
         if not os.path.ismount(place):
             raise Failed(f"amfs mount {' '.join(options)} said nothing, but nothing is mounted")
         return place

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, NamedTuple
 
 import msgspec
@@ -74,12 +74,12 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Clients:
-    """The processes, kept for the whole benchmark."""
+    """The processes, kept for the whole benchmark. ``env``: their environment, None: ours."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, env: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "amfs.bench.storage_worker"]
         self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)
+            subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)
         ]
 
     def run(self, orders: Sequence[Order]) -> float:
@@ -136,13 +136,17 @@ class Clients:
         self.close()
 
 
-def run_storage(places: Sequence[Place], settings: Settings, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Measure all places, ``settings.repeat`` times in turn. What fails is reported as such and not tried again."""
+def run_storage(
+    places: Sequence[Place], settings: Settings, say: Callable[[str], None] = lambda text: None, env: Mapping[str, str] | None = None
+) -> Report:
+    """Measure all places, ``settings.repeat`` times in turn, by clients with the environment ``env`` (None: ours).
+
+    What fails is reported as such and not tried again."""
     rates: dict[tuple[str, str, int], list[float]] = {}
     errors: dict[str, str] = {}
     count = itertools.count()
     name = f"amfs-bench-{os.getpid()}-{secrets.token_hex(4)}"  # nobody else's: it is removed with all that is in it
-    clients = Clients(settings.clients)
+    clients = Clients(settings.clients, env)
     try:
         for turn in range(settings.repeat):
             for size in settings.sizes:
@@ -150,14 +154,14 @@ def run_storage(places: Sequence[Place], settings: Settings, say: Callable[[str]
                     if place.title in errors:
                         continue
                     say(f"{place.title}, {settings.files} files of {size_words(size)}, {turn + 1} of {settings.repeat}")
-                    where = f"{place.where.rstrip('/')}/{name}-{next(count)}"
+                    where = f"{place.where}{'' if place.where.endswith('/') else '/'}{name}-{next(count)}"
                     try:
                         found = measure(clients, where, settings, size)
                     except AmfsError as error:
                         errors[place.title] = str(error)
                         say(f"{place.title} failed: {error}")
                         clients.close()  # they may be anywhere in what they were told
-                        clients = Clients(settings.clients)
+                        clients = Clients(settings.clients, env)
                         continue
                     for pattern, rate in found.items():
                         rates.setdefault((place.title, pattern, size), []).append(rate)

@@ -181,7 +181,7 @@ def file_sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
 
 
 @click.command()
-@click.argument("places", metavar="[DIR|URL]...", nargs=-1, required=True)
+@click.argument("places", metavar="[DIR|URL]...", nargs=-1)
 @click.option("--files", type=click.IntRange(1, 100_000), default=40, show_default=True, help="How many of each size.")
 @click.option("--sizes", callback=file_sizes, default="10kB,100kB,1MB,10MB", show_default=True, metavar="SIZE,...", help="Of the files.")
 @click.option("--clients", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes at a time.")
@@ -193,9 +193,11 @@ def storage(
 ) -> int:
     """Write, read, and read after writing many files at a time, in each DIR or URL of fsspec, beside raw tmpfs and a disk.
 
-    The exit status is 1 if something could not be measured.
+    Without DIR or URL, in amfs itself, through a mount and as amfs:///: a session of one node is started and ended. The exit status is 1 if
+    something could not be measured.
     """
     from amfs.bench import directories as d
+    from amfs.bench.mounts import Session
     from amfs.bench.storage import Place, Settings, picture, report_text, run_storage
     from amfs.bench.storage_worker import is_url
 
@@ -207,8 +209,13 @@ def storage(
         disk = d.disk_directory()
         found = [Place("tmpfs", work(d.memory_directory())), Place(f"disk ({d.file_system(disk)})", work(disk))]
         found += [Place(place, place if is_url(place) else work(Path(place))) for place in dict.fromkeys(places)]
+        env = None
+        if not places:
+            session = stack.enter_context(Session(1))
+            found += [Place("amfs, mounted", str(session.mount())), Place("amfs:///", "amfs:///")]
+            env = {**session.env, "AMFS_SESSION": session.file}
         d.warm_up(d.memory_directory(), files * max(sizes))
-        report = run_storage(found, Settings(files, sizes, clients, repeat), say)
+        report = run_storage(found, Settings(files, sizes, clients, repeat), say, env)
     save(picture(report), plot)
     show(report, output, report_text(report))
     return 1 if report.errors else 0

@@ -413,7 +413,7 @@ def test_urls_and_directories_are_told_apart() -> None:
 def test_storage_measures_all_places_and_goes_on_after_a_bad_one(memory: Path, tmp_path: Path) -> None:
     places = [
         storage.Place("tmpfs", str(memory)),
-        storage.Place("url", f"file://{tmp_path}"),
+        storage.Place("url", f"file://{tmp_path}/"),
         storage.Place("bad", "nonsense://x"),
         storage.Place("proc", "/proc"),
     ]
