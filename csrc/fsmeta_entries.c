@@ -481,7 +481,7 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
         to.entry->ino = from.entry->ino;
         to.entry->type = from.entry->type;
         delete_entry(meta, from.entry);
-        to.inode->nlink--;
+        if (to.inode->nlink > 0) to.inode->nlink--;
     }
     from.inode->ctime = now;
     inode_attr(from.inode, moved);
