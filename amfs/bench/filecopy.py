@@ -1,35 +1,42 @@
 """``amfs bench filecopy``: Hercules's file copy (data locality paper, §V-A): one write task and one read task for each file.
 
-Owns the four configurations: data placement by hashing or informed (dealt evenly), task placement that ignores or follows the data; all
-tasks are pinned. Whole files lie where they are written, so a write task runs where its file shall be. Beside them, in the same turn, the
-same tasks on a disk directory, in the part of the paper's shared file system, and on tmpfs.
+Owns the four configurations: data placement by hashing or informed (dealt evenly), task placement that ignores or follows the data. They
+are run in two ways. Mounted, a file's node is set before it is written, and tasks run where the configuration says, through the mounts of
+their nodes, as with Hercules. Staged, whole files lie where they are written, so that the write task runs where its file shall be and only
+the read task's place differs. Beside them, in the same turn, the same tasks on a disk directory, in the part of the paper's shared file
+system, and on tmpfs.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from amfs.bench.directories import warm_up, workplace
-from amfs.bench.dispatch import Bench, machine, session
+from amfs.bench.dispatch import Bench, machine
 from amfs.bench.envelope_table import aligned
+from amfs.bench.mounts import NAME, Session
 from amfs.bench.process import Failed
 from amfs.errors import AmfsError
+from amfs.files import Files
 from amfs.fs.partition import PartitionTable
 
 _MIB = 1 << 20
+WAYS = ("staged", "mounted")
 
 
 class Settings(NamedTuple):
-    """``nodes``: sizes of the session, one after the other. ``files`` for each node: the problem grows with the nodes. ``size`` of a
-    file and ``chunk`` of a call in MiB."""
+    """``ways``: some of WAYS. ``nodes``: sizes of the session, one after the other. ``files`` for each node: the problem grows with the
+    nodes. ``size`` of a file and ``chunk`` of a call in MiB."""
 
+    ways: tuple[str, ...] = WAYS
     nodes: tuple[int, ...] = (1, 2, 4)
     files: int = 4
     size: int = 64
@@ -38,7 +45,7 @@ class Settings(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """``informed``: files are dealt evenly over the nodes, else hashed. ``aware``: a read task runs where its file is."""
+    """``informed``: files are dealt evenly over the nodes, else hashed. ``aware``: tasks run where their file is or shall be."""
 
     name: str
     informed: bool
@@ -53,6 +60,14 @@ CONFIGURATIONS = (
 )
 
 
+class Placed(NamedTuple):
+    """The nodes of a file: where its data is, where its write task and its read task run."""
+
+    data: int
+    writer: int
+    reader: int
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One run, in bytes a second: the mean of the write tasks and of the read tasks by their own clocks; and the whole, all bytes written
     and read over the time of the command, its start and end included."""
@@ -63,8 +78,10 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Medians of a configuration. ``fullest``: bytes on the node with most over the mean; ``remote``: share of the files read elsewhere."""
+    """Medians of a configuration. ``way``: one of WAYS, "disk" or "tmpfs". ``fullest``: files on the node with most over the mean;
+    ``remote``: share of the tasks that run elsewhere than their file is."""
 
+    way: str
     name: str
     nodes: int
     files: int
@@ -85,37 +102,97 @@ class Report(msgspec.Struct, frozen=True):
     errors: dict[str, str]
 
 
-def plan(configuration: Configuration, nodes: int, files: int, seed: int) -> list[tuple[int, int]]:
-    """(node of the file and its write task, node of its read task) for each file."""
+def plan(configuration: Configuration, way: str, nodes: int, files: int, seed: int) -> list[Placed]:
+    """Where everything of each file is."""
     table = PartitionTable.even(range(nodes))
+    chance = random.Random(seed)
+
+    def anywhere() -> list[int]:
+        """Even, as a scheduler that knows nothing of the data would."""
+        found = [number % nodes for number in range(files)]
+        chance.shuffle(found)
+        return found
+
     data = [number % nodes if configuration.informed else table.node_of(f"file{number}") for number in range(files)]
-    readers = [number % nodes for number in range(files)]
-    random.Random(seed).shuffle(readers)  # even, as a scheduler that knows nothing of the data would
-    return list(zip(data, data if configuration.aware else readers, strict=True))
+    writers = data if configuration.aware or way == "staged" else anywhere()
+    return [Placed(*each) for each in zip(data, writers, data if configuration.aware else anywhere(), strict=True)]
 
 
-def task_lines(program: Path, settings: Settings, placed: Sequence[tuple[int, int] | None], log: Path) -> Iterator[str]:
-    """The task list. Where ``placed`` is None the tasks run unstaged, in the directory of the run."""
-    sizes = f"{settings.size * _MIB} {settings.chunk * _MIB} {log}"
-    for number, nodes in enumerate(placed):
-        name = f"file{number}"
-        first, second = (f" -node {nodes[0]}", f" -node {nodes[1]}") if nodes else (" -unstaged", " -unstaged")
-        yield f"w{number} -b {program} -o {name}{first} -a write {name} {sizes}\n"
-        yield f"r{number} -b {program} -i {name}{second} -a read {name} {sizes}\n"
+class Experiment:
+    """All configurations on a session of so many nodes. ``log``: the file in which the tasks leave their times."""
 
+    def __init__(self, bench: Bench, settings: Settings, nodes: int, session: Session, log: Path) -> None:
+        self.bench, self.settings, self.nodes, self.session, self.log = bench, settings, nodes, session, log
+        self.files = settings.files * nodes
+        self.mounts = [session.mount(node) for node in range(nodes)] if "mounted" in settings.ways else []
+        self._count = itertools.count()
 
-def sample(settings: Settings, log: Path, files: int, seconds: float) -> Sample:
-    """What the tasks wrote into ``log`` and the clock said. Raises Failed if a task is missing."""
-    took: dict[str, list[float]] = {"write": [], "read": []}
-    for line in log.read_text().splitlines():
-        word, value = line.split()
-        took[word].append(float(value))
-    log.unlink()
-    if not len(took["write"]) == len(took["read"]) == files:
-        raise Failed(f"{len(took['write'])} write and {len(took['read'])} read tasks of {files} each left their times")
-    size = settings.size * _MIB
-    write, read = (statistics.mean(size / max(value, 1e-9) for value in took[word]) for word in ("write", "read"))
-    return Sample(write, read, 2 * size * files / seconds)
+    def _words(self, what: str, name: str | Path) -> str:
+        return f"-a {what} {name} {self.settings.size * _MIB} {self.settings.chunk * _MIB} {self.log}\n"
+
+    def _run(self, lines: Iterator[str], *options: str, cwd: Path) -> Sample:
+        """``amfs run`` on a list of these lines. Raises Failed."""
+        (cwd / "tasks.txt").write_text("".join(lines))
+        words = ("run", "tasks.txt", *options, "--quiet", "--no-journal")
+        return self.sample(self.bench.amfs(*words, cwd=cwd, env=self.session.env).seconds)
+
+    def staged(self, configuration: Configuration, turn: int) -> Sample:
+        program = self.bench.programs["filecopy"]
+
+        def lines() -> Iterator[str]:
+            for number, placed in enumerate(plan(configuration, "staged", self.nodes, self.files, turn)):
+                name = f"file{number}"
+                yield f"w{number} -b {program} -o {name} -node {placed.writer} {self._words('write', name)}"
+                yield f"r{number} -b {program} -i {name} -node {placed.reader} {self._words('read', name)}"
+
+        with self.bench.directory() as place:
+            return self._run(lines(), "--session", NAME, cwd=place)
+
+    def mounted(self, configuration: Configuration, turn: int) -> Sample:
+        program = self.bench.programs["filecopy"]
+        directory = f"filecopy{next(self._count)}"
+        placed = plan(configuration, "mounted", self.nodes, self.files, turn)
+
+        def lines() -> Iterator[str]:
+            for number, each in enumerate(placed):
+                there = [self.mounts[node] / directory / f"file{number}" for node in (each.writer, each.reader)]
+                yield f"w{number} -b {program} -unstaged -node {each.writer} {self._words('write', there[0])}"
+                yield f"r{number} -b {program} -unstaged -node {each.reader} -after w{number} {self._words('read', there[1])}"
+
+        with Files(self.session.file) as files, self.bench.directory() as place:
+            files.mkdir(f"/{directory}")
+            try:
+                for number, each in enumerate(placed):
+                    files.set_rank(f"/{directory}/file{number}", each.data)
+                return self._run(lines(), "--session", NAME, cwd=place)
+            finally:
+                files.rmtree(f"/{directory}")
+
+    def beside(self, place: Path) -> Sample:
+        """The same tasks in a directory, without amfs's own store."""
+        program = self.bench.programs["filecopy"]
+
+        def lines() -> Iterator[str]:
+            for number in range(self.files):
+                name = f"file{number}"
+                yield f"w{number} -b {program} -o {name} -unstaged {self._words('write', name)}"
+                yield f"r{number} -b {program} -i {name} -unstaged {self._words('read', name)}"
+
+        with workplace(place) as inner:
+            return self._run(lines(), "--local", "--slots", str(self.nodes), cwd=inner)
+
+    def sample(self, seconds: float) -> Sample:
+        """What the tasks wrote into the log and the clock said. Raises Failed if a task is missing."""
+        took: dict[str, list[float]] = {"write": [], "read": []}
+        for line in self.log.read_text().splitlines() if self.log.exists() else ():
+            word, value = line.split()
+            took[word].append(float(value))
+        self.log.unlink(missing_ok=True)
+        if not len(took["write"]) == len(took["read"]) == self.files:
+            raise Failed(f"{len(took['write'])} write and {len(took['read'])} read tasks of {self.files} each left their times")
+        size = self.settings.size * _MIB
+        write, read = (statistics.mean(size / max(value, 1e-9) for value in took[word]) for word in ("write", "read"))
+        return Sample(write, read, 2 * size * self.files / seconds)
 
 
 def run_filecopy(settings: Settings, disk: Path, memory: Path, say: Callable[[str], None] = lambda text: None) -> Report:
@@ -123,84 +200,70 @@ def run_filecopy(settings: Settings, disk: Path, memory: Path, say: Callable[[st
 
     Raises SystemSetupError if the programs cannot be made, Failed if no session can be had.
     """
-    samples: dict[tuple[str, int], list[Sample]] = {}
+    samples: dict[tuple[str, str, int], list[Sample]] = {}
     errors: dict[str, str] = {}
 
-    def attempt(name: str, nodes: int, turn: int, once: Callable[[], Sample]) -> None:
-        title = f"{name}, {nodes} nodes"
+    def attempt(way: str, name: str, nodes: int, turn: int, once: Callable[[], Sample]) -> None:
+        title = f"{way} {name}, {nodes} nodes".replace(" ,", ",")
         if title in errors:
             return
         say(f"{title}, {turn + 1} of {settings.repeat}")
         try:
-            samples.setdefault((name, nodes), []).append(once())
-        except AmfsError as error:
+            samples.setdefault((way, name, nodes), []).append(once())
+        except (AmfsError, OSError) as error:
             errors[title] = str(error)
             say(f"{title} failed: {error}")
 
-    with workplace(memory) as work, workplace(disk) as on_disk, workplace(memory) as in_memory:
+    def all_turns(experiment: Experiment) -> None:
+        measures = {"staged": experiment.staged, "mounted": experiment.mounted}
+        nodes = experiment.nodes
+        for turn in range(settings.repeat):
+            for configuration in CONFIGURATIONS if turn % 2 == 0 else reversed(CONFIGURATIONS):
+                for way in settings.ways:
+                    attempt(way, configuration.name, nodes, turn, lambda c=configuration, t=turn, w=way: measures[w](c, t))  # type: ignore[misc]
+            for way, place in (("disk", disk), ("tmpfs", memory)):
+                attempt(way, "", nodes, turn, lambda p=place: experiment.beside(p))  # type: ignore[misc]
+
+    with workplace(memory) as work:
         bench = Bench(work, quick=False)
         warm_up(memory, max(settings.nodes) * settings.files * settings.size * _MIB)
-        log = work / "log"
         for nodes in settings.nodes:
-            files = settings.files * nodes
-
-            def staged(configuration: Configuration, turn: int, env: dict[str, str], files: int = files, nodes: int = nodes) -> Sample:
-                lines = task_lines(bench.programs["filecopy"], settings, plan(configuration, nodes, files, turn), log)
-                return sample(settings, log, files, bench.run_list(lines, "--session", "bench", env=env).seconds)
-
-            def beside(place: Path, files: int = files, nodes: int = nodes) -> Sample:
-                (place / "tasks.txt").write_text("".join(task_lines(bench.programs["filecopy"], settings, [None] * files, log)))
-                options = ("--local", "--slots", str(nodes), "--quiet", "--no-journal")
-                try:
-                    return sample(settings, log, files, bench.amfs("run", "tasks.txt", *options, cwd=place).seconds)
-                finally:
-                    for path in place.iterdir():
-                        path.unlink()
-
-            with session(bench, nodes) as (env, _pids):
-                for turn in range(settings.repeat):
-                    for configuration in CONFIGURATIONS if turn % 2 == 0 else reversed(CONFIGURATIONS):
-                        attempt(configuration.name, nodes, turn, lambda c=configuration, t=turn, e=env: staged(c, t, e))  # type: ignore[misc]
-                    attempt("disk", nodes, turn, lambda: beside(on_disk))
-                    attempt("tmpfs", nodes, turn, lambda: beside(in_memory))
+            with Session(nodes) as session:
+                all_turns(Experiment(bench, settings, nodes, session, work / "log"))
     results = [
-        summarise(settings, name, nodes, known)
+        summarise(settings, way, name, nodes, known)
         for nodes in settings.nodes
-        for name in ("disk", "tmpfs", *(configuration.name for configuration in CONFIGURATIONS))
-        if (known := samples.get((name, nodes)))
+        for way in ("disk", "tmpfs", *settings.ways)
+        for name in (("",) if way in ("disk", "tmpfs") else [configuration.name for configuration in CONFIGURATIONS])
+        if (known := samples.get((way, name, nodes)))
     ]
     return Report(machine(), settings.repeat, settings.size, settings.chunk, results, errors)
 
 
-def summarise(settings: Settings, name: str, nodes: int, samples: Sequence[Sample]) -> Result:
+def summarise(settings: Settings, way: str, name: str, nodes: int, samples: Sequence[Sample]) -> Result:
+    """The medians, and what the plans of the turns say of them."""
     files = settings.files * nodes
     fullest = remote = None
     for configuration in CONFIGURATIONS:
         if configuration.name == name:
-            plans = [plan(configuration, nodes, files, turn) for turn in range(len(samples))]
-            fullest = statistics.median(max(Counter(data for data, _ in placed).values()) * nodes / files for placed in plans)
-            remote = statistics.mean(data != reader for placed in plans for data, reader in placed)
-
-    def middle(values: Iterable[float]) -> float:
-        return statistics.median(values)
-
-    return Result(
-        name, nodes, files,
-        middle(s.write for s in samples), middle(s.read for s in samples), middle(s.whole for s in samples),
-        fullest, remote, list(samples),
-    )  # fmt: skip
+            plans = [plan(configuration, way, nodes, files, turn) for turn in range(len(samples))]
+            fullest = statistics.median(max(Counter(each.data for each in placed).values()) * nodes / files for placed in plans)
+            remote = statistics.mean(each.data != node for placed in plans for each in placed for node in each[1:])
+    write, read, whole = (statistics.median(values) for values in zip(*((s.write, s.read, s.whole) for s in samples), strict=True))
+    return Result(way, name, nodes, files, write, read, whole, fullest, remote, list(samples))
 
 
 def report_text(report: Report) -> str:
     """The report as people read it."""
-    head = ("nodes", "files", "", "write task GB/s", "read task GB/s", "whole GB/s", "x disk", "fullest node", "read elsewhere")
+    head = ("nodes", "files", "", "", "write task GB/s", "read task GB/s", "whole GB/s", "x disk", "fullest node", "tasks elsewhere")
     rows: list[Sequence[str]] = [head]
     for result in report.results:
-        disk = next((r.whole for r in report.results if r.name == "disk" and r.nodes == result.nodes), None)
+        disk = next((r.whole for r in report.results if r.way == "disk" and r.nodes == result.nodes), None)
         rows.append(
             (
                 str(result.nodes),
                 str(result.files),
+                result.way,
                 result.name,
                 *(f"{value / 1e9:.2f}" for value in (result.write, result.read, result.whole)),
                 f"{result.whole / disk:.2f}" if disk else "",
@@ -210,4 +273,4 @@ def report_text(report: Report) -> str:
         )
     title = f"{report.machine} (median of {report.repeat}; files of {report.size_mib} MiB, {report.chunk_mib} MiB a call)"
     failed = [f"{name}: not measured: {why}" for name, why in report.errors.items()]
-    return "\n\n".join([title, aligned(rows, (0, 1, 3, 4, 5, 6, 7, 8)), *failed])
+    return "\n\n".join([title, aligned(rows, (0, 1, 4, 5, 6, 7, 8, 9)), *failed])

@@ -144,15 +144,21 @@ def envelope(
     return 1 if any(place.error for place in report.places) or any(row.error for row in report.remote) else 0
 
 
+WAYS = ("staged", "mounted")
+
+
 @click.command()
 @click.option("--nodes", callback=numbers(1, 64), default="1,2,4", show_default=True, metavar="N,...", help="Nodes of the session.")
 @click.option("--files", type=click.IntRange(1), default=4, show_default=True, help="Files for each node.")
 @click.option("--size", type=click.IntRange(1, 65536), default=64, show_default=True, metavar="MIB", help="Of a file.")
 @click.option("--chunk", type=click.IntRange(1, 1024), default=8, show_default=True, metavar="MIB", help="Of a read or write.")
+@click.option("--only", "ways", multiple=True, type=click.Choice(WAYS), help="Only staged tasks, or only through mounts.")
 @REPEAT
 @click.option("--disk", type=click.Path(path_type=Path), metavar="DIR", help="A directory on a disk (default: for temporary files).")
 @OUTPUT
-def filecopy(nodes: tuple[int, ...], files: int, size: int, chunk: int, repeat: int, disk: Path | None, output: str) -> int:
+def filecopy(
+    nodes: tuple[int, ...], files: int, size: int, chunk: int, ways: tuple[str, ...], repeat: int, disk: Path | None, output: str
+) -> int:
     """Copy files as Hercules does: one task writes, one reads.
 
     Data placement hashed (DP-def) or dealt evenly (DP-inf), task placement that ignores the data (TP-loc-ag) or follows it (TP-loc-aw);
@@ -162,7 +168,8 @@ def filecopy(nodes: tuple[int, ...], files: int, size: int, chunk: int, repeat: 
     from amfs.bench.filecopy import Settings, report_text, run_filecopy
 
     place = directory_of(disk or d.disk_directory())
-    report = run_filecopy(Settings(nodes, files, size, chunk, repeat), place, d.memory_directory(), say)
+    settings = Settings(tuple(way for way in WAYS if not ways or way in ways), nodes, files, size, chunk, repeat)
+    report = run_filecopy(settings, place, d.memory_directory(), say)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
+from amfs.bench import directories, dispatch, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
 from amfs.bench.clients import Client
 from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
@@ -327,20 +327,19 @@ def test_pictures_hold_a_bar_for_each_ratio(report: Report) -> None:
 # ── file copy ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(nodes=st.integers(1, 9), files=st.integers(1, 5), seed=st.integers(0, 99))
-def test_the_four_configurations(nodes: int, files: int, seed: int) -> None:
+@given(nodes=st.integers(1, 9), files=st.integers(1, 5), seed=st.integers(0, 99), way=st.sampled_from(filecopy.WAYS))
+def test_the_four_configurations(nodes: int, files: int, seed: int, way: str) -> None:
+    count = files * nodes
+    evenly = sorted(number % nodes for number in range(count))
+    table = PartitionTable.even(range(nodes))
     for configuration in filecopy.CONFIGURATIONS:
-        placed = filecopy.plan(configuration, nodes, files * nodes, seed)
-        assert all(0 <= data < nodes and 0 <= reader < nodes for data, reader in placed)
-        if configuration.aware:
-            assert all(data == reader for data, reader in placed)
-        else:
-            assert sorted(reader for _, reader in placed) == sorted(number % nodes for number in range(files * nodes))
-        if configuration.informed:
-            assert layouts.balance([sum(data == node for data, _ in placed) for node in range(nodes)]) == 1.0
-        table = PartitionTable.even(range(nodes))
-        if not configuration.informed:
-            assert [data for data, _ in placed] == [table.node_of(f"file{number}") for number in range(files * nodes)]
+        placed = filecopy.plan(configuration, way, nodes, count, seed)
+        data = [each.data for each in placed]
+        assert sorted(data) == evenly if configuration.informed else data == [table.node_of(f"file{number}") for number in range(count)]
+        assert configuration.aware or sorted(each.reader for each in placed) == evenly
+        assert not configuration.aware or all(each.data == each.reader == each.writer for each in placed)
+        assert way == "mounted" or all(each.data == each.writer for each in placed)
+        assert way == "staged" or configuration.aware or sorted(each.writer for each in placed) == evenly
 
 
 def test_filecopy_checks_what_it_reads(tmp_path: Path) -> None:
@@ -359,26 +358,30 @@ def test_filecopy_checks_what_it_reads(tmp_path: Path) -> None:
     assert run("copy", "f", 1, 1, "log").returncode == 2
 
 
-def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("write 0.5\nread 0.25\nwrite 1\n")
-    with pytest.raises(Failed, match="2 write and 1 read tasks of 2"):
-        filecopy.sample(filecopy.Settings(size=1), log, 2, 1.0)
-    log.write_text("write 0.5\nread 0.25\n")
-    assert filecopy.sample(filecopy.Settings(size=1), log, 1, 2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
+@pytest.mark.slow
+def test_filecopy_on_a_session_of_two(memory: Path) -> None:
+    found = filecopy.run_filecopy(filecopy.Settings(("staged",), (2,), 1, 1, 1, 2), directories.disk_directory(), memory)
+    assert found.errors == {}
+    assert [row.name for row in found.results] == ["", "", *(each.name for each in filecopy.CONFIGURATIONS)]
+    assert all(min(row.write, row.read, row.whole) > 0 and len(row.samples) == 2 for row in found.results)
+    assert {row.remote for row in found.results if row.name.endswith("aw")} == {0.0}
+    assert filecopy.report_text(found).count("\n") == 8
+    assert list(memory.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_the_filecopy_command_on_a_session_of_two() -> None:
-    result = CliRunner().invoke(
-        bench, ["filecopy", "--nodes", "2", "--files", "1", "--size", "1", "--chunk", "1", "--repeat", "1", "--output", "json"]
-    )
-    assert result.exit_code == 0, result.output
-    found = msgspec.json.decode(result.stdout, type=filecopy.Report)
-    assert [row.name for row in found.results] == ["disk", "tmpfs", *(each.name for each in filecopy.CONFIGURATIONS)]
-    assert all(min(row.write, row.read, row.whole) > 0 for row in found.results)
-    assert {row.remote for row in found.results if row.name.endswith("aw")} == {0.0}
-    assert filecopy.report_text(found).count("\n") == 8
+def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with mounts.Session(1) as session:
+        experiment = filecopy.Experiment(dispatch.Bench(tmp_path, True), filecopy.Settings(("staged",), files=1, size=1), 1, session, log)
+        log.write_text("write 0.5\nread 0.25\nwrite 1\n")
+        with pytest.raises(Failed, match="2 write and 1 read tasks of 1"):
+            experiment.sample(1.0)
+        assert not log.exists()
+        with pytest.raises(Failed, match="0 write and 0 read tasks"):
+            experiment.sample(1.0)
+        log.write_text("write 0.5\nread 0.25\n")
+        assert experiment.sample(2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
 
 
 # ── storage ────────────────────────────────────────────────────────────────────────────────────────
