@@ -130,10 +130,11 @@ static void *serve(void *argument) {
         struct guest *guest = event.data.ptr;
         event.events = EPOLLIN | EPOLLONESHOT;
         bool keep = attend(door, guest, buffer);
-        if (!keep || epoll_ctl(lane->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event) != 0) part_with(door, guest);
         pthread_mutex_lock(&door->lock);
-        lane->idle++;
+        lane->idle++; /* and from the end of the lock on it is another thread's guest */
+        if (keep) keep = epoll_ctl(lane->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event) == 0;
         pthread_mutex_unlock(&door->lock);
+        if (!keep) part_with(door, guest);
     }
     free(buffer);
     pthread_mutex_lock(&door->lock);

@@ -1,0 +1,335 @@
+/* The data plane without Python, for the sanitisers: several nodes in one process, many threads. Prints "ok N checks"; a failed check ends it. */
+#include "fsio.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NODES = 3, PARTITIONS = 48, STRIPE = 16384, THREADS = 6 };
+
+static _Atomic long checks;
+static char top[] = "/tmp/amfs-test-fsio-XXXXXX";
+static struct fsio *node[NODES];
+
+#define CHECK(what) \
+    do { \
+        checks++; \
+        if (!(what)) { \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
+            exit(1); \
+        } \
+    } while (0)
+
+static int entries(const char *path) {
+    DIR *directory = opendir(path);
+    int count = 0;
+    while (readdir(directory) != NULL) count++;
+    closedir(directory);
+    return count - 2;
+}
+
+static void token_of(int at, int of, uint8_t *token) {
+    memset(token, 0, FSIO_TOKEN_BYTES);
+    token[0] = (uint8_t)at;
+    token[1] = (uint8_t)of;
+    token[2] = 99;
+}
+
+static void introduce(int at, int of) {
+    uint8_t token[FSIO_TOKEN_BYTES];
+    token_of(at, of, token);
+    fsio_grant(node[at], of, token);
+    fsio_set_peer(node[of], at, "127.0.0.1", fsio_port(node[at]), token);
+}
+
+static void start(uint64_t limit) {
+    int32_t owners[PARTITIONS];
+    char path[256], error[256];
+    static int generation;
+    generation++;
+    for (int i = 0; i < PARTITIONS; i++) owners[i] = i % NODES;
+    for (int i = 0; i < NODES; i++) {
+        snprintf(path, sizeof path, "%s/%d-%d", top, generation, i);
+        CHECK(mkdir(path, 0700) == 0);
+        node[i] = fsio_new(i, path, "127.0.0.1", 2, limit, error, sizeof error);
+        CHECK(node[i] != NULL && fsio_port(node[i]) > 0);
+        fsio_set_stall_ms(node[i], 5000);
+        fsio_set_table(node[i], owners, PARTITIONS);
+    }
+    for (int i = 0; i < NODES; i++)
+        for (int j = 0; j < NODES; j++)
+            if (i != j) introduce(i, j);
+}
+
+static void end(void) {
+    for (int i = 0; i < NODES; i++) fsio_free(node[i]);
+}
+
+static unsigned char byte_at(uint64_t ino, uint64_t i) { return (unsigned char)((ino * 7 + i * 31 + (i >> 11)) | 1); }
+
+static void fill(unsigned char *to, uint64_t ino, uint64_t offset, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = byte_at(ino, offset + i);
+}
+
+static bool is_filled(const unsigned char *from, uint64_t ino, uint64_t offset, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (from[i] != byte_at(ino, offset + i)) return false;
+    return true;
+}
+
+static struct fsio_event *wait_event(struct fsio *io) {
+    struct pollfd set = {.fd = fsio_event_fd(io), .events = POLLIN};
+    CHECK(poll(&set, 1, 30000) == 1);
+    struct fsio_event *event = fsio_take(io);
+    CHECK(event != NULL && event->next == NULL);
+    return event;
+}
+
+static void expect_done(struct fsio *io, uint64_t serial, int error) {
+    struct fsio_event *event = wait_event(io);
+    if (event->error != error) fprintf(stderr, "job %llu: %s\n", (unsigned long long)serial, strerror(event->error));
+    CHECK(event->kind == FSIO_EVENT_DONE && event->serial == serial && event->error == error);
+    free(event);
+}
+
+/* ── one thing after another ── */
+
+static struct fsio_handle *must_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t at, uint64_t size, bool writing) {
+    struct fsio_handle *handle = NULL;
+    int error = fsio_open(io, ino, kind, at, STRIPE, size, writing, kind == FSIO_LOCAL && writing, &handle);
+    if (error != 0) fprintf(stderr, "open: %s\n", strerror(error));
+    CHECK(error == 0);
+    return handle;
+}
+
+static void write_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, size_t size) {
+    unsigned char *bytes = malloc(size + 1);
+    struct fsio_handle *handle = must_open(io, ino, kind, -1, 0, true);
+    fill(bytes, ino, 0, size);
+    CHECK(fsio_write(handle, bytes, size, 0) == 0 && fsio_close(handle) == 0);
+    free(bytes);
+}
+
+static void read_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, size_t size) {
+    unsigned char *bytes = malloc(size + 100);
+    struct fsio_handle *handle = must_open(io, ino, kind, -1, size, false);
+    size_t got;
+    CHECK(fsio_read(handle, bytes, size + 100, 0, &got) == 0 && got == size && is_filled(bytes, ino, 0, size));
+    CHECK(fsio_close(handle) == 0);
+    free(bytes);
+}
+
+static void test_travels(void) {
+    uint64_t sizes[] = {0, 1, STRIPE, 3 * STRIPE + 5, 2000001}, used, limit, parts;
+    int32_t all[] = {0, 1, 2};
+    start(0);
+    for (uint64_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint64_t ino = 1000 + i;
+        write_file(node[0], ino, FSIO_LOCAL, sizes[i]);
+        CHECK(fsio_fetch(node[1], 1, ino, 0, sizes[i]) == 0);
+        expect_done(node[1], 1, 0);
+        read_file(node[1], ino, FSIO_LOCAL, sizes[i]);
+        CHECK(fsio_restripe(node[1], 2, ino, STRIPE) == 0);
+        expect_done(node[1], 2, 0);
+        for (int n = 0; n < NODES; n++) read_file(node[n], ino, n == 0 ? FSIO_LOCAL : FSIO_STRIPED, sizes[i]);
+        CHECK(fsio_gather(node[2], 3, ino, STRIPE, sizes[i]) == 0);
+        expect_done(node[2], 3, 0);
+        read_file(node[2], ino, FSIO_LOCAL, sizes[i]);
+        CHECK(fsio_delete_everywhere(node[1], 4, ino, all, 3) == 0);
+        expect_done(node[1], 4, 0);
+    }
+    for (int n = 0; n < NODES; n++) {
+        fsio_usage(node[n], &used, &limit, &parts);
+        CHECK(used == 0 && parts == 0);
+    }
+    CHECK(fsio_fetch(node[1], 9, 77, 0, 5) == 0);
+    expect_done(node[1], 9, ENOENT);
+    end();
+}
+
+static void test_growth(void) {
+    enum { MIB = 1 << 20 };
+    unsigned char *bytes = malloc(MIB), *found = malloc(MIB);
+    size_t got;
+    start(8 * MIB);
+    struct fsio_handle *handle = must_open(node[1], 5, FSIO_LOCAL, -1, 0, true), *other = must_open(node[1], 5, FSIO_LOCAL, -1, 0, false);
+    struct fsio_handle *remote = must_open(node[2], 5, FSIO_REMOTE, 1, 0, true);
+    for (uint64_t at = 0; at < 16 * MIB; at += MIB) {
+        fill(bytes, 5, at, MIB);
+        CHECK(fsio_write(at / MIB % 2 == 0 ? handle : remote, bytes, MIB, at) == 0);
+        CHECK(fsio_read(at / MIB % 3 == 0 ? other : remote, found, MIB, at, &got) == 0 && got == MIB && memcmp(bytes, found, MIB) == 0);
+    }
+    CHECK(fsio_close(remote) == 0 && fsio_close(handle) == 0 && fsio_close(other) == 0);
+    bool grew = false;
+    for (struct fsio_event *event = fsio_take(node[1]), *next; event != NULL; event = next) {
+        next = event->next;
+        grew |= event->kind == FSIO_EVENT_STRIPED && event->ino == 5 && event->serial == STRIPE;
+        free(event);
+    }
+    CHECK(grew);
+    read_file(node[0], 5, FSIO_STRIPED, 16 * MIB);
+    end();
+    free(bytes);
+    free(found);
+}
+
+/* ── at once ── */
+
+static atomic_bool going;
+static _Atomic int failures;
+
+static uint64_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+/* Makes files of its own, striped or local, and reads, writes and truncates them here or through another node. */
+static void *hammer(void *argument) {
+    uint64_t me = (uint64_t)(uintptr_t)argument, state = me * 77 + 1;
+    size_t most = 300000, got;
+    unsigned char *bytes = malloc(most), *found = malloc(most);
+    for (int turn = 0; turn < 25; turn++) {
+        uint64_t ino = (me + 1) * 100000 + (uint64_t)turn * 256;
+        int home = (int)(next_random(&state) % NODES), guest = (int)(next_random(&state) % NODES);
+        enum fsio_kind kind = turn % 2 == 0 ? FSIO_STRIPED : FSIO_LOCAL;
+        struct fsio_handle *handle = must_open(node[home], ino, kind, -1, 0, true), *through;
+        through = must_open(node[guest], ino, guest == home ? kind : FSIO_REMOTE, home, 0, true);
+        size_t size = 0;
+        for (int step = 0; step < 12; step++) {
+            size_t at = next_random(&state) % (size + 1), count = next_random(&state) % (most - at) + 1;
+            struct fsio_handle *one = next_random(&state) % 2 ? handle : through;
+            switch (next_random(&state) % 4) {
+            case 0:
+                CHECK(fsio_truncate(one, at) == 0);
+                size = at;
+                break;
+            case 1:
+                fill(bytes, ino, at, count);
+                CHECK(fsio_write(one, bytes, count, at) == 0);
+                if (at + count > size) size = at + count;
+                break;
+            default:
+                CHECK(fsio_read(one, found, count, at, &got) == 0);
+                CHECK(got == (count < size - at ? count : size - at) && is_filled(found, ino, at, got));
+            }
+        }
+        CHECK(fsio_close(through) == 0 && fsio_close(handle) == 0);
+        if (kind == FSIO_STRIPED)
+            for (int n = 0; n < NODES; n++) read_file(node[n], ino, FSIO_STRIPED, size);
+        for (int n = 0; n < NODES; n++) CHECK(fsio_part_delete(node[n], ino) == 0);
+    }
+    free(bytes);
+    free(found);
+    return NULL;
+}
+
+/* Readers and writers of the same striped file, appending and overwriting with what stands there anyway. */
+static void *share(void *argument) {
+    uint64_t me = (uint64_t)(uintptr_t)argument, state = me + 5;
+    enum { SIZE = 40 * STRIPE };
+    unsigned char *bytes = malloc(SIZE);
+    size_t got;
+    int at = (int)(me % NODES);
+    struct fsio_handle *handle = must_open(node[at], 424242, at == 0 ? FSIO_STRIPED : FSIO_REMOTE, 0, SIZE, true);
+    for (int turn = 0; turn < 150; turn++) {
+        uint64_t offset = next_random(&state) % SIZE;
+        size_t count = next_random(&state) % (SIZE - offset) + 1;
+        if (turn % 5 == 0) {
+            fill(bytes, 424242, offset, count);
+            CHECK(fsio_write(handle, bytes, count, offset) == 0);
+        } else {
+            CHECK(fsio_read(handle, bytes, count, offset, &got) == 0 && got == count && is_filled(bytes, 424242, offset, count));
+        }
+        if (turn % 50 == 0) CHECK(fsio_flush(handle) == 0);
+    }
+    CHECK(fsio_close(handle) == 0);
+    free(bytes);
+    return NULL;
+}
+
+static void run_threads(void *(*body)(void *)) {
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, body, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void test_hammer(void) {
+    start(0);
+    run_threads(hammer);
+    write_file(node[0], 424242, FSIO_STRIPED, 40 * STRIPE);
+    struct fsio_handle *home = must_open(node[0], 424242, FSIO_STRIPED, -1, 40 * STRIPE, true);
+    run_threads(share);
+    CHECK(fsio_close(home) == 0);
+    read_file(node[1], 424242, FSIO_STRIPED, 40 * STRIPE);
+    end();
+}
+
+/* Reads and writes while peers are forgotten and introduced again: right bytes or an error, nothing else. */
+static void *endure(void *argument) {
+    uint64_t me = (uint64_t)(uintptr_t)argument, state = me + 11, ino = 7000 + me * 256;
+    enum { SIZE = 12 * STRIPE };
+    unsigned char *bytes = malloc(SIZE);
+    size_t got;
+    while (atomic_load(&going)) {
+        struct fsio_handle *handle;
+        int at = (int)(next_random(&state) % NODES);
+        if (fsio_open(node[at], ino, FSIO_STRIPED, -1, STRIPE, SIZE, true, false, &handle) != 0) {
+            failures++;
+            continue;
+        }
+        fill(bytes, ino, 0, SIZE);
+        if (fsio_write(handle, bytes, SIZE, 0) != 0 || fsio_flush(handle) != 0) failures++;
+        else if (fsio_read(handle, bytes, SIZE, 0, &got) != 0) failures++;
+        else CHECK(got == SIZE && is_filled(bytes, ino, 0, SIZE));
+        fsio_close(handle);
+        checks++;
+    }
+    free(bytes);
+    return NULL;
+}
+
+static void test_peers_come_and_go(bool stop) {
+    pthread_t threads[THREADS];
+    struct timespec pause = {.tv_nsec = 20000000};
+    start(0);
+    atomic_store(&going, true);
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, endure, (void *)i) == 0);
+    for (int turn = 0; turn < 20; turn++) {
+        int at = turn % NODES, of = (turn + 1) % NODES;
+        nanosleep(&pause, NULL);
+        fsio_forget_peer(node[of], at);
+        nanosleep(&pause, NULL);
+        introduce(at, of);
+        introduce(of, at);
+    }
+    for (int i = 0; i < NODES && stop; i++) fsio_stop(node[i]); /* under their hands */
+    atomic_store(&going, false);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(failures > 0);
+    for (int i = 0; i < NODES && !stop; i++) write_file(node[i], 9, FSIO_STRIPED, 9 * STRIPE);
+    end();
+}
+
+int main(void) {
+    CHECK(mkdtemp(top) != NULL);
+    int before = entries("/proc/self/fd");
+    test_travels();
+    test_growth();
+    test_hammer();
+    test_peers_come_and_go(false);
+    test_peers_come_and_go(true);
+    CHECK(entries("/proc/self/fd") == before);
+    char command[300];
+    snprintf(command, sizeof command, "rm -r '%s'", top);
+    CHECK(system(command) == 0);
+    printf("ok %ld checks\n", (long)checks);
+    return 0;
+}
