@@ -73,8 +73,6 @@ CALLS: list[tuple[str, str, str]] = [
     ("lchown d/n 1 2", "d,d/n", "mkdir d\nsymlink x d/n"),
     ("truncate d/n 5", "d,d/n", "mkdir d\nwrite_file d/n x"),
     ("truncate d/n 0", "d,d/n", "mkdir d\nwrite_file d/n x"),
-    ("truncate d/n 1", "d,d/n", "mkdir d\nwrite_file d/n x"),
-    ("truncate d/n 0", "d,d/n", "mkdir d\nwrite_file d/n ''"),
     ("utimens d/n 1 2", "d,d/n", "mkdir d\nwrite_file d/n x"),
     ("utimens d/n omit omit", "d,d/n", "mkdir d\nwrite_file d/n x"),
     ("utimens d/n omit now", "d,d/n", "mkdir d\nwrite_file d/n x"),

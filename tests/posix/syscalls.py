@@ -540,16 +540,18 @@ class Tree:
         for path, old in before.items():
             with contextlib.suppress(FileNotFoundError):
                 new = os.lstat(path)
+                if new.st_ino != old.st_ino:
+                    moved[path] = "another file"
+                    continue
                 moved[path] = ("c" if new.st_ctime_ns > old.st_ctime_ns else "") + ("m" if new.st_mtime_ns > old.st_mtime_ns else "")
                 if new.st_ctime_ns < old.st_ctime_ns:
                     moved[path] += " ctime went back"
         return [result, moved]
 
     def do_fresh_times(self, path: str) -> list[str]:
-        """Which of the times are those of now, and whether those that are agree with each other."""
+        """Which of the times are those of now."""
         now, found = time.time(), os.lstat(path)
-        fresh = [name for name in ("atime", "mtime", "ctime") if abs(getattr(found, "st_" + name) - now) < 30]
-        return [*fresh, "equal" if found.st_atime_ns == found.st_mtime_ns == found.st_ctime_ns else "differ"]
+        return [name for name in ("atime", "mtime", "ctime") if abs(getattr(found, "st_" + name) - now) < 30]
 
 
 def times(atime: str | int, mtime: str | int) -> ctypes.Array[ctypes.c_int64]:

@@ -206,7 +206,7 @@ def any_op(rng: random.Random, hints: Hints) -> Op:
         case "rename":
             return [kind, path(rng, hints), rng.choice((path(rng, hints), new_path(rng, hints))), *rng.choice(((), (), (), ("NOREPLACE",), ("EXCHANGE",)))]
         case "mknod":
-            return [kind, new_path(rng, hints), rng.choice(("fifo", "sock", "reg", "chr")), rng.choice(MODES), 1, 3]
+            return [kind, new_path(rng, hints), rng.choice(("fifo", "sock", "reg")), rng.choice(MODES), 1, 3]
         case "write_file":
             return [kind, rng.choice((path(rng, hints), new_path(rng, hints))), data(rng), rng.choice(MODES)]
         case "append_file":
