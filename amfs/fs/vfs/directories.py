@@ -76,8 +76,11 @@ class Directories(Shard):
                 self._refuse_loop(other, other_type, dir)
                 yield from self.at_name("insert", dir, name, other, other_type, True, owner)
                 yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
-                for moved, moved_type, to, named in ((ino, type, to_dir, to_name), (other, other_type, dir, name)):
-                    yield from self._moved(moved, moved_type, to, named, now)
+                if type == other_type == stat.S_IFDIR:
+                    yield from self.spread(("exchange", ino, other, now))
+                else:
+                    for moved, moved_type, to, named in ((ino, type, to_dir, to_name), (other, other_type, dir, name)):
+                        yield from self._moved(moved, moved_type, to, named, now)
             else:
                 if other and other_type == stat.S_IFDIR and type != stat.S_IFDIR:
                     raise failure(errno.EISDIR)
@@ -177,6 +180,14 @@ class Directories(Shard):
         name = self.meta.dir_name(ino)
         self.meta.dir_move(ino, to_dir, to_name, now)
         self._forget_names((ino, parent, to_dir), ((parent, name), (to_dir, to_name)))
+
+    def apply_exchange(self, ino: int, other: int, now: int) -> None:
+        (_, parent), (_, other_parent) = self.meta.dir_get(ino), self.meta.dir_get(other)
+        name, other_name = self.meta.dir_name(ino), self.meta.dir_name(other)
+        self.meta.dir_move(ino, parent, b".amfs-%x" % ino, now)  # two cannot have one name, not even for a moment
+        self.meta.dir_move(other, parent, name, now)
+        self.meta.dir_move(ino, other_parent, other_name, now)
+        self._forget_names((ino, other, parent, other_parent), ((parent, name), (other_parent, other_name)))
 
     def apply_set(self, ino: int, mask: int, attr: Any, now: int) -> None:
         self.meta.dir_set(ino, mask, tuple(attr), now)

@@ -13,6 +13,7 @@ Where a file's bytes are, and who may write them:
 from __future__ import annotations
 
 import errno
+import logging
 import stat
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -433,20 +434,25 @@ class Files(Directories):
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 fetched = attr if not elsewhere or (yield from self._bring(attr, holders, True)) else None
                 continue
-            if writing and attr.writer == self.node and attr.rank not in (-1, self.node) and attr.rank in self.live and not attr.size:
-                yield from self._host_elsewhere(attr)
-                continue
             if attr.writer not in (-1, self.node):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size)
             if attr.layout == STRIPED:
                 opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
-            elif mine or (fetched is not None and attr.size and (fetched.size, fetched.mtime) == (attr.size, attr.mtime)):
+            elif not attr.size or truncate:
+                yield Work("make", (ino,))
+                if not writing and attr.finished and not mine:
+                    try:
+                        yield from self.at_ino("hold", ino)  # so that the empty part goes when the file does
+                    except OSError as error:
+                        self.tell(Work("drop", ((ino,),)))
+                        if error.errno != errno.EAGAIN:
+                            raise
+                        continue
+                opened = Opened(LOCAL, self.node, 0, attr.size)
+            elif mine or (fetched is not None and (fetched.size, fetched.mtime) == (attr.size, attr.mtime)):
                 opened = Opened(LOCAL, self.node, 0, attr.size)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                     self.meta.cache(tuple(attr), True)  # so that the mount opens it by itself the next time
-            elif not attr.size or truncate:
-                yield Work("make", (ino,))
-                opened = Opened(LOCAL, self.node, 0, attr.size)
             elif not holders:
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
@@ -508,10 +514,12 @@ class Files(Directories):
     def s_drop_whole(self, peer: int, ino: int) -> None:
         self.tell(Work("drop_whole", (ino,)))
 
-    def _host_elsewhere(self, attr: Attr) -> Operation:
-        """The file was pinned to another node by set_rank: have that one be the writer."""
-        yield from self.at_ino("wrote", attr.ino, tuple(attr._replace(size=0, blocks=0)))
-        yield Ask(attr.rank, "host", (attr.ino,))
+    def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
+        if writing:
+            attr = attr_of(self.meta.getattr(ino, self.node))
+            if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
+                yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
+        return (yield from super().s_open(peer, ino, writing))
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has."""
@@ -540,7 +548,7 @@ class Files(Directories):
 
     def _unhost(self, ino: int, handle: int) -> Operation:
         facts = yield Work("close", (handle,))
-        yield from self._finish(ino, facts)
+        yield from self._closed(ino, True, facts)
 
     # ── handles of this node ───────────────────────────────────────────────────────────────────────
 
@@ -574,11 +582,17 @@ class Files(Directories):
 
     def _closed(self, ino: int, wrote: bool, facts: Any) -> Operation:
         faces = self.users.get(ino, {})
+        failed: OSError | None = None
         if wrote and not any(counts[True] for counts in faces.values()) and ino not in self.hosted:
-            yield from self._finish(ino, facts)
+            try:
+                yield from self._finish(ino, facts)
+            except OSError as error:
+                failed = error
         if not faces:
             self.users.pop(ino, None)
             yield from self._unused(ino)
+        if failed is not None:
+            raise failed
 
     def _unused(self, ino: int) -> Operation:
         try:
@@ -598,7 +612,11 @@ class Files(Directories):
         if attr.writer != self.node:
             return
         if facts is None:
-            facts = yield Work("live", (tuple(attr),))
+            try:
+                facts = yield Work("live", (tuple(attr),))
+            except OSError as error:
+                self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
+                facts = attr.size, attr.blocks, attr.atime, attr.mtime
         size, blocks, atime, mtime = facts
         stripe = self._striped.pop(ino, 0)
         if stripe:

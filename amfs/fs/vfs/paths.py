@@ -298,9 +298,12 @@ class Paths(Files):
 
     def s_take(self, peer: int, ino: int) -> Operation:
         """Become the holder of a whole file."""
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
-        holders = [int(node) for node in (yield from self.at_ino("holders", ino))]
-        if self.node not in holders and not (yield from self._bring(attr, holders, False)):
+        answer, answered = yield from self.at_ino("open", ino, False)
+        holders = [int(node) for node in answered]
+        done = self.node in holders or (yield from self._bring(attr_of(answer), holders, False))
+        if ino not in self.users:
+            yield from self._unused(ino)
+        if not done:
             raise failure(errno.EAGAIN)
         for node in holders:
             if node != self.node:

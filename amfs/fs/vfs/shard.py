@@ -224,8 +224,8 @@ class Shard(Calls):
         self.meta.add_holder(ino, peer)
         return self.meta.getattr(ino, peer)
 
-    def s_unhold(self, peer: int, ino: int) -> None:
-        self.meta.remove_holder(ino, peer)
+    def s_unhold(self, peer: int, ino: int, node: int) -> None:
+        self.meta.remove_holder(ino, node)
 
     def s_holders(self, peer: int, ino: int) -> Any:
         return self.meta.holders(ino)

@@ -1,0 +1,376 @@
+"""The machines of several nodes are one file system: they agree with a plain model whatever the order of messages, and with themselves
+when operations run at the same time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+from typing import Any
+
+import pytest
+from fs_cluster import Cluster
+
+from amfs.engine import messages as m
+from amfs.engine.events import Received
+from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, Attr
+
+NAMES = (b"a", b"b", b"c")
+
+
+class Model:
+    """Paths to objects: a dict is a directory, a list [bytes] a file (shared by its links)."""
+
+    def __init__(self) -> None:
+        self.root: dict[bytes, Any] = {}
+
+    def at(self, path: bytes) -> Any:
+        here: Any = self.root
+        for name in path.split(b"/")[1:]:
+            if not name:
+                continue
+            if not isinstance(here, dict):
+                raise OSError(errno.ENOTDIR, "")
+            if name not in here:
+                raise OSError(errno.ENOENT, "")
+            here = here[name]
+        return here
+
+    def above(self, path: bytes) -> tuple[dict[bytes, Any], bytes]:
+        head, _, name = path.rpartition(b"/")
+        here = self.at(head)
+        if not isinstance(here, dict):
+            raise OSError(errno.ENOTDIR, "")
+        return here, name
+
+    def mkdir(self, path: bytes) -> None:
+        above, name = self.above(path)
+        if name in above:
+            raise OSError(errno.EEXIST, "")
+        above[name] = {}
+
+    def rmdir(self, path: bytes) -> None:
+        above, name = self.above(path)
+        if name not in above:
+            raise OSError(errno.ENOENT, "")
+        if not isinstance(above[name], dict):
+            raise OSError(errno.ENOTDIR, "")
+        if above[name]:
+            raise OSError(errno.ENOTEMPTY, "")
+        del above[name]
+
+    def write(self, path: bytes, data: bytes, append: bool) -> None:
+        above, name = self.above(path)
+        if isinstance(above.get(name), dict):
+            raise OSError(errno.EISDIR, "")
+        file = above.setdefault(name, [b""])
+        file[0] = file[0] + data if append else data
+
+    def read(self, path: bytes) -> bytes:
+        found = self.at(path)
+        if isinstance(found, dict):
+            raise OSError(errno.EISDIR, "")
+        return bytes(found[0])
+
+    def truncate(self, path: bytes, size: int) -> None:
+        found = self.at(path)
+        if isinstance(found, dict):
+            raise OSError(errno.EISDIR, "")
+        found[0] = found[0][:size].ljust(size, b"\0")
+
+    def unlink(self, path: bytes) -> None:
+        above, name = self.above(path)
+        if name not in above:
+            raise OSError(errno.ENOENT, "")
+        if isinstance(above[name], dict):
+            raise OSError(errno.EISDIR, "")
+        del above[name]
+
+    def link(self, path: bytes, to: bytes) -> None:
+        found = self.at(path)
+        above, name = self.above(to)
+        if isinstance(found, dict):
+            raise OSError(errno.EPERM, "")
+        if name in above:
+            raise OSError(errno.EEXIST, "")
+        above[name] = found
+
+    def rename(self, path: bytes, to: bytes) -> None:
+        above, name = self.above(path)
+        to_above, to_name = self.above(to)
+        if name not in above:
+            raise OSError(errno.ENOENT, "")
+        moved, there = above[name], to_above.get(to_name)
+        if there is moved:
+            return
+        if isinstance(moved, dict) and (to + b"/").startswith(path + b"/"):
+            raise OSError(errno.EINVAL, "")
+        if isinstance(there, dict) and not isinstance(moved, dict):
+            raise OSError(errno.EISDIR, "")
+        if there is not None and not isinstance(there, dict) and isinstance(moved, dict):
+            raise OSError(errno.ENOTDIR, "")
+        if isinstance(there, dict) and there:
+            raise OSError(errno.ENOTEMPTY, "")
+        del above[name]
+        to_above[to_name] = moved
+
+    def list(self, path: bytes) -> list[bytes]:
+        found = self.at(path)
+        if not isinstance(found, dict):
+            raise OSError(errno.ENOTDIR, "")
+        return sorted(found)
+
+
+class Real:
+    """The same by the operations of clients, each through a node chosen by chance."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def do(self, op: str, *args: Any, node: int | None = None) -> Any:
+        return self.cluster.call(self.cluster.random.choice(sorted(self.cluster.nodes)) if node is None else node, op, *args)
+
+    def mkdir(self, path: bytes) -> None:
+        self.do("mkdir_path", path, 0o755, False)
+
+    def rmdir(self, path: bytes) -> None:
+        self.do("rmdir_path", path)
+
+    def write(self, path: bytes, data: bytes, append: bool) -> None:
+        node = self.cluster.random.choice(sorted(self.cluster.nodes))
+        flags = os.O_WRONLY | os.O_CREAT | (0 if append else os.O_TRUNC)
+        handle, attr = self.do("open_path", path, flags, 0o644, -1, 0, -1, node=node)
+        self.do("write", handle, Attr(*attr).size if append else 0, data, node=node)
+        self.do("close", handle, node=node)
+
+    def read(self, path: bytes) -> bytes:
+        node = self.cluster.random.choice(sorted(self.cluster.nodes))
+        handle, _ = self.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)
+        data = self.do("read", handle, 0, 1 << 20, node=node)
+        self.do("close", handle, node=node)
+        return bytes(data)
+
+    def truncate(self, path: bytes, size: int) -> None:
+        self.do("setattr_path", path, META_SET_SIZE, tuple(Attr()._replace(size=size)), True)
+
+    def unlink(self, path: bytes) -> None:
+        self.do("unlink_path", path)
+
+    def link(self, path: bytes, to: bytes) -> None:
+        self.do("link_path", path, to)
+
+    def rename(self, path: bytes, to: bytes) -> None:
+        self.do("rename_path", path, to, 0)
+
+    def list(self, path: bytes) -> list[bytes]:
+        listed, more = self.do("list_path", path, 0, 1000)
+        assert not more
+        return sorted(bytes(name) for name, _ in listed)
+
+
+def outcome(call: Any, *args: Any) -> Any:
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, error.errno)
+
+
+def chosen(rng: random.Random) -> tuple[str, tuple[Any, ...]]:
+    def path() -> bytes:
+        return b"".join(b"/" + rng.choice(NAMES) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+
+    op = rng.choice(("mkdir", "rmdir", "write", "write", "write", "read", "truncate", "unlink", "link", "rename", "rename", "list"))
+    if op == "write":
+        return op, (path(), rng.randbytes(rng.randrange(20)), rng.random() < 0.4)
+    if op == "truncate":
+        return op, (path(), rng.randrange(30))
+    if op in ("link", "rename"):
+        return op, (path(), path())
+    return op, (path(),)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(10))
+def test_one_after_the_other_they_agree_with_a_model(nodes: int, seed: int) -> None:
+    cluster = Cluster(nodes, seed)
+    model, real = Model(), Real(cluster)
+    rng = random.Random(seed)
+    for _ in range(150):
+        op, args = chosen(rng)
+        expected = outcome(getattr(model, op), *args)
+        assert outcome(getattr(real, op), *args) == expected, (op, args)
+    cluster.settle()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_at_the_same_time_nothing_is_lost_or_counted_twice(seed: int) -> None:
+    cluster = Cluster(3, seed)
+    real = Real(cluster)
+    for name in NAMES:
+        real.mkdir(b"/" + name)
+    rng = random.Random(seed)
+    ops = {
+        "mkdir": lambda p, q: ("mkdir_path", p, 0o755, False),
+        "rmdir": lambda p, q: ("rmdir_path", p),
+        "unlink": lambda p, q: ("unlink_path", p),
+        "link": lambda p, q: ("link_path", p, q),
+        "rename": lambda p, q: ("rename_path", p, q, 0),
+        "exchange": lambda p, q: ("rename_path", p, q, 2),
+        "truncate": lambda p, q: ("setattr_path", p, META_SET_SIZE, tuple(Attr()._replace(size=5)), True),
+        "chmod": lambda p, q: ("setattr_path", p, META_SET_MODE, tuple(Attr()._replace(mode=0o600)), True),
+        "rank": lambda p, q: ("set_rank", p, 1),
+    }
+    for _ in range(12):
+        tokens = []
+        for _ in range(12):
+            p, q = (b"".join(b"/" + rng.choice(NAMES) for _ in range(rng.choice((1, 2, 2)))) for _ in range(2))
+            tokens.append(cluster.start(rng.randrange(3), *ops[rng.choice(sorted(ops))](p, q)))
+            for _ in range(rng.randrange(8)):
+                cluster.step()
+        cluster.settle()
+        for token in tokens:
+            outcome(cluster.finish, token)
+        cluster.check()
+
+
+def test_what_is_open_stays_readable_when_it_is_unlinked() -> None:
+    cluster = Cluster(3, 1)
+    real = Real(cluster)
+    real.write(b"/f", b"content", False)
+    for node in range(3):
+        real.write(b"/f", b"content", False)
+        handle, _ = real.do("open_path", b"/f", os.O_RDWR, 0, -1, 0, -1, node=node)
+        real.unlink(b"/f")
+        assert real.do("read", handle, 0, 100, node=node) == b"content"
+        assert real.do("stat", handle, node=node)[2] == 0
+        real.do("close", handle, node=node)
+        cluster.settle()
+        cluster.check()
+        assert not any(each.parts for each in cluster.nodes.values())
+
+
+def test_who_opens_while_it_is_written_elsewhere_sees_every_byte() -> None:
+    cluster = Cluster(2, 2)
+    real = Real(cluster)
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    other, _ = real.do("open_path", b"/f", os.O_RDWR, 0, -1, 0, -1, node=1)
+    real.do("write", handle, 0, b"from 0", node=0)
+    assert real.do("read", other, 0, 100, node=1) == b"from 0"
+    assert real.do("walk", b"/f", True, node=1)[0][11] == 6
+    real.do("write", other, 6, b" and 1", node=1)
+    assert real.do("walk", b"/f", True, node=0)[0][8] == 0  # not finished
+    real.do("close", other, node=1)
+    real.do("close", handle, node=0)
+    cluster.settle()
+    assert real.read(b"/f") == b"from 0 and 1"
+    assert real.do("walk", b"/f", True)[0][8] == 1
+
+
+def test_caches_are_told_before_a_change_is_answered() -> None:
+    cluster = Cluster(2, 3)
+    real = Real(cluster)
+    real.write(b"/f", b"1", False)
+    for node in (0, 1):
+        assert real.do("lookup", 1, b"f", node=node)[1]
+    for each in cluster.nodes.values():
+        each.invalidated.clear()
+    ino = real.do("lookup", 1, b"f", node=0)[0][0]
+    real.do("lookup", 1, b"f", node=1)
+    home = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
+    real.do("setattr_path", b"/f", META_SET_MODE, tuple(Attr()._replace(mode=0o600)), True, node=home)
+    assert any(ino in inodes for inodes, *_ in cluster.nodes[1 - home].invalidated)
+
+
+def test_replicas_are_made_once_and_dropped_when_the_file_changes() -> None:
+    cluster = Cluster(3, 4)
+    real = Real(cluster)
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("write", handle, 0, b"x" * 1000, node=0)
+    real.do("close", handle, node=0)
+    for _ in range(2):
+        handle, _ = real.do("open_path", b"/f", os.O_RDONLY, 0, -1, 0, -1, node=2)
+        real.do("close", handle, node=2)
+    assert sorted(real.do("locate", b"/f")[0][2]) == [0, 2]
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY, 0, -1, 0, -1, node=1)
+    real.do("write", handle, 0, b"y", node=1)
+    real.do("close", handle, node=1)
+    cluster.settle()
+    assert real.do("locate", b"/f")[0][2] == [1]
+    assert [bool(node.parts) for node in cluster.nodes.values()] == [False, True, False]
+    assert real.read(b"/f")[:2] == b"yx"
+
+
+def test_set_rank_decides_where_a_future_file_lies() -> None:
+    cluster = Cluster(3, 5)
+    real = Real(cluster)
+    real.do("set_rank", b"/f", 2)
+    assert real.do("get_rank", b"/f", node=0) == 2
+    real.write(b"/f", b"12345", False)
+    cluster.settle()
+    assert real.do("locate", b"/f") == [(0, 5, [2])]
+    assert real.do("get_xattr_path", b"/f", b"user.amfs.placement") == b"2"
+    real.do("set_rank", b"/f", 0)
+    cluster.settle()
+    assert real.do("locate", b"/f") == [(0, 5, [0])]
+    assert real.read(b"/f") == b"12345"
+
+
+def test_a_layout_is_changed_by_an_attribute() -> None:
+    cluster = Cluster(3, 6)
+    real = Real(cluster)
+    real.write(b"/f", b"z" * 10000, False)
+    real.do("set_xattr_path", b"/f", b"user.amfs.layout", b"striped:4096", 0)
+    assert [length for _, length, _ in real.do("locate", b"/f")] == [4096, 4096, 1808]
+    assert real.read(b"/f") == b"z" * 10000
+    real.do("set_xattr_path", b"/f", b"user.amfs.layout", b"whole", 0)
+    assert real.do("get_xattr_path", b"/f", b"user.amfs.layout") == b"whole"
+    assert real.read(b"/f") == b"z" * 10000
+    real.mkdir(b"/d")
+    real.do("set_xattr_path", b"/d", b"user.amfs.layout", b"striped", 0)
+    real.write(b"/d/g", b"q", False)
+    assert real.do("get_xattr_path", b"/d/g", b"user.amfs.layout") == b"striped:524288"
+    assert outcome(real.do, "set_xattr_path", b"/f", b"user.amfs.layout", b"round") == "EINVAL"
+
+
+def test_a_client_that_goes_leaves_nothing_open() -> None:
+    cluster = Cluster(2, 7)
+    client = m.CLIENT_ID_MIN + 5
+
+    def do(serial: int, op: str, *args: Any) -> Any:
+        cluster.tell(cluster.nodes[0], Received(client, m.FsDo(serial, op, args)))
+        while (client, serial) not in cluster.done:
+            assert cluster.step()
+        return cluster.done.pop((client, serial))
+
+    error, value = do(1, "open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    assert not error
+    assert do(2, "write", value[0], 0, b"abc") == (0, 3)
+    assert do(3, "read", 12345, 0, 10)[0] == errno.EBADF
+    assert do(4, "no such thing")[0] == errno.ENOSYS
+    assert do(5, "walk")[0] == errno.EINVAL
+    cluster.nodes[0].fs.client_gone(client)
+    cluster.act(cluster.nodes[0], cluster.drain(cluster.nodes[0]))
+    cluster.settle()
+    assert not cluster.nodes[0].handles
+    assert stat.S_ISREG(cluster.call(1, "walk", b"/f", True)[0][1])
+    assert cluster.call(1, "walk", b"/f", True)[0][8] == 1
+
+
+def test_a_dead_node_is_an_error_and_not_a_hang() -> None:
+    cluster = Cluster(3, 8)
+    real = Real(cluster)
+    for number in range(12):
+        real.write(b"/%d" % number, b"data", False)
+    holders = {number: real.do("locate", b"/%d" % number)[0][2][0] for number in range(12)}
+    token = cluster.start(1, "list_path", b"/", 0, 1000)
+    cluster.kill(2)
+    outcome(cluster.finish, token)
+    del cluster.nodes[2]
+    for number, holder in holders.items():
+        got = outcome(real.read, b"/%d" % number)
+        assert got == b"data" or (holder == 2 and got in ("EIO", "ENOENT")) or got in ("ENOENT", "EIO"), (number, got)
+    real.mkdir(b"/new")
+    real.write(b"/new/f", b"1", False)
+    assert real.read(b"/new/f") == b"1"
