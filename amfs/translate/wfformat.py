@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from array import array
 from typing import Any
 
 import msgspec
@@ -54,6 +54,9 @@ class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     keep: tuple[str, ...] = ()
     scratch: tuple[str, ...] = ()
     staged: bool = True
+
+
+_EXTRA = [field for field in Extra.__struct_fields__ if field != "label"]
 
 
 class Node(msgspec.Struct):
@@ -159,8 +162,7 @@ class WfFormatReader(DocumentReader):
         if body.specification is not None:
             self._new_layout(body.specification, body.execution)
         elif body.tasks is not None or body.jobs is not None:
-            tasks = body.tasks if body.tasks is not None else body.jobs or []
-            self._tasks([(node, line) for node, line in self._nodes(tasks)], {})
+            self._tasks(body.tasks if body.tasks is not None else body.jobs or [], {})
         else:
             self.end(0, "there is neither a specification nor a list of tasks in this workflow")
         self._data = b""
@@ -168,44 +170,35 @@ class WfFormatReader(DocumentReader):
     # ── layouts ────────────────────────────────────────────────────────────────────────────────────
 
     def _new_layout(self, specification: Specification, execution: Execution | None) -> None:
-        # The execution may stand before or after, and finding lines goes forward: whichever comes first is read first.
-        runs_after = self._data.find(b'"execution"') > self._data.find(b'"specification"')
-        runs: dict[str, Node] = {}
-        if not runs_after:
-            runs = self._runs(execution)
-            self._rewind()
-        nodes = list(self._nodes(specification.tasks))
-        files = specification.files or []
-        for raw in files:
+        """Each list is gone through from the beginning of the text, as lines are found going forward and the lists come in any order."""
+        runs = self._runs(execution) if execution is not None else {}
+        self._rewind()
+        self._tasks(specification.tasks, runs)
+        self._rewind()
+        for raw in specification.files or ():
             file = self._decode(raw, File)
             if file is not None:
                 name = file.id or file.name
-                if not name:
-                    self.fault(self._line, "a file without an id")
-                else:
+                if name:
                     self._size(name, file, self._line)
-        if runs_after:
-            self._rewind()
-            runs = self._runs(execution)
-        self._tasks(nodes, runs)
+                else:
+                    self.fault(self._line, "a file without an id")
 
-    def _runs(self, execution: Execution | None) -> dict[str, Node]:
-        runs: dict[str, Node] = {}
-        for node, line in self._nodes(execution.tasks or []) if execution is not None else ():
+    def _runs(self, execution: Execution) -> dict[str, Task]:
+        """What is known of the execution of each task, as a task without files."""
+        runs: dict[str, Task] = {}
+        for raw in execution.tasks or ():
+            node = self._decode(raw, Node)
+            if node is None:
+                continue
             name = node.id or node.name
             if not name:
-                self.fault(line, "an executed task without an id")
+                self.fault(self._line, "an executed task without an id")
             elif name in runs:
-                self.remark("executed twice", line, f"task {name} was executed more than once; the first execution counts")
+                self.remark("executed twice", self._line, f"task {name} was executed more than once; the first execution counts")
             else:
-                runs[name] = node
+                runs[self.share(name)] = self._executed(node, self.share(name), self._line)
         return runs
-
-    def _nodes(self, raws: list[msgspec.Raw]) -> Iterator[tuple[Node, int]]:
-        for raw in raws:
-            node = self._decode(raw, Node)
-            if node is not None:
-                yield node, self._line
 
     def _decode(self, raw: msgspec.Raw, kind: type[Any]) -> Any:
         """One element; None and a fault with its line if it is not of its form."""
@@ -227,42 +220,67 @@ class WfFormatReader(DocumentReader):
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _tasks(self, nodes: list[tuple[Node, int]], runs: dict[str, Node]) -> None:
-        parents: dict[str, list[str]] = {}
+    def _tasks(self, raws: list[msgspec.Raw], runs: dict[str, Task]) -> None:
+        references: list[str] = []  # task, another, task, another, …
+        lines = array("Q")
+        downward = array("B")  # whether the other is a child
         by_name: dict[str, str | None] = {}
         ids: set[str] = set()
-        for node, line in nodes:
-            task_id = node.id or node.name
+        for raw in raws:
+            node = self._decode(raw, Node)
+            if node is None:
+                continue
+            line = self._line
+            task_id = self.share(node.id or node.name or "")
             if not task_id:
                 self.fault(line, "a task without an id")
                 continue
             ids.add(task_id)
             if node.name and node.name != task_id:
                 by_name[node.name] = None if node.name in by_name else task_id  # old versions refer to names
-            self.tasks.append(self._task(node, runs.get(task_id) or node, task_id, line))
-
-        def resolve(reference: str, owner: str, line: int) -> str:
-            found = reference if reference in ids else by_name.get(reference)
+            run = runs.pop(task_id, None)
+            self.tasks.append(self._task(node, run or self._executed(node, task_id, line), line))
+            for others, down in ((node.parents, 0), (node.children, 1)):
+                for other in others or ():
+                    references += (task_id, self.share(other))
+                    lines.append(line)
+                    downward.append(down)
+        for name in runs:
+            if name not in ids:
+                self.fault(0, f"the execution names a task {name!r}, which the specification has not")
+        parents: dict[str, list[str]] = {}
+        stated = iter(references)
+        later: list[tuple[str, str]] = []  # so that the order of the parents is that in which a task names them
+        for task_id, other, line, down in zip(stated, stated, lines, downward, strict=True):
+            found = other if other in ids else by_name.get(other)
             if not found:
-                self.fault(line, f"task {owner} names a task {reference!r}, which there is not")
-            return found or ""
-
-        for node, line in nodes:
-            if task_id := node.id or node.name:
-                for parent in node.parents or ():
-                    if found := resolve(parent, task_id, line):
-                        parents.setdefault(task_id, []).append(found)
-        for node, line in nodes:
-            if task_id := node.id or node.name:
-                for child in node.children or ():
-                    if found := resolve(child, task_id, line):
-                        parents.setdefault(found, []).append(task_id)
-        for name in runs.keys() - ids:
-            self.fault(0, f"the execution names a task {name!r}, which the specification has not")
+                self.fault(line, f"task {task_id} names a task {other!r}, which there is not")
+            elif down:
+                later.append((found, task_id))
+            else:
+                parents.setdefault(task_id, []).append(found)
+        for child, parent in later:
+            parents.setdefault(child, []).append(parent)
         self.tasks = with_after(self.tasks, parents)
 
-    def _task(self, node: Node, run: Node, task_id: str, line: int) -> Task:
+    def _executed(self, run: Node, task_id: str, line: int) -> Task:
+        """A task with what its execution says: argv (empty if there is no command), run time, cores, memory, priority."""
+        if run.machines is not None or run.machine is not None:
+            self.remark("machines", line, "on which machines tasks once ran has no meaning here")
+        if run.avgCPU is not None or run.energyInKWh is not None:
+            self.remark("measurements", line, "what a run measured beside run time, cores and memory has no meaning here")
+        return Task(
+            task_id,
+            self._argv(run.command, line),
+            cores=self._whole(_first(run.coreCount, run.cores), 1, line, "cores", 1, 1 << 31),
+            memory=self._whole(_first(run.memoryInBytes, run.memory and run.memory * 1024), 0, line, "memory", 0, 1 << 63),
+            priority=self._whole(run.priority, 0, line, "priority", -(1 << 31), 1 << 31),
+            runtime=self.runtime(float(_first(run.runtimeInSeconds, run.runtime) or 0), line),
+        )
+
+    def _task(self, node: Node, run: Task, line: int) -> Task:
         share = self.share
+        task_id = run.id
         inputs = {share(name): None for name in node.inputFiles or ()}
         outputs = {share(name): None for name in node.outputFiles or ()}
         for file in node.files or ():
@@ -281,42 +299,20 @@ class WfFormatReader(DocumentReader):
         for name in inputs.keys() & outputs.keys():
             self.remark("input and output", line, f"task {task_id} reads and writes {name!r}; here it only writes it")
             del inputs[name]
-        if run.machines is not None or run.machine is not None:
-            self.remark("machines", line, "on which machines tasks once ran has no meaning here")
-        if run.avgCPU is not None or run.energyInKWh is not None:
-            self.remark("measurements", line, "what a run measured beside run time, cores and memory has no meaning here")
         extra = node.amfs or Extra()
-        label = extra.label if extra.label is not None else node.category or kind_of(node.name or task_id)
-        return Task(
-            id=share(task_id),
-            argv=self._argv(run.command, label, task_id, line),
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            stdin=share(extra.stdin),
-            stdout=share(extra.stdout),
-            stderr=share(extra.stderr),
-            env=tuple(share(entry) for entry in extra.env),
-            cwd=share(extra.cwd),
-            cores=self._whole(_first(run.coreCount, run.cores), 1, line, "cores", 1),
-            memory=self._whole(_first(run.memoryInBytes, run.memory and run.memory * 1024), 0, line, "memory", 0),
-            time_limit=extra.time_limit,
-            retries=extra.retries,
-            priority=self._whole(run.priority, 0, line, "priority", -(1 << 31)),
-            label=share(label),
-            node=extra.node,
-            node_soft=extra.node_soft,
-            reduce=extra.reduce,
-            keep=tuple(share(name) for name in extra.keep),
-            scratch=tuple(share(name) for name in extra.scratch),
-            runtime=self.runtime(float(_first(run.runtimeInSeconds, run.runtime) or 0), line),
-            staged=extra.staged,
-            line=line,
+        label = share(extra.label if extra.label is not None else node.category or kind_of(node.name or task_id))
+        argv = run.argv
+        if not argv:
+            argv = (label or task_id,)
+            self.remark("no command", line, f"task {task_id} has no command; its kind, {label!r}, is taken for the program")
+        changes: dict[str, Any] = {name: getattr(extra, name) for name in _EXTRA} if node.amfs is not None else {}
+        return msgspec.structs.replace(
+            run, argv=argv, inputs=tuple(inputs), outputs=tuple(outputs), label=label, line=line, **changes
         )
 
-    def _argv(self, command: Command | None, label: str, task_id: str, line: int) -> tuple[str, ...]:
+    def _argv(self, command: Command | None, line: int) -> tuple[str, ...]:
         if command is None or not command.program:
-            self.remark("no command", line, f"task {task_id} has no command; its kind, {label!r}, is taken for the program")
-            return (self.share(label or task_id),)
+            return ()
         words = [command.program]
         for argument in command.arguments or ():
             words += self._words(argument, line)
@@ -340,13 +336,13 @@ class WfFormatReader(DocumentReader):
             else:
                 self.set_size(self.share(name), int(size), line)
 
-    def _whole(self, value: Number, default: int, line: int, what: str, least: int) -> int:
+    def _whole(self, value: Number, default: int, line: int, what: str, least: int, limit: int) -> int:
         if value is None:
             return default
-        if not math.isfinite(value) or not least <= value < 1 << 62:
+        if not math.isfinite(value) or not least <= value < limit:
             self.remark(what, line, f"{what} cannot be {value:g}; {default} is taken")
             return default
-        return max(least, round(value))
+        return round(value)
 
     def _line_of(self, error: Exception) -> int:
         byte = re.search(r"\(byte (\d+)\)", str(error))

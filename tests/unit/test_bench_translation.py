@@ -1,0 +1,55 @@
+"""The benchmark of the translators measures what it says: one workflow in every format, read whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from amfs.bench.process import Failed
+from amfs.bench.translation import WIDTH, WRITERS, measure, read_here
+from amfs.cli.bench_translation import FORMATS
+from amfs.translate.detect import load
+from amfs.translate.shape import Graph
+
+COUNT = WIDTH + 30
+
+
+def test_every_format_says_the_same_workflow() -> None:
+    assert tuple(WRITERS) == FORMATS
+    found = {}
+    for format, write in WRITERS.items():
+        text = io.StringIO()
+        write(text, COUNT)
+        workflow = load(io.BytesIO(text.getvalue().encode()))
+        graph = Graph(workflow)
+        assert not any(graph.ordered)
+        found[format] = [(task.argv, frozenset(task.inputs), task.outputs, graph.parents[at]) for at, task in enumerate(workflow.tasks)]
+    assert len(found["tasklist"]) == COUNT
+    assert sum(len(parents) for _, _, _, parents in found["tasklist"]) == COUNT - WIDTH
+    for format in FORMATS:
+        assert found[format] == found["tasklist"], format
+
+
+def test_the_command(amfs: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    result = amfs("bench", "translate", "--only", "dax", "--only", "jsonl", "--tasks", "300", "--repeat", "1", "--output", "json")
+    assert result.returncode == 0, result.stderr
+    points = json.loads(result.stdout)["points"]
+    assert [(point["format"], point["tasks"]) for point in points] == [("dax", 300), ("jsonl", 300)]
+    assert all(0 < point["seconds"] < 60 and 0 < point["peak_bytes"] < 1 << 30 for point in points)
+
+
+def test_a_document_that_is_not_read_whole_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WRITERS, "jsonl", lambda file, count: WRITERS["tasklist"](file, count - 1))
+    with pytest.raises(Failed, match="9 tasks were read of 10"):
+        measure(["jsonl"], [10], repeat=1, say=lambda text: None)
+
+
+def test_reading_here(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with open(tmp_path / "w", "w") as file:
+        WRITERS["makeflow"](file, 20)
+    point = read_here(str(tmp_path / "w"), "makeflow")
+    assert (point.tasks, point.document_bytes) == (20, (tmp_path / "w").stat().st_size)
