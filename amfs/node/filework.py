@@ -26,7 +26,7 @@ THREADS = 4
 DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 #: Works that never wait and are done at once, in the loop's thread.
-_AT_ONCE = frozenset(("make", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "set_times"))
+_AT_ONCE = frozenset(("make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "set_times"))
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
 
@@ -150,6 +150,7 @@ class FileWork:
             os.utime(self.path(ino), ns=(atime, mtime))
 
     def drop(self, inodes: tuple[int, ...]) -> None:
+        """Everything of these that is here. The names go at once, so that what is brought here again afterwards is not taken for them."""
         for ino in inodes:
             try:
                 self.io.part_delete(ino)

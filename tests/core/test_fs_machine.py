@@ -374,3 +374,30 @@ def test_a_dead_node_is_an_error_and_not_a_hang() -> None:
     real.mkdir(b"/new")
     real.write(b"/new/f", b"1", False)
     assert real.read(b"/new/f") == b"1"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_node_that_joins_takes_over_only_its_share(seed: int) -> None:
+    cluster = Cluster(2, seed)
+    model, real = Model(), Real(cluster)
+    rng = random.Random(seed)
+    for number in range(2, 5):
+        for _ in range(60):
+            op, args = chosen(rng)
+            assert outcome(getattr(real, op), *args) == outcome(getattr(model, op), *args), (op, args)
+        before = cluster.table
+        # Operations that are under way while the partitions move.
+        tokens = [cluster.start(rng.randrange(number), "list_path", b"/", 0, 1000) for _ in range(3)]
+        cluster.join(number)
+        assert len(before.moved(cluster.table)) == len(before.owners) // (number + 1)
+        for token in tokens:
+            listed, _ = cluster.finish(token)
+            assert sorted(bytes(name) for name, _ in listed) == sorted(model.root)
+        for node in cluster.nodes.values():
+            assert not node.fs.arriving and not node.fs.leaving and not node.fs.early
+        cluster.check()
+    for _ in range(60):
+        op, args = chosen(rng)
+        assert outcome(getattr(real, op), *args) == outcome(getattr(model, op), *args), (op, args)
+    cluster.settle()
+    cluster.check()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from amfs._native import Meta
 from amfs.engine.events import FsHandlesClosed, FsReplied, FsRequested, FsStriped
 from amfs.fs.attr import (
+    META_NOT_MINE,
     META_SET_CTIME,
     META_SET_LAYOUT,
     META_SET_SIZE,
@@ -31,7 +32,7 @@ from amfs.fs.attr import (
 from amfs.fs.openflags import O_ACCMODE, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
-from amfs.fs.vfs.shard import attr_of
+from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_LAST_S, attr_of
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
@@ -162,18 +163,26 @@ class Files(Directories):
         return (yield from self.at_ino("readlink", ino))
 
     def op_list(self, r: Request, dir: int, cursor: int, limit: int) -> Operation:
-        """A page of entries, from the shards one after the other."""
+        """A page of entries, from the shards one after the other; again from its start if partitions moved meanwhile."""
         self.meta.dir_get(dir)
-        order = sorted(self.live)
+        end = self.now + PATIENCE_S
+        while True:
+            try:
+                return (yield from self._page(dir, cursor, limit))
+            except OSError as error:
+                if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) or self.now >= end:
+                    raise failure(errno.EIO) from None
+                if error.errno != META_NOT_MINE:
+                    raise
+            yield Sleep(PAUSE_LAST_S)
+
+    def _page(self, dir: int, cursor: int, limit: int) -> Operation:
+        order, version = sorted(self.live), self.version
         place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
         page: list[Any] = []
         while place < len(order) and len(page) < limit:
-            node = order[place]
             wanted = limit - len(page)
-            try:
-                entries = yield Ask(node, "list", (dir, inside, wanted))
-            except OSError as error:
-                raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else error.errno or errno.EIO) from None
+            entries = yield Ask(order[place], "list", (dir, inside, wanted, version))
             for name, ino, type, at, attr in entries:
                 page.append((bytes(name), ino, type, place << _CURSOR_BITS | at, attr))
             if len(entries) < min(wanted, 4096):

@@ -12,7 +12,6 @@ from amfs.engine.events import PeerDown
 from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.moving import Moving
 
-
 #: What a node can do that does not know the directories yet.
 _WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "usage", "counts"))
 
@@ -68,6 +67,7 @@ class FileSystem(Moving):
         self.live = live
         new_manager = manager == self.node and self.manager != manager
         self.manager = manager
+        self.version = version
         self.meta.set_table(owners, version)
         self.tell(Work("table", (owners,)))
         if self.owners != owners:

@@ -54,6 +54,9 @@ class Moving(Paths):
         for node, parts in targets.items():
             self.spawn(self._send(node, parts))
 
+    def in_motion(self) -> bool:
+        return bool(self.arriving or self.leaving or self.early)
+
     def _freeze(self) -> None:
         away = self.arriving | self.leaving
         every = range(len(self.owners))

@@ -34,6 +34,7 @@ class Shard(Calls):
         self.meta = meta
         self.clock = clock
         self.manager = node
+        self.version = 0  # of the partition table
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
 
     # ── finding the shard ──────────────────────────────────────────────────────────────────────────
@@ -165,8 +166,14 @@ class Shard(Calls):
     def s_unlock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
         self.meta.unlock(dir, name, owner)
 
-    def s_list(self, peer: int, dir: int, cursor: int, limit: int) -> Any:
+    def s_list(self, peer: int, dir: int, cursor: int, limit: int, version: int) -> Any:
+        if version != self.version or self.in_motion():
+            raise failure(META_NOT_MINE)  # an entry could be on its way from a shard that was not asked yet to one that was
         return self.meta.list(dir, cursor, min(limit, 4096))
+
+    def in_motion(self) -> bool:
+        """Are partitions on their way from or to this node?"""
+        return False
 
     def s_number(self, peer: int, dir: int, name: bytes) -> Operation:
         """Make room for a directory: its entry, and a number. Answers the number."""
