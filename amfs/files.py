@@ -214,12 +214,18 @@ class Files:
 
     def mkdir(self, path: StrPath, mode: int = 0o777) -> None:
         """As ``os.mkdir``."""
+        self._refuse_root(path)
         self._path("mkdir_path", path, mode & ~umask(), False)
+
+    def _refuse_root(self, path: StrPath) -> None:
+        if clean(path) == b"/":
+            raise failure(errno.EEXIST, (os.fspath(path),))
 
     def makedirs(self, path: StrPath, mode: int = 0o777, exist_ok: bool = False) -> None:
         """As ``os.makedirs``."""
         mode &= ~umask()
         try:
+            self._refuse_root(path)
             self._path("mkdir_path", path, mode, False)  # most often all but the last are there
         except FileNotFoundError:
             self._path("mkdir_path", path, mode, True)

@@ -11,6 +11,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import NamedTuple
 
 from amfs.files_line import Call, GatewayLost, Line, Pending, failure
@@ -227,7 +228,7 @@ def _write(line: Line, source: Source, layout: Layout, exclusive: bool, progress
             return Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
         finally:
             line.discard(out)
-            if line.generation == generation and not line.closed:
+            if line.generation == generation and line.gateway >= 0 and not line.closed:
                 line.wait(line.submit(Call("close", (handle,), about), generation))
 
 
@@ -262,23 +263,32 @@ def _get(line: Line, path: bytes, local: str, exported: object, exclusive: bool,
     if isinstance(exported, OSError) and not (exported.errno in _FULL or isinstance(exported, GatewayLost)):
         raise exported
     opened = open_exported(exported)
+    if opened is None:
+        return _read(line, path, local, exclusive, progress)
+    source, attr = opened
     try:
-        target = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else os.O_TRUNC), 0o666)
-        try:
-            if opened is not None:
-                source, attr = opened
-                copy_descriptor(source, target, progress)
-                return attr
-            return _read(line, path, target, progress)
-        except OSError as error:
-            if error.filename is None:
-                raise failure(error.errno or errno.EIO, (local,), error.strerror or "") from None
-            raise
-        finally:
-            os.close(target)
+        with _Local(local, exclusive) as target:
+            copy_descriptor(source, target, progress)
+        return attr
     finally:
-        if opened is not None:
-            os.close(opened[0])
+        os.close(source)
+
+
+class _Local:
+    """A local file that is written; what goes wrong bears its name. A context manager; gives a descriptor."""
+
+    def __init__(self, local: str, exclusive: bool) -> None:
+        self._local = local
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else os.O_TRUNC)
+        self._descriptor = os.open(local, flags, 0o666)
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._descriptor)
+        if isinstance(error, OSError) and error.filename is None:
+            raise failure(error.errno or errno.EIO, (self._local,), error.strerror or "") from None
 
 
 def open_exported(exported: object) -> tuple[int, Attr] | None:
@@ -298,23 +308,24 @@ def open_exported(exported: object) -> tuple[int, Attr] | None:
     return descriptor, attr
 
 
-def _read(line: Line, path: bytes, target: int, progress: Progress) -> Attr:
+def _read(line: Line, path: bytes, local: str, exclusive: bool, progress: Progress) -> Attr:
     about = (path,)
     handle, fields = line.call("open_path", path, os.O_RDONLY, 0, -1, 0, -1, about=about)
     generation = line.generation
     out: deque[Pending] = deque()
     asked = 0
     try:
-        while True:
-            while len(out) < IN_FLIGHT:
-                out.append(line.submit(Call("read", (handle, asked, CHUNK), about), generation))
-                asked += CHUNK
-            data = line.wait(out.popleft())
-            _write_all(target, data)
-            progress(len(data))
-            if len(data) < CHUNK:
-                return Attr(*fields)
+        with _Local(local, exclusive) as target:
+            while True:
+                while len(out) < IN_FLIGHT:
+                    out.append(line.submit(Call("read", (handle, asked, CHUNK), about), generation))
+                    asked += CHUNK
+                data = line.wait(out.popleft())
+                _write_all(target, data)
+                progress(len(data))
+                if len(data) < CHUNK:
+                    return Attr(*fields)
     finally:
         line.discard(out)
-        if line.generation == generation and not line.closed:
+        if line.generation == generation and line.gateway >= 0 and not line.closed:
             line.discard([line.submit(Call("close", (handle,), about), generation)])
