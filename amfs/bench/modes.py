@@ -72,7 +72,9 @@ def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     if mode is FUSEPY:
         peer = Place("peer", "a dict behind fusepy", (str(stack.enter_context(fusepy_memory())),))
         return empty._replace(directories=directories, judged_as="fusepy", peer=peer)
-    passthrough = any(line.startswith("  passthrough:") for line in session.features[mounts[0]].splitlines())  # not everybody may
+    features = session.features[mounts[0]]
+    asked = "\n  open: not asked" not in features  # finished files that are opened from caches are read from them, too
+    passthrough = asked and "\n  passthrough:" in features  # not everybody may
     return empty._replace(directories=directories, judged_as="passthrough" if passthrough else "copy")
 
 
