@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from amfs.engine import messages as m
@@ -12,9 +13,11 @@ from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.fls import FlsShard
 from amfs.engine.membership import Membership
+from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import WorkerState
+from amfs.engine.workflow import Task
 from amfs.net.link import Link
 from amfs.sim.fuzz import Finding, run_seed
 
@@ -128,7 +131,37 @@ def files_stay_when_a_run_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Worker, "on_run_end", on_run_end)
 
 
+def order_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """Specs name no task that must have finished first."""
+    real = SpecMaker.make
+
+    def make(self: SpecMaker, tid: int, task: Task, origin: int) -> m.TaskSpec:
+        return real(self, tid, msgspec.structs.replace(task, after=()), origin)
+
+    patch.setattr(SpecMaker, "make", make)
+
+
+def failure_does_not_follow_order(patch: pytest.MonkeyPatch) -> None:
+    """The token of a task that failed is never poisoned."""
+    patch.setattr(Submitter, "_poison_token", lambda self, tid: None)
+
+
+def heirs_are_not_told_of_order(patch: pytest.MonkeyPatch) -> None:
+    """When a shard dies, the tokens that it knew are not published again."""
+    real = Submitter._redo_lost
+
+    def _redo_lost(self: Submitter, dead: set[int]) -> None:
+        asked, self.maker.asked = self.maker.asked, {}
+        real(self, dead)
+        self.maker.asked = asked
+
+    patch.setattr(Submitter, "_redo_lost", _redo_lost)
+    patch.setattr(Submitter, "_token_missed", lambda self, key, tid: None)
+
+
 QUIET = [
+    order_is_not_waited_for,
+    failure_does_not_follow_order,
     only_the_first_waiter_is_told,
     poison_is_swallowed,
     failed_inputs_are_not_noticed,
@@ -145,11 +178,12 @@ FAULTY = [
     what_was_lost_on_the_way_is_not_sent_again,
     what_came_twice_is_delivered_twice,
     a_thief_does_not_say_so,
+    heirs_are_not_told_of_order,
 ]
 
 
 #: Rare combinations: where to begin to look, so that the test need not run hundreds of seeds first.
-FIRST = {a_thief_does_not_say_so: 520}
+FIRST = {a_thief_does_not_say_so: 520, what_came_twice_is_delivered_twice: 350}
 
 
 def found_at(quiet: bool, most: int, first: int = 0) -> int:
