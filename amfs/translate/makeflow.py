@@ -57,6 +57,8 @@ class Rule(msgspec.Struct):
 class MakeflowReader(DocumentReader):
     """Reads a Makeflow; ``tasks`` are complete after ``finish``. Tasks are numbered from 0, as in Makeflow's own logs."""
 
+    confined = False  # a rule names its files as its user does, like any script
+
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self._parts: list[bytes] = []

@@ -217,7 +217,7 @@ class PegasusReader(DocumentReader):
 
     def _uses(self, node: Map, task_id: str) -> tuple[tuple[str, ...], ...]:
         """(inputs, outputs, those to stage out, those not to, those that may be missing)."""
-        inputs: dict[str, None] = {}
+        inputs: dict[str, bool] = {}  # -> whether the job changes it
         outputs: dict[str, None] = {}
         optional: dict[str, None] = {}
         staged: dict[str, bool] = {}
@@ -233,7 +233,7 @@ class PegasusReader(DocumentReader):
             if len(use) > 2:
                 self._use_details(use, lfn)
             if kind in ("input", "inout"):
-                inputs[lfn] = None
+                inputs[lfn] = inputs.get(lfn, False) or kind == "inout"
             if kind in ("output", "inout", "checkpoint"):
                 outputs[lfn] = None
                 staged[lfn] = self._flag(use, "stageOut", True) or staged.get(lfn, False)
@@ -250,6 +250,11 @@ class PegasusReader(DocumentReader):
                 self.remark("use none", use.line, f"the use of {lfn!r} says neither input nor output, and is ignored")
             elif kind not in ("input", "inout", "output", "checkpoint"):
                 self.fault(use.line, f"job {task_id}: a use must be input, output, inout, checkpoint or none, not {kind!r}")
+        for lfn in [lfn for lfn, changed in inputs.items() if lfn in outputs and not changed]:
+            words = f"job {task_id} names {lfn!r} once as input and once as output; taken as an input that stays as it is"
+            self.remark("input and output", node.line, words)
+            del outputs[lfn], staged[lfn]
+            optional.pop(lfn, None)
         keep = tuple([lfn for lfn, out in staged.items() if out])
         return tuple(inputs), tuple(outputs), keep, tuple([lfn for lfn, out in staged.items() if not out]), tuple(optional)
 

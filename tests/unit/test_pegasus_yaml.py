@@ -166,6 +166,23 @@ def test_inout_is_read_and_written() -> None:
     assert (task.inputs, task.outputs) == (("f",), ("f",))
 
 
+def test_a_file_named_as_input_and_as_output_stays_as_it_is() -> None:
+    uses = [{"lfn": "f", "type": "input"}, {"lfn": "f", "type": "output"}]
+    reader = read(workflow(job(uses=uses)))
+    assert (only(reader).inputs, only(reader).outputs, only(reader).keep) == (("f",), (), ())
+    assert "stays as it is" in remarks(reader)
+
+
+def test_names_that_lead_out_are_refused(tmp_path: Path) -> None:
+    from amfs.errors import WorkflowError
+    from amfs.translate.detect import load
+
+    for name in ("../x", "a/../../x", "/etc/x"):
+        (tmp_path / "w.yml").write_text(yaml.safe_dump(workflow(job(uses=[{"lfn": name, "type": "output"}]))))
+        with pytest.raises(WorkflowError, match="lies outside of the directory of the run"):
+            load(tmp_path / "w.yml")
+
+
 def test_stated_and_implied_edges_are_united() -> None:
     jobs = [
         job("A", uses=[{"lfn": "x", "type": "output"}]),
