@@ -12,9 +12,9 @@ struct meta *meta_new(int32_t node) {
     if (meta == NULL) return NULL;
     meta->node = node;
     pthread_mutex_init(&meta->lock, NULL);
-    struct table *tables[] = {&meta->entries, &meta->shelves, &meta->inodes, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
     bool made = true;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = table_init(tables[i]) && made;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = table_init(tables[i], &meta->slabs) && made;
     if (made) return meta;
     meta_free(meta);
     return NULL;
@@ -41,19 +41,44 @@ static bool free_lock_link(void *context, struct link *link) {
     return true;
 }
 
+static void free_places(struct meta *meta) {
+    void **arrays[] = {(void **)&meta->owners, (void **)&meta->serials, (void **)&meta->moving, (void **)&meta->entries, (void **)&meta->inodes};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        free(*arrays[i]);
+        *arrays[i] = NULL;
+    }
+}
+
+static bool make_places(struct meta *meta, size_t partitions) {
+    meta->owners = malloc(partitions * sizeof *meta->owners);
+    meta->serials = calloc(partitions, sizeof *meta->serials);
+    meta->moving = calloc(partitions, sizeof *meta->moving);
+    meta->entries = calloc(partitions, sizeof *meta->entries);
+    meta->inodes = calloc(partitions, sizeof *meta->inodes);
+    if (meta->owners == NULL || meta->serials == NULL || meta->moving == NULL || meta->entries == NULL || meta->inodes == NULL) {
+        free_places(meta);
+        return false;
+    }
+    for (size_t i = 0; i < partitions; i++) meta->owners[i] = -1;
+    atomic_store(&meta->partitions, partitions);
+    return true;
+}
+
 void meta_free(struct meta *meta) {
     if (meta == NULL) return;
-    table_sift(&meta->entries, free_entry_link, meta);
-    table_sift(&meta->inodes, free_inode_link, meta);
+    sift_partitions(meta, meta->entries, free_entry_link, meta);
+    sift_partitions(meta, meta->inodes, free_inode_link, meta);
     table_sift(&meta->copies, free_copy_link, meta);
     table_sift(&meta->locks, free_lock_link, meta);
     free_dirs(meta);
-    struct table *tables[] = {&meta->entries, &meta->shelves, &meta->inodes, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
+        table_free(&meta->entries[i]);
+        table_free(&meta->inodes[i]);
+    }
     slabs_free(&meta->slabs);
-    free(meta->owners);
-    free(meta->serials);
-    free(meta->moving);
+    free_places(meta);
     pthread_mutex_destroy(&meta->lock);
     free(meta);
 }
@@ -68,6 +93,26 @@ size_t partition_of_key(const struct meta *meta, uint64_t key) {
 }
 
 size_t partition_of_ino(const struct meta *meta, uint64_t ino) { return partition_of_key(meta, ino >> META_INO_SHIFT); }
+
+struct table *entries_of(const struct meta *meta, uint64_t key) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->entries[partition_of_key(meta, key)];
+}
+
+struct table *inodes_of(const struct meta *meta, uint64_t ino) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->inodes[partition_of_ino(meta, ino)];
+}
+
+bool is_ready(struct meta *meta, struct table *table) { return table->segments != NULL || table_init(table, &meta->slabs); }
+
+void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context) {
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) table_sift(&tables[i], visit, context);
+}
+
+size_t count_partitions(const struct meta *meta, const struct table *tables) {
+    size_t count = 0;
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) count += tables[i].count;
+    return count;
+}
 
 bool owned_by_table(const struct meta *meta, size_t partition) {
     return partition < atomic_load(&meta->partitions) && meta->owners[partition] == meta->node;
@@ -93,20 +138,7 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
     if (had == 0) {
         int error = make_root(meta);
         if (error != 0) return leave(meta, error);
-        meta->owners = malloc(partitions * sizeof *meta->owners);
-        meta->serials = calloc(partitions, sizeof *meta->serials);
-        meta->moving = calloc(partitions, sizeof *meta->moving);
-        if (meta->owners == NULL || meta->serials == NULL || meta->moving == NULL) {
-            free(meta->owners);
-            free(meta->serials);
-            free(meta->moving);
-            meta->owners = NULL;
-            meta->serials = NULL;
-            meta->moving = NULL;
-            return leave(meta, ENOMEM);
-        }
-        for (size_t i = 0; i < partitions; i++) meta->owners[i] = -1;
-        atomic_store(&meta->partitions, partitions);
+        if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
     }
     meta->version = version;
     meta->mine_count = 0;
@@ -213,10 +245,17 @@ void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64
 
 void meta_counts(struct meta *meta, struct meta_counts *counts) {
     enter(meta);
-    const struct table *tables[] = {&meta->entries, &meta->shelves, &meta->inodes, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
-    *counts = (struct meta_counts){meta->inodes.count, meta->entries.count, meta->dirs.count, meta->copies.count, 0};
-    counts->bytes = sizeof *meta + meta->slabs.bytes + meta->other_bytes +
-                    atomic_load(&meta->partitions) * (sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving);
+    const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
+    size_t partitions = atomic_load(&meta->partitions), of_each = sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving +
+                                                                  sizeof *meta->entries + sizeof *meta->inodes;
+    *counts = (struct meta_counts){
+        .inodes = count_partitions(meta, meta->inodes),
+        .entries = count_partitions(meta, meta->entries),
+        .dirs = meta->dirs.count,
+        .cached = meta->copies.count,
+        .bytes = sizeof *meta + meta->slabs.bytes + meta->other_bytes + partitions * of_each,
+    };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) counts->bytes += table_bytes(tables[i]);
+    for (size_t i = 0; i < partitions; i++) counts->bytes += table_bytes(&meta->entries[i]) + table_bytes(&meta->inodes[i]);
     pthread_mutex_unlock(&meta->lock);
 }

@@ -98,7 +98,8 @@ bool shelf_is_sound(const struct shelf *shelf) {
 /* ── finding, adding, deleting ── */
 
 struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length) {
-    for (struct link *link = table_first(&meta->entries, key); link != NULL; link = table_next(link)) {
+    const struct table *table = entries_of(meta, key);
+    for (struct link *link = table == NULL ? NULL : table_first(table, key); link != NULL; link = table_next(link)) {
         struct entry *entry = RECORD(struct entry, link, link);
         if (entry->dir == dir && entry->length == length && memcmp(entry->name, name, length) == 0) return entry;
     }
@@ -106,7 +107,8 @@ struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, co
 }
 
 struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type) {
-    struct entry *entry = slab_take(&meta->slabs, offsetof(struct entry, name) + length);
+    struct table *table = entries_of(meta, key);
+    struct entry *entry = is_ready(meta, table) ? slab_take(&meta->slabs, offsetof(struct entry, name) + length) : NULL;
     if (entry == NULL) return NULL;
     entry->link.key = key;
     entry->dir = dir;
@@ -119,7 +121,7 @@ struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const cha
         slab_give(&meta->slabs, entry);
         return NULL;
     }
-    table_add(&meta->entries, &entry->link);
+    table_add(table, &entry->link);
     return entry;
 }
 
@@ -130,7 +132,7 @@ void free_entry(struct meta *meta, struct entry *entry) {
 }
 
 void delete_entry(struct meta *meta, struct entry *entry) {
-    table_remove(&meta->entries, &entry->link);
+    table_remove(entries_of(meta, entry->link.key), &entry->link);
     free_entry(meta, entry);
 }
 
@@ -334,7 +336,7 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
         free_inode(meta, inode);
         return leave(meta, ENOMEM);
     }
-    table_add(&meta->inodes, &inode->link);
+    table_add(inodes_of(meta, ino), &inode->link);
     inode_attr(inode, attr);
     return leave(meta, 0);
 }

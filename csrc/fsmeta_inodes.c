@@ -6,12 +6,13 @@
 #include <string.h>
 
 struct inode *find_inode(const struct meta *meta, uint64_t ino) {
-    struct link *link = table_first(&meta->inodes, ino);
+    const struct table *table = inodes_of(meta, ino);
+    struct link *link = table == NULL ? NULL : table_first(table, ino);
     return link == NULL ? NULL : RECORD(struct inode, link, link);
 }
 
 struct inode *new_inode(struct meta *meta, uint64_t ino) {
-    struct inode *inode = slab_take(&meta->slabs, sizeof *inode);
+    struct inode *inode = is_ready(meta, inodes_of(meta, ino)) ? slab_take(&meta->slabs, sizeof *inode) : NULL;
     if (inode != NULL) *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1};
     return inode;
 }
@@ -73,7 +74,7 @@ bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node
 
 bool delete_if_gone(struct meta *meta, struct inode *inode) {
     if (inode->nlink > 0 || inode->users != 0) return false;
-    table_remove(&meta->inodes, &inode->link);
+    table_remove(inodes_of(meta, inode->link.key), &inode->link);
     free_inode(meta, inode);
     return true;
 }

@@ -1,5 +1,6 @@
 /* What the files of the metadata shard share: fsmeta.c (places, counting, checking), fsmeta_tables.c (memory, hash tables, sets of nodes),
- * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions and nodes that come and go).
+ * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions that come and go),
+ * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_check.c.
  *
  * Everything below a public function runs with the lock held. */
 #ifndef AMFS_FSMETA_INTERNAL_H
@@ -30,19 +31,21 @@ struct link {
     uint64_t key;
 };
 struct table {
+    struct slabs *slabs;
     struct link ***segments; /* of SEGMENT buckets each */
     size_t segment_room, buckets, count;
 };
 
-bool table_init(struct table *table);
-void table_free(struct table *table); /* what is in it is the caller's */
+bool table_init(struct table *table, struct slabs *slabs); /* false: no memory; then it is as if cleared */
+void table_free(struct table *table); /* and cleared; what is in it is the caller's */
+/* In a cleared table there is nothing to be found, and nothing may be added. */
 struct link *table_first(const struct table *table, uint64_t key); /* the first of that key; table_next: the others */
 struct link *table_next(const struct link *link);
 void table_add(struct table *table, struct link *link); /* cannot fail: without memory for more buckets the chains get longer */
 void table_remove(struct table *table, struct link *link);
 /* Visits all in no order; those for which `visit` says true are taken out (it may have freed them). */
 void table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context);
-uint64_t table_bytes(const struct table *table);
+uint64_t table_bytes(const struct table *table); /* beside those in slabs */
 
 /* ── sets of nodes: 0 is the empty one; most hold one node and are no more than this number ── */
 typedef uint64_t node_set;
@@ -140,7 +143,8 @@ struct meta {
     size_t moving_count, mine_count;
     uint64_t version, last_cursor;
     struct slabs slabs;
-    struct table entries, shelves, inodes, copies, dirs, dir_names, locks;
+    struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
+    struct table shelves, copies, dirs, dir_names, locks;
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
 };
 
@@ -159,6 +163,11 @@ enum { NO_RULE = 255 };
 uint64_t name_key(uint64_t dir, const char *name, size_t length);
 size_t partition_of_key(const struct meta *meta, uint64_t key);
 size_t partition_of_ino(const struct meta *meta, uint64_t ino);
+struct table *entries_of(const struct meta *meta, uint64_t key);
+struct table *inodes_of(const struct meta *meta, uint64_t ino);
+bool is_ready(struct meta *meta, struct table *table); /* it can be added to; false: no memory */
+void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context);
+size_t count_partitions(const struct meta *meta, const struct table *tables); /* what is in all of them */
 bool owned_by_table(const struct meta *meta, size_t partition); /* moving or not */
 bool is_mine(const struct meta *meta, size_t partition);
 bool is_alone(const struct meta *meta); /* every partition is here and none is moving */
@@ -191,7 +200,7 @@ void free_lock(struct meta *meta, struct name_lock *lock);
 
 /* ── fsmeta_inodes.c ── */
 struct inode *find_inode(const struct meta *meta, uint64_t ino);
-struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in the table; NULL: no memory */
+struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
 void free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
 void inode_attr(const struct inode *inode, struct meta_attr *attr);
 bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */

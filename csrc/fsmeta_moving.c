@@ -1,4 +1,4 @@
-/* The metadata shard: partitions that move to another node, all directories for a node that joins, nodes that are gone.
+/* The metadata shard: partitions that move to another node, and all directories for a node that joins.
  *
  * What is exported, little-endian:
  *   u32 magic, u16 format, u16 kind, u64 XXH64 of the rest; for a partition: u64 partition, u64 last serial number given out in it
@@ -95,7 +95,6 @@ static void put_xattrs(struct out *out, const struct xattr *list) {
 static bool put_entry(void *context, struct link *link) {
     struct out *out = context;
     const struct entry *entry = RECORD(struct entry, link, link);
-    if (partition_of_key(out->meta, entry->link.key) != out->partition) return false;
     put(out, 'E', 1);
     put(out, entry->dir, 8);
     put(out, entry->ino, 8);
@@ -119,7 +118,6 @@ static bool put_lock(void *context, struct link *link) {
 static bool put_inode(void *context, struct link *link) {
     struct out *out = context;
     const struct inode *inode = RECORD(struct inode, link, link);
-    if (partition_of_ino(out->meta, inode->link.key) != out->partition) return false;
     put(out, 'I', 1);
     put(out, inode->link.key, 8);
     const uint32_t words[] = {inode->mode, inode->nlink, inode->uid, inode->gid, inode->rdev, inode->stripe};
@@ -182,8 +180,8 @@ int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *
     begin(&out, KIND_PARTITION);
     put(&out, partition, 8);
     put(&out, meta->serials[partition], 8);
-    table_sift(&meta->inodes, put_inode, &out);
-    table_sift(&meta->entries, put_entry, &out);
+    table_sift(&meta->inodes[partition], put_inode, &out);
+    table_sift(&meta->entries[partition], put_entry, &out);
     table_sift(&meta->locks, put_lock, &out);
     return leave(meta, finish(&out, bytes, size));
 }
@@ -372,10 +370,10 @@ static int get_inode(struct in *in, bool apply) {
         return error;
     }
     if (old != NULL) {
-        table_remove(&meta->inodes, &old->link);
+        table_remove(inodes_of(meta, old->link.key), &old->link);
         free_inode(meta, old);
     }
-    table_add(&meta->inodes, &inode->link);
+    table_add(inodes_of(meta, inode->link.key), &inode->link);
     number_is_used(meta, inode->link.key);
     return 0;
 }
@@ -508,9 +506,9 @@ static bool look_for_clash(void *context, struct link *link) {
 
 static int import_dirs(struct in *in) {
     struct in again = *in;
-    struct seen_tables tables;
-    bool made = table_init(&tables.numbers);
-    int error = table_init(&tables.names) && made ? get_dirs(in, &tables, false) : ENOMEM;
+    struct seen_tables tables = {{NULL, NULL, 0, 0, 0}, {NULL, NULL, 0, 0, 0}};
+    bool made = table_init(&tables.numbers, &in->meta->slabs);
+    int error = table_init(&tables.names, &in->meta->slabs) && made ? get_dirs(in, &tables, false) : ENOMEM;
     if (error == 0 && in->failed) error = EPROTO;
     struct clash clash = {in->meta, &tables, false};
     if (error == 0) table_sift(&tables.numbers, look_for_clash, &clash);
@@ -539,91 +537,4 @@ int meta_import(struct meta *meta, const uint8_t *bytes, size_t size) {
     enter(meta);
     if (atomic_load(&meta->partitions) == 0) return leave(meta, EINVAL);
     return leave(meta, kind == KIND_PARTITION ? import_partition(&in) : import_dirs(&in));
-}
-
-/* ── what goes ── */
-
-struct drop {
-    struct meta *meta;
-    size_t partition;
-};
-
-static bool drop_entry(void *context, struct link *link) {
-    struct drop *drop = context;
-    if (partition_of_key(drop->meta, link->key) != drop->partition) return false;
-    free_entry(drop->meta, RECORD(struct entry, link, link));
-    return true;
-}
-
-static bool drop_inode(void *context, struct link *link) {
-    struct drop *drop = context;
-    if (partition_of_ino(drop->meta, link->key) != drop->partition) return false;
-    free_inode(drop->meta, RECORD(struct inode, link, link));
-    return true;
-}
-
-static bool drop_lock(void *context, struct link *link) {
-    struct drop *drop = context;
-    if (partition_of_key(drop->meta, link->key) != drop->partition) return false;
-    free_lock(drop->meta, RECORD(struct name_lock, link, link));
-    return true;
-}
-
-int meta_drop(struct meta *meta, uint32_t partition) {
-    struct drop drop = {meta, partition};
-    enter(meta);
-    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
-    table_sift(&meta->entries, drop_entry, &drop);
-    table_sift(&meta->inodes, drop_inode, &drop);
-    table_sift(&meta->locks, drop_lock, &drop);
-    return leave(meta, 0);
-}
-
-struct forget {
-    struct meta *meta;
-    int32_t node;
-    void (*lost)(void *context, uint64_t ino);
-    void *context;
-};
-
-static bool forget_in_entry(void *context, struct link *link) {
-    struct forget *forget = context;
-    set_remove(&RECORD(struct entry, link, link)->watchers, forget->node);
-    return false;
-}
-
-static bool forget_in_dir(void *context, struct link *link) {
-    struct forget *forget = context;
-    set_remove(&RECORD(struct dir, link, link)->watchers, forget->node);
-    return false;
-}
-
-static bool forget_in_inode(void *context, struct link *link) {
-    struct forget *forget = context;
-    struct inode *inode = RECORD(struct inode, link, link);
-    uint64_t ino = inode->link.key;
-    bool wrote = inode->writer == forget->node, held = set_has(inode->holders, forget->node);
-    set_remove(&inode->watchers, forget->node);
-    set_remove(&inode->users, forget->node);
-    set_remove(&inode->holders, forget->node);
-    if (wrote) {
-        inode->writer = -1;
-        inode->finished = 1;
-    }
-    bool gone = inode->nlink == 0 && inode->users == 0;
-    /* What was being written and had no older copy elsewhere is lost as well, even if nothing of it was recorded yet. */
-    bool lost = inode->layout == META_WHOLE && inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
-    if (gone) free_inode(forget->meta, inode);
-    if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
-    return gone;
-}
-
-int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context) {
-    struct forget forget = {meta, node, lost, context};
-    if (node < 0) return EINVAL;
-    enter(meta);
-    table_sift(&meta->entries, forget_in_entry, &forget);
-    table_sift(&meta->dirs, forget_in_dir, &forget);
-    table_sift(&meta->inodes, forget_in_inode, &forget);
-    return leave(meta, 0);
 }

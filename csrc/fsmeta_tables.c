@@ -95,7 +95,7 @@ void slabs_free(struct slabs *slabs) {
 
 /* ── tables ── linear hashing: bucket n, once it exists, takes its share of bucket n - (the power of two below) */
 
-enum { SEGMENT = 512, BUCKETS_MIN = 16 };
+enum { SEGMENT = SLAB_LARGEST / sizeof(struct link *), BUCKETS_MIN = 16 };
 
 static size_t power_below(size_t count) { /* the largest power of two that is at most count */
     return (size_t)1 << (63 - __builtin_clzll((unsigned long long)count));
@@ -116,21 +116,27 @@ static struct link **bucket_of(const struct table *table, uint64_t key) {
     return bucket_at(table, bucket < table->buckets ? bucket : bucket & (low - 1));
 }
 
-bool table_init(struct table *table) {
-    table->segments = malloc(8 * sizeof *table->segments);
-    table->segment_room = 8;
-    table->buckets = BUCKETS_MIN;
-    table->count = 0;
-    if (table->segments == NULL) return false;
-    table->segments[0] = calloc(SEGMENT, sizeof **table->segments);
-    return table->segments[0] != NULL;
+/* Empty buckets, or NULL. From the slabs, whose memory goes back to the system where malloc would keep it. */
+static struct link **new_segment(struct table *table) {
+    struct link **segment = slab_take(table->slabs, SEGMENT * sizeof *segment);
+    if (segment != NULL) memset(segment, 0, SEGMENT * sizeof *segment);
+    return segment;
+}
+
+bool table_init(struct table *table, struct slabs *slabs) {
+    *table = (struct table){.slabs = slabs, .segment_room = 8, .buckets = BUCKETS_MIN};
+    table->segments = malloc(table->segment_room * sizeof *table->segments);
+    if (table->segments != NULL) table->segments[0] = new_segment(table);
+    if (table->segments != NULL && table->segments[0] != NULL) return true;
+    table->buckets = 0;
+    table_free(table);
+    return false;
 }
 
 void table_free(struct table *table) {
-    if (table->segments == NULL) return;
-    for (size_t i = 0; i * SEGMENT < table->buckets; i++) free(table->segments[i]);
+    for (size_t i = 0; i * SEGMENT < table->buckets; i++) slab_give(table->slabs, table->segments[i]);
     free(table->segments);
-    table->segments = NULL;
+    *table = (struct table){.segments = NULL};
 }
 
 static struct link *same_key(struct link *link, uint64_t key) {
@@ -138,7 +144,9 @@ static struct link *same_key(struct link *link, uint64_t key) {
     return link;
 }
 
-struct link *table_first(const struct table *table, uint64_t key) { return same_key(*bucket_of(table, key), key); }
+struct link *table_first(const struct table *table, uint64_t key) {
+    return table->count == 0 ? NULL : same_key(*bucket_of(table, key), key);
+}
 struct link *table_next(const struct link *link) { return same_key(link->next, link->key); }
 
 static bool grow(struct table *table) {
@@ -150,7 +158,7 @@ static bool grow(struct table *table) {
             table->segments = more;
             table->segment_room *= 2;
         }
-        table->segments[segment] = calloc(SEGMENT, sizeof **table->segments);
+        table->segments[segment] = new_segment(table);
         if (table->segments[segment] == NULL) return false;
     }
     size_t added = table->buckets, low = power_below(added);
@@ -176,7 +184,12 @@ static void shrink(struct table *table) {
     *to = *from;
     *from = NULL;
     table->buckets = last;
-    if (last % SEGMENT == 0) free(table->segments[last / SEGMENT]);
+    if (last % SEGMENT == 0) slab_give(table->slabs, table->segments[last / SEGMENT]);
+    if (last % SEGMENT != 0 || table->segment_room <= 8 || last / SEGMENT > table->segment_room / 4) return;
+    struct link ***fewer = realloc(table->segments, table->segment_room / 2 * sizeof *fewer);
+    if (fewer == NULL) return;
+    table->segments = fewer;
+    table->segment_room /= 2;
 }
 
 void table_add(struct table *table, struct link *link) {
@@ -209,9 +222,7 @@ void table_sift(struct table *table, bool (*visit)(void *context, struct link *l
     while (table->buckets > BUCKETS_MIN && table->count < table->buckets / 4) shrink(table);
 }
 
-uint64_t table_bytes(const struct table *table) {
-    return (table->buckets + SEGMENT - 1) / SEGMENT * SEGMENT * sizeof(struct link *) + table->segment_room * sizeof *table->segments;
-}
+uint64_t table_bytes(const struct table *table) { return table->segment_room * sizeof *table->segments; }
 
 /* ── sets of nodes ── a number: 0; node << 1 | 1; or the address of these, two or more */
 

@@ -1,0 +1,91 @@
+/* The metadata shard: partitions that went to another node, and nodes that died. */
+#include "fsmeta_internal.h"
+
+#include <errno.h>
+
+/* ── partitions ── */
+
+static bool drop_entry(void *context, struct link *link) {
+    free_entry(context, RECORD(struct entry, link, link));
+    return true;
+}
+
+static bool drop_inode(void *context, struct link *link) {
+    free_inode(context, RECORD(struct inode, link, link));
+    return true;
+}
+
+struct drop {
+    struct meta *meta;
+    size_t partition;
+};
+
+static bool drop_lock(void *context, struct link *link) {
+    struct drop *drop = context;
+    if (partition_of_key(drop->meta, link->key) != drop->partition) return false;
+    free_lock(drop->meta, RECORD(struct name_lock, link, link));
+    return true;
+}
+
+int meta_drop(struct meta *meta, uint32_t partition) {
+    struct drop drop = {meta, partition};
+    enter(meta);
+    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
+    table_sift(&meta->entries[partition], drop_entry, meta);
+    table_sift(&meta->inodes[partition], drop_inode, meta);
+    table_sift(&meta->locks, drop_lock, &drop);
+    table_free(&meta->entries[partition]);
+    table_free(&meta->inodes[partition]);
+    return leave(meta, 0);
+}
+
+/* ── nodes ── */
+
+struct forget {
+    struct meta *meta;
+    int32_t node;
+    void (*lost)(void *context, uint64_t ino);
+    void *context;
+};
+
+static bool forget_in_entry(void *context, struct link *link) {
+    struct forget *forget = context;
+    set_remove(&RECORD(struct entry, link, link)->watchers, forget->node);
+    return false;
+}
+
+static bool forget_in_dir(void *context, struct link *link) {
+    struct forget *forget = context;
+    set_remove(&RECORD(struct dir, link, link)->watchers, forget->node);
+    return false;
+}
+
+static bool forget_in_inode(void *context, struct link *link) {
+    struct forget *forget = context;
+    struct inode *inode = RECORD(struct inode, link, link);
+    uint64_t ino = inode->link.key;
+    bool wrote = inode->writer == forget->node, held = set_has(inode->holders, forget->node);
+    set_remove(&inode->watchers, forget->node);
+    set_remove(&inode->users, forget->node);
+    set_remove(&inode->holders, forget->node);
+    if (wrote) {
+        inode->writer = -1;
+        inode->finished = 1;
+    }
+    bool gone = inode->nlink == 0 && inode->users == 0;
+    /* What was being written and had no older copy elsewhere is lost as well, even if nothing of it was recorded yet. */
+    bool lost = inode->layout == META_WHOLE && inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+    if (gone) free_inode(forget->meta, inode);
+    if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
+    return gone;
+}
+
+int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context) {
+    struct forget forget = {meta, node, lost, context};
+    if (node < 0) return EINVAL;
+    enter(meta);
+    sift_partitions(meta, meta->entries, forget_in_entry, &forget);
+    table_sift(&meta->dirs, forget_in_dir, &forget);
+    sift_partitions(meta, meta->inodes, forget_in_inode, &forget);
+    return leave(meta, 0);
+}
