@@ -355,7 +355,7 @@ class Files:
 
     def df(self) -> list[Usage]:
         """What each node holds."""
-        return [Usage(*each[:4]) for each in self.line.call("df")]
+        return [Usage(*each[:4]) for each in self.line.call("df", about=(self.session,))]
 
     def du(self, path: StrPath) -> list[tuple[bytes, int, int]]:
         """(directory, bytes, files) of every directory at and below ``path`` with all that is below it; a hard link counts once."""

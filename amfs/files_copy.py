@@ -22,6 +22,7 @@ Progress = Callable[[int], None]  # told the bytes of each piece that is done
 CHUNK = 1 << 20
 IN_FLIGHT = 8
 BATCH = 64  # files of a tree in one go
+BATCH_BYTES = 64 << 20  # the same, but of one that is larger
 _KERNEL_PIECE = 16 << 20  # between two signs of progress
 _NOT_HERE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -135,37 +136,21 @@ def put_many(
 ) -> list[Attr | OSError]:
     """Copy local files, ``BATCH`` of them at a time; returns what became of each."""
     results: list[Attr | OSError] = []
-    for start in range(0, len(sources), BATCH):
-        results += _put_batch(line, sources[start : start + BATCH], layout, exclusive, progress)
+    start = 0
+    while start < len(sources):
+        end, size = start + 1, sources[start].size
+        while end < min(start + BATCH, len(sources)) and size + sources[end].size <= BATCH_BYTES:
+            size += sources[end].size
+            end += 1
+        results += _put_batch(line, sources[start:end], layout, exclusive, progress)
+        start = end
     return results
 
 
 def _put_batch(line: Line, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress) -> list[Attr | OSError]:
     done: dict[int, Attr | OSError] = {}
     if line.same_host and not layout.chosen:
-        by_rule = _striped_by_rule(line, {source.path.rpartition(b"/")[0] or b"/" for source in sources}) if layout.kind < 0 else set()
-        generation = line.generation
-        names = [b"%x-%d" % (line.transport.own_id, line.number()) for _ in sources]
-        places = line.call_many((Call("scratch", (name,), (source.path,)) for name, source in zip(names, sources, strict=True)))
-        adopted: list[tuple[int, bytes]] = []
-        for index, (source, place) in enumerate(zip(sources, places, strict=True)):
-            if isinstance(place, OSError) or (source.path.rpartition(b"/")[0] or b"/") in by_rule:
-                continue  # by the long way, which says what is wrong if something is
-            place = os.fsencode(place)
-            outcome = _fill(place, source, progress)
-            if outcome is None:
-                adopted.append((index, place))
-            elif outcome.errno not in _FULL:
-                done[index] = outcome
-        wanted = [(place, sources[index].path, sources[index].mode) for index, place in adopted]
-        calls = (Call("adopt", (place, path, mode, exclusive), (path,)) for place, path, mode in wanted)
-        for (index, place), answer in zip(adopted, line.call_many(calls, generation=generation), strict=True):
-            if isinstance(answer, OSError):
-                _remove(place)
-                if answer.errno not in _FULL and not isinstance(answer, GatewayLost):
-                    done[index] = answer
-            else:
-                done[index] = Attr(*answer)
+        done = _adopt_batch(line, sources, layout, exclusive, progress)
     for index, source in enumerate(sources):
         if index not in done:
             try:
@@ -175,6 +160,51 @@ def _put_batch(line: Line, sources: Sequence[Source], layout: Layout, exclusive:
     return [done[index] for index in range(len(sources))]
 
 
+def _adopt_batch(
+    line: Line, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress
+) -> dict[int, Attr | OSError]:
+    """Copy files into the gateway's store and have them adopted. Those that are not in the answer must go the long way."""
+    done: dict[int, Attr | OSError] = {}
+    generation = line.generation
+    above = [source.path.rpartition(b"/")[0] or b"/" for source in sources]
+    elsewhere = _striped_by_rule(line, set(above)) if layout.kind < 0 else set()
+    chosen = [index for index, source in enumerate(sources) if above[index] not in elsewhere and _has_room(line, source.size)]
+    calls = [Call("scratch", (b"%x-%d" % (line.transport.own_id, line.number()),), (sources[index].path,)) for index in chosen]
+    answers = zip(chosen, line.call_many(calls, generation=generation), strict=True)
+    places = {index: os.fsencode(place) for index, place in answers if not isinstance(place, OSError)}
+    try:
+        filled = []
+        for index, place in places.items():
+            outcome = _fill(place, sources[index], progress)
+            if outcome is None:
+                filled.append(index)
+            elif outcome.errno not in _FULL:
+                done[index] = outcome
+        wanted = [(index, sources[index]) for index in filled]
+        calls = [Call("adopt", (places[index], each.path, each.mode, exclusive), (each.path,)) for index, each in wanted]
+        for index, answer in zip(filled, line.call_many(calls, generation=generation), strict=True):
+            if not isinstance(answer, OSError):
+                del places[index]
+                done[index] = Attr(*answer)
+            elif answer.errno in _FULL or isinstance(answer, GatewayLost):
+                progress(-sources[index].size)  # it is told again on the long way
+            else:
+                done[index] = answer
+        return done
+    finally:
+        for place in places.values():
+            _remove(place)
+
+
+def _has_room(line: Line, size: int) -> bool:
+    """Whether a file of this size may go to the gateway as a whole: only asked for large ones."""
+    if size <= BATCH_BYTES:
+        return True
+    usage = {node: (capacity, used) for node, capacity, used, *_ in line.call("df", about=(line.session.name,))}
+    capacity, used = usage.get(line.gateway, (0, 0))
+    return not capacity or size <= capacity - used
+
+
 def _striped_by_rule(line: Line, directories: set[bytes]) -> set[bytes]:
     paths = list(directories)
     answers = line.call_many(Call("get_xattr_path", (path, b"user.amfs.layout"), (path,)) for path in paths)
@@ -182,22 +212,26 @@ def _striped_by_rule(line: Line, directories: set[bytes]) -> set[bytes]:
 
 
 def _fill(place: bytes, source: Source, progress: Progress) -> OSError | None:
-    """Copy a local file into a new file of the gateway's store. On failure that is removed again."""
+    """Copy a local file into a new file of the gateway's store; returns what went wrong."""
+    told = 0
+
+    def tell(count: int) -> None:
+        nonlocal told
+        told += count
+        progress(count)
+
     try:
         with open(source.local, "rb", buffering=0) as file:
             target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                copy_descriptor(file.fileno(), target, progress)
+                copy_descriptor(file.fileno(), target, tell)
             finally:
                 os.close(target)
     except OSError as error:
-        _remove(place)
+        progress(-told)
         if error.filename is None:
             return failure(error.errno or errno.EIO, (source.local,), error.strerror or "")
         return error
-    except BaseException:
-        _remove(place)
-        raise
     return None
 
 

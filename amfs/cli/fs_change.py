@@ -81,7 +81,7 @@ def mv(names: tuple[str, ...], keep: bool, force: bool, as_is: bool, verbose: bo
         to = work.path(names[-1])
         chosen = work.paths(names[:-1])
         into = not as_is and work.files.isdir(to)
-        if len(chosen) > 1 and not into:
+        if not into and (len(chosen) > 1 or (names[-1].endswith("/") and not work.files.isdir(chosen[0]))):
             raise UsageError(f"mv: {names[-1]}: not a directory")
         for path in chosen:
             place = join(to, path.rpartition(b"/")[2]) if into else to

@@ -81,6 +81,9 @@ class Work:
             from amfs.cli.main import _broken_pipe
 
             sys.exit(_broken_pipe())  # click would make it an ordinary failure
+        if isinstance(error, OSError) and error.filename is not None:  # else it is about standard output
+            self.complain(error)
+            raise click.exceptions.Exit(self.status)
 
     @property
     def files(self) -> Files:

@@ -127,6 +127,10 @@ def _several(names: Sequence[str], command: str) -> Sequence[str]:
     return names[:-1]
 
 
+def _is_directory(attr: Attr | OSError) -> bool:
+    return not isinstance(attr, OSError) and stat.S_ISDIR(attr.mode)
+
+
 class _Plan:
     """What is to be copied: directories first, then symbolic links and files. Sizes are added up for the progress."""
 
@@ -144,7 +148,7 @@ def _put(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int
     to = work.path(target)
     there = lookup(work.files.line, to, True)
     into = there is not None and stat.S_ISDIR(there.mode)
-    if (len(sources) > 1 or (target.endswith("/") and to != b"/" and "-" in sources)) and not into:
+    if (len(sources) > 1 or (target.endswith("/") and not os.path.isdir(sources[0]))) and not into:
         raise UsageError(f"put: {target}: not a directory")
     plan = _Plan()
     streams = []
@@ -310,10 +314,11 @@ def _get(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int
 
     chosen = work.paths(sources)
     into = os.path.isdir(target)
-    if target != "-" and (len(chosen) > 1 or target.endswith("/")) and not into:
+    found = work.files.info_many(chosen)
+    if target != "-" and (len(chosen) > 1 or (target.endswith("/") and not _is_directory(found[0]))) and not into:
         raise UsageError(f"get: {target}: not a directory")
     plan = _Plan()
-    for path, attr in zip(chosen, work.files.info_many(chosen), strict=True):
+    for path, attr in zip(chosen, found, strict=True):
         if isinstance(attr, OSError):
             work.complain(attr, path)
         elif target == "-" and not stat.S_ISREG(attr.mode):
@@ -462,10 +467,11 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes
     chosen, files = work.paths(sources), work.files
     there = lookup(files.line, to, True)
     into = there is not None and stat.S_ISDIR(there.mode)
-    if (len(chosen) > 1 or target.endswith("/")) and not into:
+    found = files.info_many(chosen)
+    if (len(chosen) > 1 or (target.endswith("/") and not _is_directory(found[0]))) and not into:
         raise UsageError(f"cp: {target}: not a directory")
     plan = _Plan()
-    for path, attr in zip(chosen, files.info_many(chosen), strict=True):
+    for path, attr in zip(chosen, found, strict=True):
         if isinstance(attr, OSError):
             work.complain(attr, path)
             continue

@@ -65,7 +65,7 @@ def find(
     with Work("find", session) as work:
         tops = work.paths(paths or ("amfs:/",))
         if newer:
-            since = work.files.info(work.path(newer)).mtime
+            since = work.files.info(os.fsdecode(work.path(newer))).mtime
             tests.append(lambda path, attr: attr.mtime > since)
         facts: list[dict[str, Any]] = []
 

@@ -197,6 +197,8 @@ def test_find(files: Files, run: Run) -> None:
     files.utime("/f/small.txt", (1e9, 1e9))
     assert "/f/dir/large.TXT" in good(run("find", "/f", "-newer", "/f/small.txt")).lines
     assert [each["path"] for each in good(run("find", "/f", "-size", "-2k", "-type", "f", "--output", "json")).data] == ["/f/small.txt"]
+    done = run("find", "/f", "-newer", "/none")
+    assert (done.status, done.err) == (1, "amfs: find: /none: No such file or directory\n")
     done = run("find", "/none", "/f/small.txt")
     assert (done.status, done.lines, done.err) == (1, ["/f/small.txt"], "amfs: find: /none: No such file or directory\n")
 
@@ -303,6 +305,14 @@ def test_what_cannot_be_put_or_got_is_told_and_the_rest_goes_on(files: Files, ru
     assert (done.status, done.err) == (1, "amfs: get: nowhere/x: No such file or directory\n")
     done = run("put", "a", "a", "amfs:/nodir")
     assert done.status == 2 and "/nodir: not a directory" in done.err
+    for arguments in (["put", "a", "amfs:/new/"], ["get", "amfs:/d/a", "new/"], ["cp", "amfs:/d/a", "amfs:/new/"], ["mv", "/d/a", "/new/"]):
+        done = run(*arguments)
+        assert done.status == 2 and "new/: not a directory" in done.err
+    (tmp_path / "tree").mkdir()
+    good(run("put", "-r", "tree", "amfs:/new/"))
+    good(run("mv", "/new", "/newer/"))
+    good(run("get", "-r", "amfs:/newer", "newest/"))
+    assert files.isdir("/newer") and (tmp_path / "newest").is_dir()
 
 
 def test_where_new_files_go(files: Files, run: Run, tmp_path: Path) -> None:
