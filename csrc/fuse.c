@@ -270,11 +270,12 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     mount->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->outbox = aligned_alloc(4096, (MESSAGE_BYTES + 4095) / 4096 * 4096);
     mount->inbox = message_take(mount);
-    if (options->no_open) mount->known = calloc(KNOWN_BUCKETS, sizeof *mount->known);
+    mount->known = calloc(KNOWN_BUCKETS, sizeof *mount->known);
+    mount->known_buckets = KNOWN_BUCKETS;
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) what = "the mount's descriptor cannot be used";
     else if (mount->event_fd < 0 || mount->wake_fd < 0) what = "no descriptors left";
-    else if (mount->outbox != NULL && mount->inbox != NULL && (mount->known != NULL || !options->no_open)) mount->node = node_get(meta, io, id);
+    else if (mount->outbox != NULL && mount->inbox != NULL && mount->known != NULL) mount->node = node_get(meta, io, id);
     if (mount->node != NULL) {
         pthread_mutex_lock(&mount->node->mounts_lock);
         mount->next = mount->node->mounts;
@@ -325,11 +326,9 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
         next = request->next;
         amfs_fuse_request_free(request);
     }
-    for (size_t i = 0; mount->known != NULL && i < KNOWN_BUCKETS; i++) {
-        for (struct known *next, *known = mount->known[i]; known != NULL; known = next) {
-            next = known->next;
-            free(known);
-        }
+    for (struct known *next, *known = mount->spare_known; known != NULL; known = next) {
+        next = known->next;
+        free(known);
     }
     free(mount->known);
     free(mount->inbox);

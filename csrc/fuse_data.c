@@ -274,7 +274,7 @@ void do_write(struct call *call) {
         refuse(call, error);
         return;
     }
-    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) clear_suid(call->mount->node, call->in->ino);
+    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) clear_suid(call);
     struct wire_write_out out = {.size = in->size};
     give(call, &out, sizeof out);
 }
@@ -329,7 +329,7 @@ void do_allocate(struct call *call) {
     if (error == 0) error = fsio_fallocate(handle, (int)in->mode, in->offset, in->length);
     if (own && handle != NULL) fsio_close(handle);
     use_end(call, &use);
-    if (error == 0 && call->in->uid != 0) clear_suid(call->mount->node, call->in->ino);
+    if (error == 0 && call->in->uid != 0) clear_suid(call);
     refuse(call, error);
 }
 

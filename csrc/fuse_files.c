@@ -169,7 +169,7 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         if (is_unused(view)) {
             view->kind = opening->kind;
             view->passes = atomic_load_explicit(&mount->passes, memory_order_relaxed) && opening->kind == FSIO_LOCAL && view->reader == NULL &&
-                           view->writer == NULL && !(opening->writing && (node->limited || opening->suid));
+                           view->writer == NULL && !(opening->writing && node->limited);
         }
         error = view->passes ? pass(mount, view, opening) : EAGAIN;
         if (error == EAGAIN) {
@@ -417,12 +417,12 @@ void do_open(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     if (error == 0) {
         struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = writing, .truncate = truncate,
-                                  .create = attr.size == 0 || truncate, .suid = (attr.mode & (S_ISUID | S_ISGID)) != 0};
+                                  .create = attr.size == 0 || truncate};
         error = files_open(mount, &opening, &out);
         if (error != 0) {
             forget_unused(mount, attr.ino);
         } else {
-            if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) clear_suid(mount->node, attr.ino);
+            if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) clear_suid(call);
             if (give(call, &out, sizeof out) == ENOENT) files_close(mount, attr.ino, writing); /* whoever asked was killed meanwhile */
             if (truncate) notify_others(mount, attr.ino, true);
             return;
@@ -433,7 +433,7 @@ void do_open(struct call *call) {
         if (request != NULL) request->flags = in->flags;
         slow_add(mount, request);
     } else {
-        refuse(call, error);
+        refuse(call, gone_by_now(error));
     }
 }
 

@@ -1,22 +1,114 @@
-/* Which files the kernel may still use, where it opens them without telling. A file whose last name goes while the kernel knows it is kept, as a
- * user of it would keep it, until the kernel forgets it. */
+/* What the kernel may still use although its name is gone, until it forgets it. A file whose last name goes while the kernel knows it is kept as
+ * a user of it would keep it: the kernel may have looked it up to open it, or opened it without telling. Of directories, pipes and the like
+ * the attributes are remembered here: there are no others any more. */
 #include "fuse_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+/* ── what is no file ── */
+
+static struct ghost **ghost_place(struct amfs_fuse *mount, uint64_t ino) {
+    struct ghost **at = &mount->ghosts[(ino * 0x9E3779B97F4A7C15u >> 40) % GHOST_BUCKETS];
+    while (*at != NULL && (*at)->attr.ino != ino) at = &(*at)->next;
+    return at;
+}
+
+void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr) {
+    struct ghost *ghost = malloc(sizeof *ghost);
+    if (ghost == NULL) return;
+    *ghost = (struct ghost){.attr = *attr};
+    ghost->attr.nlink = 0;
+    ghost->attr.size = 0;
+    pthread_mutex_lock(&mount->known_lock);
+    struct ghost **at = ghost_place(mount, attr->ino);
+    if (*at != NULL) {
+        free(ghost);
+    } else {
+        *at = ghost;
+        atomic_fetch_add(&mount->ghost_count, 1);
+    }
+    pthread_mutex_unlock(&mount->known_lock);
+}
+
+bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr) {
+    if (atomic_load(&mount->ghost_count) == 0) return false;
+    pthread_mutex_lock(&mount->known_lock);
+    const struct ghost *ghost = *ghost_place(mount, ino);
+    if (ghost != NULL) *attr = ghost->attr;
+    pthread_mutex_unlock(&mount->known_lock);
+    return ghost != NULL;
+}
+
+bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done) {
+    if (atomic_load(&mount->ghost_count) == 0) return false;
+    pthread_mutex_lock(&mount->known_lock);
+    struct ghost *ghost = *ghost_place(mount, ino);
+    if (ghost != NULL) {
+        struct meta_attr *attr = &ghost->attr;
+        if (mask & META_SET_MODE) attr->mode = (attr->mode & S_IFMT) | (want->mode & 07777);
+        if (mask & META_SET_UID) attr->uid = want->uid;
+        if (mask & META_SET_GID) attr->gid = want->gid;
+        if (mask & META_SET_ATIME) attr->atime = want->atime;
+        if (mask & META_SET_MTIME) attr->mtime = want->mtime;
+        attr->ctime = now;
+        *done = *attr;
+    }
+    pthread_mutex_unlock(&mount->known_lock);
+    return ghost != NULL;
+}
+
+static void ghost_forget(struct amfs_fuse *mount, uint64_t ino) {
+    if (atomic_load(&mount->ghost_count) == 0) return;
+    pthread_mutex_lock(&mount->known_lock);
+    struct ghost **at = ghost_place(mount, ino), *ghost = *at;
+    if (ghost != NULL) {
+        *at = ghost->next;
+        free(ghost);
+        atomic_fetch_sub(&mount->ghost_count, 1);
+    }
+    pthread_mutex_unlock(&mount->known_lock);
+}
+
+/* ── files ── */
+
 static struct known **place(const struct amfs_fuse *mount, uint64_t ino) {
-    struct known **at = &mount->known[(ino * 0x9E3779B97F4A7C15u >> 40) % KNOWN_BUCKETS];
+    struct known **at = &mount->known[(ino * 0x9E3779B97F4A7C15u >> 32) & (mount->known_buckets - 1)];
     while (*at != NULL && (*at)->ino != ino) at = &(*at)->next;
     return at;
 }
 
+/* Twice as many buckets, in one go: rare, and a matter of milliseconds where there are millions. */
+static void grow(struct amfs_fuse *mount) {
+    size_t before = mount->known_buckets;
+    struct known **old = mount->known, **larger = calloc(before * 2, sizeof *larger);
+    if (larger == NULL) return;
+    mount->known = larger;
+    mount->known_buckets = before * 2;
+    for (size_t i = 0; i < before; i++) {
+        for (struct known *next, *known = old[i]; known != NULL; known = next) {
+            struct known **at = &larger[(known->ino * 0x9E3779B97F4A7C15u >> 32) & (mount->known_buckets - 1)];
+            next = known->next;
+            known->next = *at;
+            *at = known;
+        }
+    }
+    free(old);
+}
+
 void count_lookup(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->known_lock);
+    if (mount->known_count > mount->known_buckets) grow(mount);
     struct known **at = place(mount, ino), *known = *at;
-    if (known == NULL && (known = calloc(1, sizeof *known)) != NULL) {
-        known->ino = ino;
-        *at = known;
+    if (known == NULL) {
+        known = mount->spare_known;
+        if (known != NULL) mount->spare_known = known->next;
+        else known = malloc(sizeof *known);
+        if (known != NULL) {
+            *known = (struct known){.ino = ino};
+            *at = known;
+            mount->known_count++;
+        }
     }
     if (known != NULL) known->lookups++;
     pthread_mutex_unlock(&mount->known_lock);
@@ -40,7 +132,6 @@ bool is_held(struct node *node, uint64_t ino) {
     bool held = false;
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *mount = node->mounts; mount != NULL && !held; mount = mount->next) {
-        if (mount->known == NULL) continue;
         pthread_mutex_lock(&mount->known_lock);
         const struct known *known = *place(mount, ino);
         held = known != NULL && known->held;
@@ -52,6 +143,7 @@ bool is_held(struct node *node, uint64_t ino) {
 
 static void forget(struct amfs_fuse *mount, uint64_t ino, uint64_t lookups) {
     bool held = false, away = false;
+    ghost_forget(mount, ino);
     pthread_mutex_lock(&mount->known_lock);
     struct known **at = place(mount, ino), *known = *at;
     if (known != NULL) {
@@ -59,17 +151,21 @@ static void forget(struct amfs_fuse *mount, uint64_t ino, uint64_t lookups) {
         if ((away = known->lookups == 0)) {
             *at = known->next;
             held = known->held;
-            free(known);
+            known->next = mount->spare_known;
+            mount->spare_known = known;
+            mount->known_count--;
         }
     }
     pthread_mutex_unlock(&mount->known_lock);
-    if (away) files_forget(mount, ino);
+    if (away && atomic_load(&mount->no_open)) files_forget(mount, ino);
     if (held) forget_unused(mount, ino);
 }
 
 /* The kernel is gone: so are its claims. */
 void known_end(struct amfs_fuse *mount) {
-    for (size_t i = 0; mount->known != NULL && i < KNOWN_BUCKETS; i++) {
+    for (size_t i = 0; i < GHOST_BUCKETS; i++)
+        while (mount->ghosts[i] != NULL) ghost_forget(mount, mount->ghosts[i]->attr.ino);
+    for (size_t i = 0; mount->known != NULL && i < mount->known_buckets; i++) {
         while (mount->known[i] != NULL) {
             struct known *known = mount->known[i];
             forget(mount, known->ino, known->lookups);
@@ -77,9 +173,8 @@ void known_end(struct amfs_fuse *mount) {
     }
 }
 
-void do_forget(struct call *call) {
+void do_forget(struct call *call) { /* nothing is answered to this request */
     struct amfs_fuse *mount = call->mount;
-    if (mount->known == NULL) return; /* nothing is answered to this request */
     if (call->in->opcode == WIRE_FORGET) {
         const struct wire_forget_in *in = (const void *)call->body;
         if (call->size >= sizeof *in) forget(mount, call->in->ino, in->lookups);

@@ -52,6 +52,10 @@ void do_list(struct call *call) {
     bool plus = call->in->opcode == WIRE_READDIRPLUS;
     struct listing listing = {mount, plus, call->out, 0, in->size < MAX_WRITE ? in->size : MAX_WRITE};
     uint64_t cursor = in->offset > DOTS ? in->offset - DOTS : 0;
+    if (ghost_find(mount, call->in->ino, &attr)) {
+        refuse(call, ENOENT); /* removed, and open still */
+        return;
+    }
     if (is_alone(mount->node)) {
         int error = meta_dir_get(mount->node->meta, call->in->ino, &attr, &parent);
         if (error != 0) {

@@ -45,7 +45,7 @@ void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct 
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     put_attr(&to->attr, attr);
-    if (mount->known != NULL && S_ISREG(attr->mode)) count_lookup(mount, attr->ino);
+    if (S_ISREG(attr->mode)) count_lookup(mount, attr->ino);
 }
 
 void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
@@ -147,6 +147,11 @@ void do_getattr(struct call *call) {
     struct wire_attr_out out;
     struct meta_attr attr;
     bool cache;
+    if (ghost_find(call->mount, call->in->ino, &attr)) {
+        put_attr_out(call->mount, &out, &attr, true);
+        give(call, &out, sizeof out);
+        return;
+    }
     int error = attr_of(call->mount->node, call->in->ino, &attr, &cache, may_wait(call));
     if (error == 0 && S_ISDIR(attr.mode) && !cache) error = META_NOT_MINE; /* its times are elsewhere */
     if (error == WAIT) {
@@ -157,20 +162,46 @@ void do_getattr(struct call *call) {
     } else if (goes_slow(error)) {
         ask_slowly(call, FUSE_OP_GETATTR, NULL, 0);
     } else {
-        refuse(call, error == ENOTDIR ? ENOENT : error);
+        refuse(call, gone_by_now(error));
     }
 }
 
 /* ── changing attributes ── */
 
-void clear_suid(struct node *node, uint64_t ino) {
+/* Is the caller in a group? Only asked of files that have a setgid bit. */
+static bool is_member(const struct wire_in *in, uint32_t group) {
+    char path[32], line[512];
+    bool found = in->gid == group;
+    snprintf(path, sizeof path, "/proc/%u/status", in->pid);
+    FILE *status = found ? NULL : fopen(path, "re");
+    while (status != NULL && !found && fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "Groups:", 7) != 0) continue;
+        for (char *at = line + 7, *end = NULL; !found; at = end) {
+            unsigned long one = strtoul(at, &end, 10);
+            if (end == at) break;
+            found = one == group;
+        }
+        break;
+    }
+    if (status != NULL) fclose(status);
+    return found;
+}
+
+/* What is left of a mode when the file is written or given away: as tmpfs does it. */
+static uint32_t without_suid(const struct wire_in *in, const struct meta_attr *attr) {
+    uint32_t mode = attr->mode & 07777 & ~(uint32_t)S_ISUID;
+    if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || (in->uid != 0 && !is_member(in, attr->gid)))) mode &= ~(uint32_t)S_ISGID;
+    return mode;
+}
+
+void clear_suid(const struct call *call) {
+    struct node *node = call->mount->node;
     struct meta_attr attr, out;
-    if (meta_getattr(node->meta, ino, node->id, &attr) != 0) return;
-    uint32_t mode = attr.mode & ~(uint32_t)S_ISUID;
-    if (mode & S_IXGRP) mode &= ~(uint32_t)S_ISGID;
-    if (mode == attr.mode) return;
+    if (meta_getattr(node->meta, call->in->ino, node->id, &attr) != 0) return;
+    uint32_t mode = without_suid(call->in, &attr);
+    if (mode == (attr.mode & 07777)) return;
     attr.mode = mode;
-    meta_setattr_here(node->meta, ino, META_SET_MODE, &attr, now_of(node), &out);
+    meta_setattr_here(node->meta, call->in->ino, META_SET_MODE, &attr, now_of(node), &out);
 }
 
 /* The part of a file here has the same times as the record: what is written later starts from them. */
@@ -213,15 +244,27 @@ static unsigned read_setattr(const struct call *call, const struct wire_setattr_
     return mask;
 }
 
-/* What the kernel leaves to us of setuid and setgid bits: changing owner or size takes them away. */
-static void kill_suid(struct node *node, const struct wire_setattr_in *in, uint64_t ino, unsigned *mask, struct meta_attr *want) {
+static bool is_written(struct node *node, uint64_t ino) {
+    pthread_mutex_lock(&node->lock);
+    const struct file *file = files_find(node, ino);
+    bool written = file != NULL && file->writers > 0;
+    pthread_mutex_unlock(&node->lock);
+    return written;
+}
+
+/* What the kernel leaves to us of setuid and setgid bits: changing owner or size takes them away. A request to set nothing at all means just
+ * that: somebody wrote past us, or said chown without an owner. 0 or EPERM. */
+static int kill_suid(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want) {
+    struct node *node = call->mount->node;
     struct meta_attr old;
     bool chown = (*mask & (META_SET_UID | META_SET_GID)) != 0;
-    if ((*mask & META_SET_MODE) != 0 || (!chown && (in->valid & FATTR_KILL_SUIDGID) == 0)) return;
-    if (meta_getattr(node->meta, ino, node->id, &old) != 0 || S_ISDIR(old.mode)) return;
-    want->mode = old.mode & 07777 & ~(uint32_t)S_ISUID;
-    if (old.mode & S_IXGRP) want->mode &= ~(uint32_t)S_ISGID;
-    if (want->mode != (old.mode & 07777)) *mask |= META_SET_MODE;
+    if ((*mask & META_SET_MODE) != 0 || (!chown && *mask != 0 && (in->valid & FATTR_KILL_SUIDGID) == 0)) return 0;
+    if (meta_getattr(node->meta, call->in->ino, node->id, &old) != 0 || S_ISDIR(old.mode)) return 0;
+    want->mode = without_suid(call->in, &old);
+    if (want->mode == (old.mode & 07777)) return 0;
+    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !is_written(node, old.ino)) return EPERM;
+    *mask |= META_SET_MODE;
+    return 0;
 }
 
 void do_setattr(struct call *call) {
@@ -236,7 +279,17 @@ void do_setattr(struct call *call) {
     }
     int64_t now = now_of(node);
     unsigned mask = read_setattr(call, in, now, &want);
-    kill_suid(node, in, ino, &mask, &want);
+    if (ghost_set(mount, ino, mask, &want, now, &done)) {
+        struct wire_attr_out out;
+        put_attr_out(mount, &out, &done, true);
+        give(call, &out, sizeof out);
+        return;
+    }
+    int killed = kill_suid(call, in, &mask, &want);
+    if (killed != 0) {
+        refuse(call, killed);
+        return;
+    }
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
     if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size);
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
@@ -263,7 +316,7 @@ void do_setattr(struct call *call) {
         }
         slow_add(mount, request);
     } else {
-        refuse(call, error == ENOTDIR ? ENOENT : error);
+        refuse(call, gone_by_now(error));
     }
 }
 
@@ -272,7 +325,7 @@ void do_readlink(struct call *call) {
     int error = meta_readlink(call->mount->node->meta, call->in->ino, call->out, MESSAGE_BYTES, &length);
     if (error == 0) give(call, call->out, length);
     else if (goes_slow(error)) ask_slowly(call, FUSE_OP_READLINK, NULL, 0);
-    else refuse(call, error);
+    else refuse(call, gone_by_now(error));
 }
 
 /* ── making ── */
@@ -396,24 +449,31 @@ void do_make(struct call *call) {
 
 /* ── unlinking, renaming, linking ── */
 
-/* A name is about to go. Has its file data on other nodes, which they must be told to delete? And if the kernel may go on to use it without an
- * open, keep what it names. */
-static bool lies_elsewhere(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+/* A name is about to go. Has its file data on other nodes, which they must be told to delete? Else *attr is its record (ino 0: not here), and
+ * what the kernel may go on to use is kept. */
+static bool lies_elsewhere(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, struct meta_attr *attr) {
     struct node *node = mount->node;
-    struct meta_attr attr;
     uint64_t ino;
     uint32_t type;
-    if (is_alone(node) && mount->known == NULL) return false;
-    if (meta_lookup(node->meta, dir, name, length, node->id, &ino, &type, &attr) != 0 || !S_ISREG(attr.mode)) return false;
-    if (attr.layout == META_STRIPED && !is_alone(node)) return true;
-    if (mount->known != NULL) hold_known(mount, ino);
+    if (meta_lookup(node->meta, dir, name, length, node->id, &ino, &type, attr) != 0) *attr = (struct meta_attr){.ino = 0};
+    if (!S_ISREG(attr->mode) || attr->nlink > 1) return false;
+    if (attr->layout == META_STRIPED && !is_alone(node)) return true;
+    hold_known(mount, attr->ino);
     return false;
+}
+
+/* It has gone: no file, and for the kernel perhaps still there. */
+static void remember(struct amfs_fuse *mount, const struct meta_attr *was, int64_t now) {
+    struct meta_attr attr = *was;
+    if (was->ino == 0 || S_ISREG(was->mode) || was->nlink > 1) return;
+    attr.ctime = now;
+    ghost_add(mount, &attr);
 }
 
 void do_unlink(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
-    struct meta_attr left;
+    struct meta_attr left, was;
     size_t length;
     bool gone;
     const char *name = name_in(call, 0, &length);
@@ -422,15 +482,18 @@ void do_unlink(struct call *call) {
         return;
     }
     if (call->in->opcode == WIRE_RMDIR) {
-        ask_slowly(call, FUSE_OP_RMDIR, name, length);
+        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RMDIR, name, length, NULL, 0);
+        if (request != NULL) request->has_attr = meta_dir_find(node->meta, call->in->ino, name, length, &request->attr) == 0;
+        slow_add(mount, request);
         return;
     }
     int64_t now = now_of(node);
-    int error = lies_elsewhere(mount, call->in->ino, name, length)
+    int error = lies_elsewhere(mount, call->in->ino, name, length, &was)
                     ? META_BUSY
                     : meta_unlink(node->meta, call->in->ino, name, length, now, &left, &gone, NULL);
     if (error == 0) {
         touch(mount, call->in->ino, now);
+        remember(mount, &was, now);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, left.ino);
         notify_others_entry(mount, call->in->ino, name, length);
@@ -449,7 +512,7 @@ void do_rename(struct call *call) {
     bool second = call->in->opcode == WIRE_RENAME2;
     size_t start = second ? sizeof(struct wire_rename2_in) : sizeof(struct wire_rename_in), length, to_length;
     const char *name = name_in(call, start, &length), *to_name = name == NULL ? NULL : name_in(call, start + length + 1, &to_length);
-    struct meta_attr moved, replaced = {0};
+    struct meta_attr moved, was, replaced = {0};
     bool gone = false;
     if (to_name == NULL) {
         refuse(call, EINVAL);
@@ -463,11 +526,12 @@ void do_rename(struct call *call) {
     unsigned flags = second ? in->flags : 0;
     int64_t now = now_of(node);
     int error = flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ? EINVAL
-                : lies_elsewhere(mount, to, to_name, to_length)           ? META_BUSY
+                : lies_elsewhere(mount, to, to_name, to_length, &was)     ? META_BUSY
                                                                           : meta_rename(node->meta, from, name, length, to, to_name, to_length, flags, now, &moved, &replaced, &gone);
     if (error == 0) {
         touch(mount, from, now);
         if (to != from) touch(mount, to, now);
+        if (replaced.ino != 0 && (flags & RENAME_EXCHANGE) == 0) remember(mount, &was, now);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, replaced.ino);
         notify_others_entry(mount, from, name, length);
@@ -479,6 +543,7 @@ void do_rename(struct call *call) {
         if (request != NULL) {
             request->other = to;
             request->flags = flags;
+            request->has_attr = (flags & RENAME_EXCHANGE) == 0 && meta_dir_find(node->meta, to, to_name, to_length, &request->attr) == 0;
         }
         slow_add(mount, request);
     } else {
@@ -520,7 +585,7 @@ void do_link(struct call *call) {
         }
         slow_add(mount, request);
     } else {
-        refuse(call, error == EISDIR ? EPERM : error);
+        refuse(call, error == EISDIR ? EPERM : gone_by_now(error));
     }
 }
 

@@ -41,7 +41,7 @@ static void *notify(void *argument) {
     pthread_mutex_lock(&mount->notice_lock);
     while (!atomic_load(&mount->stopping)) {
         struct notice *notice = mount->notices;
-        if (notice == NULL && mount->known != NULL) { /* nobody says when files are closed here: look */
+        if (notice == NULL && mount->options.no_open) { /* nobody says when files are closed here: look */
             struct timespec until;
             clock_gettime(CLOCK_MONOTONIC, &until);
             until.tv_nsec += SWEEP_MS * 1000000;

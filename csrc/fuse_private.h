@@ -8,6 +8,7 @@
 #include "fuse.h"
 #include "fuse_wire.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -45,14 +46,20 @@ struct file {
     struct view *views;
 };
 
-/* How often the kernel was given an inode, where that matters (no_open). */
+/* How often the kernel was given a file. */
 struct known {
     struct known *next;
     uint64_t ino, lookups;
     bool held; /* unlinked since: kept as long as the kernel may use it */
 };
 
-enum { FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 14 };
+/* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
+struct ghost {
+    struct ghost *next;
+    struct meta_attr attr;
+};
+
+enum { GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
 
 struct node {
     struct node *next;
@@ -127,7 +134,10 @@ struct amfs_fuse {
     pthread_t worker_threads[16];
 
     pthread_mutex_t known_lock;
-    struct known **known; /* no_open only */
+    struct known **known, *spare_known;
+    size_t known_count, known_buckets;
+    atomic_uint ghost_count;
+    struct ghost *ghosts[GHOST_BUCKETS];
     int64_t swept_ns;
 };
 
@@ -168,12 +178,17 @@ void do_rename(struct call *call);
 void do_link(struct call *call);
 void do_statfs(struct call *call);
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
-void clear_suid(struct node *node, uint64_t ino);
+void clear_suid(const struct call *call);
+/* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
+static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
 
 /* fuse_xattr.c */
 void do_xattr(struct call *call);
 
-/* fuse_known.c: only where files are opened without telling */
+/* fuse_known.c: what the kernel may still use although its name is gone */
+void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);
+bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done);
+bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
 void do_forget(struct call *call);
 void count_lookup(struct amfs_fuse *mount, uint64_t ino);
 void hold_known(struct amfs_fuse *mount, uint64_t ino);
@@ -188,7 +203,7 @@ struct opening {
     uint32_t stripe;
     uint64_t size;
     int64_t atime;
-    bool writing, truncate, create, foreign, suid;
+    bool writing, truncate, create, foreign;
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);

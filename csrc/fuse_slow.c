@@ -174,6 +174,7 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
 }
 
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
+    if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME)) ghost_add(mount, &request->attr);
     int failed = answer(mount, request->unique, error, data, size);
     if (error == 0) tell_others(mount, request);
     amfs_fuse_request_free(request);
@@ -183,7 +184,9 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    finish(mount, request, error < 0 || error > 511 ? EIO : error, NULL, 0);
+    if (error < 0 || error > 511) error = EIO;
+    if (request->op == FUSE_OP_GETATTR || request->op == FUSE_OP_SETATTR || request->op == FUSE_OP_OPEN) error = gone_by_now(error);
+    finish(mount, request, error, NULL, 0);
     return 0;
 }
 

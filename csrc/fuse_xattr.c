@@ -10,9 +10,26 @@ static bool ours(const char *name) { return strncmp(name, "user.amfs.", 10) == 0
 
 /* As tmpfs without access control lists. */
 static int name_fault(const char *name, size_t length) {
+    static const char *const spaces[] = {"user.", "trusted.", "security."};
     if (length > META_NAME_MAX) return ERANGE;
-    if (strncmp(name, "system.", 7) == 0) return EOPNOTSUPP;
-    return 0;
+    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
+        size_t prefix = strlen(spaces[i]);
+        if (strncmp(name, spaces[i], prefix) == 0) return length > prefix ? 0 : EINVAL;
+    }
+    return EOPNOTSUPP;
+}
+
+/* Those in "trusted." are root's business. Returns the size of what is left. */
+static size_t hide_trusted(char *names, size_t size) {
+    size_t kept = 0;
+    for (size_t at = 0, length; at < size; at += length) {
+        length = strnlen(names + at, size - at) + 1;
+        if (at + length > size) length = size - at;
+        if (strncmp(names + at, "trusted.", 8) == 0) continue;
+        memmove(names + kept, names + at, length);
+        kept += length;
+    }
+    return kept;
 }
 
 static void give_value(const struct call *call, uint32_t room, const void *value, size_t size) {
@@ -83,8 +100,9 @@ static void list(struct call *call) {
         if (request != NULL) request->room = in->size;
         slow_add(call->mount, request);
     } else if (error != 0) {
-        refuse(call, error);
+        refuse(call, gone_by_now(error));
     } else {
+        if (call->in->uid != 0) size = hide_trusted(call->out, size);
         give_value(call, in->size, call->out, size);
     }
 }
