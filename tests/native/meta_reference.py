@@ -330,6 +330,7 @@ class Reference:
         refuse_if(old is not None and flags == NOREPLACE, errno.EEXIST)
         if old is moved:
             return moved.attr, None, False
+        refuse_if(old is not None and flags != EXCHANGE and not self.alone(old.holders), META_BUSY)
         moved.attr = moved.attr._replace(ctime=now)
         if old is None:
             self.entries[to_dir, to_name] = Entry(entry.ino, entry.type)
