@@ -36,6 +36,10 @@ def share(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.0995 else f"{ratio:.3f}" if ratio >= 0.00995 else f"{ratio:.4f}"
 
 
+def times(ratio: float) -> str:
+    return f"{ratio:.1f}x" if ratio >= 0.95 else f"{share(ratio)}x"
+
+
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Rows of cells in columns; those numbered in ``right`` flush right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -135,11 +139,13 @@ def _scale_rows(report: Report, what: str, scales: Sequence[tuple[str, str, int]
     first: list[float | None] = []
     for scale, place, clients in scales:
         values = [result.value if (result := report.find(place, clients, metric.key)) else None for metric in EIGHT]
+        if not any(values):
+            continue  # it failed, which is said elsewhere
         if not first:
             first = values
             cells = ["" if value is None else rate(value, metric.unit) for value, metric in zip(values, EIGHT, strict=True)]
         else:
-            cells = ["" if not value or not base else f"{value / base:.1f}x" for value, base in zip(values, first, strict=True)]
+            cells = ["" if not value or not base else times(value / base) for value, base in zip(values, first, strict=True)]
         rows.append([scale, *cells])
     return rows
 

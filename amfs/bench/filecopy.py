@@ -132,9 +132,11 @@ class Experiment:
 
     def _run(self, lines: Iterator[str], *options: str, cwd: Path) -> Sample:
         """``amfs run`` on a list of these lines. Raises Failed."""
+        self.log.unlink(missing_ok=True)
         (cwd / "tasks.txt").write_text("".join(lines))
         words = ("run", "tasks.txt", *options, "--quiet", "--no-journal")
-        return self.sample(self.bench.amfs(*words, cwd=cwd, env=self.session.env).seconds)
+        seconds = self.bench.amfs(*words, cwd=cwd, env=self.session.env).seconds
+        return sample(self.settings, self.log, self.files, seconds)
 
     def staged(self, configuration: Configuration, turn: int) -> Sample:
         program = self.bench.programs["filecopy"]
@@ -181,18 +183,19 @@ class Experiment:
         with workplace(place) as inner:
             return self._run(lines(), "--local", "--slots", str(self.nodes), cwd=inner)
 
-    def sample(self, seconds: float) -> Sample:
-        """What the tasks wrote into the log and the clock said. Raises Failed if a task is missing."""
-        took: dict[str, list[float]] = {"write": [], "read": []}
-        for line in self.log.read_text().splitlines() if self.log.exists() else ():
-            word, value = line.split()
-            took[word].append(float(value))
-        self.log.unlink(missing_ok=True)
-        if not len(took["write"]) == len(took["read"]) == self.files:
-            raise Failed(f"{len(took['write'])} write and {len(took['read'])} read tasks of {self.files} each left their times")
-        size = self.settings.size * _MIB
-        write, read = (statistics.mean(size / max(value, 1e-9) for value in took[word]) for word in ("write", "read"))
-        return Sample(write, read, 2 * size * self.files / seconds)
+
+def sample(settings: Settings, log: Path, files: int, seconds: float) -> Sample:
+    """What the tasks of ``files`` files wrote into ``log`` and the clock said. Raises Failed if a task is missing."""
+    took: dict[str, list[float]] = {"write": [], "read": []}
+    for line in log.read_text().splitlines() if log.exists() else ():
+        word, value = line.split()
+        took[word].append(float(value))
+    log.unlink(missing_ok=True)
+    if not len(took["write"]) == len(took["read"]) == files:
+        raise Failed(f"{len(took['write'])} write and {len(took['read'])} read tasks of {files} each left their times")
+    size = settings.size * _MIB
+    write, read = (statistics.mean(size / max(value, 1e-9) for value in took[word]) for word in ("write", "read"))
+    return Sample(write, read, 2 * size * files / seconds)
 
 
 def run_filecopy(settings: Settings, disk: Path, memory: Path, say: Callable[[str], None] = lambda text: None) -> Report:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,22 @@ def numbers(low: int, high: int) -> Callable[[click.Context, click.Parameter, st
         return tuple(dict.fromkeys(found))
 
     return convert
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a benchmark as Ctrl-C does: everything is unmounted and ended first."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def show(report: Any, output: str, text: str) -> None:
@@ -121,24 +138,25 @@ def envelope(
     left_out = set().union(*(keys for kind, keys in unwanted.items() if fuse and kind not in fuse))
     keys = [key for key in only or MODE_KEYS if key not in left_out]
     settings = Settings(clients, repeat, seconds, size)
-    with ExitStack() as stack:
+    with ended_by_signals():
+        with ExitStack() as stack:
 
-        def work(parent: Path) -> tuple[str, ...]:
-            return (str(stack.enter_context(d.workplace(directory_of(parent)))),)
+            def work(parent: Path) -> tuple[str, ...]:
+                return (str(stack.enter_context(d.workplace(directory_of(parent)))),)
 
-        memory = Place("tmpfs", "tmpfs", work(tmpfs or d.memory_directory()))
-        if directories:
-            places = [Place(str(path), str(path), work(path), judged_as) for path in dict.fromkeys(directories)]
-        else:
-            places = make_places(stack, keys, nodes, say)
-        (huge,) = work(tmpfs or d.memory_directory())
-        if stack.enter_context(huge_pages(Path(huge))):
-            places.append(Place("huge", "tmpfs, huge pages", (huge,)))
-        disk = disk or d.disk_directory()
-        places.append(Place("disk", f"disk ({d.file_system(disk)})", work(disk)))
-        report = run_places(memory, places, settings, say)
-    if not directories and REMOTE in keys:
-        report = msgspec.structs.replace(report, remote=measure_remote(repeat, size, say))
+            memory = Place("tmpfs", "tmpfs", work(tmpfs or d.memory_directory()))
+            if directories:
+                places = [Place(str(path), str(path), work(path), judged_as) for path in dict.fromkeys(directories)]
+            else:
+                places = make_places(stack, keys, nodes, say)
+            (huge,) = work(tmpfs or d.memory_directory())
+            if stack.enter_context(huge_pages(Path(huge))):
+                places.append(Place("huge", "tmpfs, huge pages", (huge,)))
+            disk = disk or d.disk_directory()
+            places.append(Place("disk", f"disk ({d.file_system(disk)})", work(disk)))
+            report = run_places(memory, places, settings, say)
+        if not directories and REMOTE in keys:
+            report = msgspec.structs.replace(report, remote=measure_remote(repeat, size, say))
     save(envelope_picture(report), plot)
     show(report, output, report_text(report))
     return 1 if any(place.error for place in report.places) or any(row.error for row in report.remote) else 0
@@ -169,7 +187,8 @@ def filecopy(
 
     place = directory_of(disk or d.disk_directory())
     settings = Settings(tuple(way for way in WAYS if not ways or way in ways), nodes, files, size, chunk, repeat)
-    report = run_filecopy(settings, place, d.memory_directory(), say)
+    with ended_by_signals():
+        report = run_filecopy(settings, place, d.memory_directory(), say)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
 
@@ -208,7 +227,7 @@ def storage(
     from amfs.bench.storage import Place, Settings, picture, report_text, run_storage
     from amfs.bench.storage_worker import is_url
 
-    with ExitStack() as stack:
+    with ended_by_signals(), ExitStack() as stack:
 
         def work(parent: Path) -> str:
             return str(stack.enter_context(d.workplace(directory_of(parent))))
@@ -242,7 +261,8 @@ def striping(real: int, scale: float, tiles: int, nodes: tuple[int, ...], output
     """
     from amfs.bench.striping import Settings, report_text, run_striping
 
-    report = run_striping(Settings(real, scale, tiles, nodes), say)
+    with ended_by_signals():
+        report = run_striping(Settings(real, scale, tiles, nodes), say)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
 

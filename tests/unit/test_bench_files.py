@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,17 +17,18 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, dispatch, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
+from amfs.bench import directories, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
 from amfs.bench.clients import Client
 from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
 from amfs.bench.process import Failed
 from amfs.bench.storage_worker import Worker, is_url, storage_of
 from amfs.cli.bench import bench
+from amfs.cli.bench_files import ended_by_signals
 from amfs.errors import AmfsError, UsageError
 from amfs.fs.partition import PartitionTable
 
-QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=2)
+QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=1)
 
 
 @pytest.fixture(scope="module")
@@ -360,28 +362,25 @@ def test_filecopy_checks_what_it_reads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_filecopy_on_a_session_of_two(memory: Path) -> None:
-    found = filecopy.run_filecopy(filecopy.Settings(("staged",), (2,), 1, 1, 1, 2), directories.disk_directory(), memory)
+    found = filecopy.run_filecopy(filecopy.Settings(("staged",), (2,), 1, 1, 1, 1), directories.disk_directory(), memory)
     assert found.errors == {}
     assert [row.name for row in found.results] == ["", "", *(each.name for each in filecopy.CONFIGURATIONS)]
-    assert all(min(row.write, row.read, row.whole) > 0 and len(row.samples) == 2 for row in found.results)
+    assert all(min(row.write, row.read, row.whole) > 0 and len(row.samples) == 1 for row in found.results)
     assert {row.remote for row in found.results if row.name.endswith("aw")} == {0.0}
     assert filecopy.report_text(found).count("\n") == 8
     assert list(memory.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with mounts.Session(1) as session:
-        experiment = filecopy.Experiment(dispatch.Bench(tmp_path, True), filecopy.Settings(("staged",), files=1, size=1), 1, session, log)
-        log.write_text("write 0.5\nread 0.25\nwrite 1\n")
-        with pytest.raises(Failed, match="2 write and 1 read tasks of 1"):
-            experiment.sample(1.0)
-        assert not log.exists()
-        with pytest.raises(Failed, match="0 write and 0 read tasks"):
-            experiment.sample(1.0)
-        log.write_text("write 0.5\nread 0.25\n")
-        assert experiment.sample(2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
+    log, one = tmp_path / "log", filecopy.Settings(size=1)
+    log.write_text("write 0.5\nread 0.25\nwrite 1\n")
+    with pytest.raises(Failed, match="2 write and 1 read tasks of 1"):
+        filecopy.sample(one, log, 1, 1.0)
+    assert not log.exists()
+    with pytest.raises(Failed, match="0 write and 0 read tasks"):
+        filecopy.sample(one, log, 1, 1.0)
+    log.write_text("write 0.5\nread 0.25\n")
+    assert filecopy.sample(one, log, 1, 2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
 
 
 # ── storage ────────────────────────────────────────────────────────────────────────────────────────
@@ -563,6 +562,15 @@ def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path)
     assert found.find(str(memory), 2, "open") is not None
     ElementTree.parse(plot)
     assert list(memory.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_benchmark_as_ctrl_c_does(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), ended_by_signals():
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(
