@@ -89,6 +89,8 @@ class Io:
     def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
     def set_table(self, owners: Sequence[int]) -> None: ...
+    def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
+        """Nobody reads or writes stripes of these here until the next table; then fetch_part them at their new owners."""
     def grant(self, peer: int, token: bytes) -> None:
         """Connections of that node may show this 16-byte token from now on."""
     def set_peer(self, peer: int, host: str, port: int, token: bytes) -> None: ...

@@ -32,6 +32,14 @@ int fsio_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
     return error;
 }
 
+void fsio_fair_lock(pthread_rwlock_t *lock) {
+    pthread_rwlockattr_t fair;
+    pthread_rwlockattr_init(&fair);
+    pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* readers in a row must not keep a writer out */
+    pthread_rwlock_init(lock, &fair);
+    pthread_rwlockattr_destroy(&fair);
+}
+
 /* ── events ── */
 
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error) {
@@ -65,27 +73,64 @@ int fsio_event_fd(const struct fsio *io) { return io->event_fd; }
 
 void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions) {
     int32_t *copy = malloc((partitions + 1) * sizeof *copy);
-    bool others = false;
-    if (copy == NULL) return; /* the old one stays; stripes are looked for at their old owners, who answer */
+    bool others = false, *moving = calloc(partitions + 1, sizeof *moving);
+    if (copy == NULL || moving == NULL) { /* the old one stays; stripes are looked for at their old owners, who answer */
+        free(copy);
+        free(moving);
+        return;
+    }
     memcpy(copy, owners, partitions * sizeof *copy);
     for (size_t i = 0; i < partitions; i++) others |= owners[i] != io->node && owners[i] >= 0;
     pthread_mutex_lock(&io->table_lock);
     free(io->owners);
+    free(io->moving);
     io->owners = copy;
+    io->moving = moving;
     io->partitions = partitions;
     io->others = others;
     pthread_mutex_unlock(&io->table_lock);
 }
 
-int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {
-    uint8_t bytes[8];
-    int32_t owner = -1;
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
-    uint64_t hash = amfs_xxh64(bytes, sizeof bytes, 0);
+void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving) {
     pthread_mutex_lock(&io->table_lock);
-    if (io->partitions > 0) owner = io->owners[(hash % io->partitions + index % io->partitions) % io->partitions];
+    for (size_t i = 0; i < count; i++)
+        if (partitions[i] < io->partitions) io->moving[partitions[i]] = moving;
+    pthread_mutex_unlock(&io->table_lock);
+}
+
+bool fsio_any_moving(struct fsio *io) {
+    bool any = false;
+    pthread_mutex_lock(&io->table_lock);
+    for (size_t i = 0; i < io->partitions && !any; i++) any = io->moving[i];
+    pthread_mutex_unlock(&io->table_lock);
+    return any;
+}
+
+/* With table_lock held and a table there. */
+static size_t partition_of(const struct fsio *io, uint64_t ino, uint64_t index) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
+    return (size_t)((amfs_xxh64(bytes, sizeof bytes, 0) % io->partitions + index % io->partitions) % io->partitions);
+}
+
+int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {
+    pthread_mutex_lock(&io->table_lock);
+    int32_t owner = io->partitions == 0 ? -1 : io->owners[partition_of(io, ino, index)];
     pthread_mutex_unlock(&io->table_lock);
     return owner;
+}
+
+bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving) {
+    bool ours = true;
+    *moving = false;
+    pthread_mutex_lock(&io->table_lock);
+    if (io->partitions > 0) {
+        size_t partition = partition_of(io, ino, index);
+        ours = io->owners[partition] == io->node;
+        *moving = io->moving[partition];
+    }
+    pthread_mutex_unlock(&io->table_lock);
+    return ours;
 }
 
 bool fsio_has_others(struct fsio *io) {
@@ -130,6 +175,8 @@ static void free_all(struct fsio *io) {
     fsio_parts_end(io);
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
+    free(io->moving);
+    pthread_rwlock_destroy(&io->writes);
     pthread_cond_destroy(&io->jobs_work);
     pthread_mutex_destroy(&io->jobs_lock);
     pthread_cond_destroy(&io->carriers_work);
@@ -160,6 +207,7 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     io->carry_tail = &io->carry_head;
     io->jobs_tail = &io->jobs;
     pthread_mutex_init(&io->peers_lock, NULL);
+    fsio_fair_lock(&io->writes);
     pthread_mutex_init(&io->carriers_lock, NULL);
     pthread_cond_init(&io->carriers_work, NULL);
     pthread_mutex_init(&io->jobs_lock, NULL);

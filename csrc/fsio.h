@@ -37,6 +37,9 @@ int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
 int fsio_root_fd(const struct fsio *io);
 void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); /* stripe (hash(ino)+i)%P -> node, as fsmeta.h */
+/* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
+ * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
+void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
 void fsio_grant(struct fsio *io, int32_t peer, const uint8_t token[FSIO_TOKEN_BYTES]); /* connections of this peer may use it from now on */
 void fsio_set_peer(struct fsio *io, int32_t peer, const char *host, int port, const uint8_t token[FSIO_TOKEN_BYTES]);
 void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits for it fails with EIO at once */
@@ -48,6 +51,9 @@ int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
 
 /* ── handles ──
+ * A file that is written through this node stays what it is here, whatever later calls of fsio_open say; else the last one is believed, also for the
+ * handles that are open already (a reader of stripes becomes one through the writer's node, and back). `size` is the size before O_TRUNC: open,
+ * then truncate. REMOTE where that node knows nothing of the file is ESTALE (after a second: it may be about to open it).
  * Several handles of one ino share one `file` inside (kind, size, dirty state), so that what one writes the other reads. The size of a
  * striped file is known by its writer: `size` on opening, then grown by writes. */
 int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /* of REMOTE */, uint32_t stripe, uint64_t size, bool writing,

@@ -67,19 +67,19 @@ static bool send_part(struct asking *asking, int part, uint64_t offset, uint64_t
     return true;
 }
 
-/* Is the stripe asked for here by our table. */
-static bool is_ours(const struct asking *asking) {
-    int32_t owner = fsio_stripe_owner(asking->io, asking->request.ino, (uint64_t)asking->request.index);
-    return owner == asking->io->node || owner < 0;
-}
-
 static bool answer_read(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     struct stat found = {0};
+    bool moving = false, ours = true, exact = request->flag != 0;
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
+    if (request->index >= 0) ours = fsio_stripe_ours(asking->io, request->ino, (uint64_t)request->index, &moving);
+    if (moving && !exact) return reply(asking, ESTALE, 0, NULL, 0);
+    if (moving) { /* it is fetched away: what was being written when that began is in it */
+        pthread_rwlock_wrlock(&asking->io->writes);
+        pthread_rwlock_unlock(&asking->io->writes);
+    }
     int part = fsio_part_open(asking->io, request->ino, request->index, false);
-    if (part == -ENOENT && request->index >= 0 && request->flag == 0) /* zeros, if it is we who would have it */
-        return reply(asking, is_ours(asking) ? 0 : ESTALE, 0, NULL, 0);
+    if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
     bool fine = false;
     if (fstat(part, &found) == 0) {
@@ -107,12 +107,12 @@ static bool take_bytes(struct asking *asking, int part, uint64_t offset, uint64_
     return true;
 }
 
-static bool answer_write(struct asking *asking) {
+static bool write_part(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     struct fsio *io = asking->io;
     struct stat found = {0};
-    if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
-    if (!is_ours(asking)) return skip(asking, request->length) && reply(asking, ESTALE, 0, NULL, 0);
+    bool moving;
+    if (!fsio_stripe_ours(io, request->ino, (uint64_t)request->index, &moving) || moving) return skip(asking, request->length) && reply(asking, ESTALE, 0, NULL, 0);
     int part = fsio_part_open(io, request->ino, request->index, true);
     int error = part < 0 ? -part : 0;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
@@ -134,6 +134,15 @@ static bool answer_write(struct asking *asking) {
     return fine && reply(asking, error, 0, NULL, 0);
 }
 
+static bool answer_write(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
+    pthread_rwlock_rdlock(&asking->io->writes);
+    bool fine = write_part(asking);
+    pthread_rwlock_unlock(&asking->io->writes);
+    return fine;
+}
+
 static bool answer_seek(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     if (request->offset > INT64_MAX || (request->flag != SEEK_DATA && request->flag != SEEK_HOLE)) return false;
@@ -146,6 +155,8 @@ static bool answer_seek(struct asking *asking) {
 }
 
 int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
+    bool moving;
+    if (!fsio_stripe_ours(io, ino, (uint64_t)index, &moving) || moving) return ESTALE;
     int part = fsio_part_open(io, ino, index, false), error = 0;
     if (part < 0) return -part == ENOENT ? 0 : -part;
     int64_t before = fsio_allocated(part);
@@ -192,7 +203,9 @@ static bool answer_part(struct asking *asking) {
         error = fsio_stripes_sum(asking->io, request->ino, &stat);
         return reply_stat(asking, error, &stat);
     case OP_TRIM:
-        return request->stripe > 0 && reply(asking, fsio_part_trim(asking->io, request->ino, request->stripe, request->offset), 0, NULL, 0);
+        if (request->stripe == 0) return false;
+        if (fsio_any_moving(asking->io)) return reply(asking, ESTALE, 0, NULL, 0);
+        return reply(asking, fsio_part_trim(asking->io, request->ino, request->stripe, request->offset), 0, NULL, 0);
     case OP_PUNCH:
         if (request->index < 0 || request->offset > INT64_MAX || request->length == 0 || request->length > INT64_MAX - request->offset) return false;
         return reply(asking, fsio_part_punch(asking->io, request->ino, request->index, request->offset, request->length), 0, NULL, 0);

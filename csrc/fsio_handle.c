@@ -28,15 +28,11 @@ struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino) {
 
 static struct fsio_file *new_file(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = calloc(1, sizeof *file);
-    pthread_rwlockattr_t fair;
     if (file == NULL) return NULL;
     file->io = io;
     file->ino = ino;
     file->fd = -1;
-    pthread_rwlockattr_init(&fair);
-    pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* readers in a row must not keep a truncation out */
-    pthread_rwlock_init(&file->gate, &fair);
-    pthread_rwlockattr_destroy(&fair);
+    fsio_fair_lock(&file->gate);
     pthread_mutex_init(&file->lock, NULL);
     pthread_cond_init(&file->changed, NULL);
     return file;
@@ -106,14 +102,16 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
         if (file->kind == FSIO_LOCAL) fsio_local_leave(file);
         if (file->kind == FSIO_REMOTE) fsio_remote_leave(file);
     }
+    if (file->known && file->kind == FSIO_LOCAL && kind == FSIO_LOCAL && fsio_local_replaced(file)) fsio_local_leave(file);
     fsio_striped_leave(file); /* what was read ahead may be old by now */
     file->kind = kind;
     file->node = node;
     file->stripe = stripe != 0 ? stripe : FSIO_STRIPE_BYTES;
     file->known = true;
-    if (kind == FSIO_LOCAL) return fsio_local_open(file, create);
+    int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
     if (kind == FSIO_STRIPED) atomic_store(&file->size, size);
-    return 0;
+    atomic_store(&file->serves, error == 0 && kind != FSIO_REMOTE);
+    return error;
 }
 
 static void count_handle(struct fsio_file *file, bool writing, int by) {

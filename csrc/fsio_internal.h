@@ -134,6 +134,7 @@ struct fsio_file {
     pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
     enum fsio_kind kind;   /* under the gate, as known, node and stripe */
     bool known;            /* false: just made, what follows says nothing yet */
+    atomic_bool serves;    /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
     uint32_t stripe;
 
@@ -202,8 +203,11 @@ struct fsio {
 
     pthread_mutex_t table_lock;
     int32_t *owners;
+    bool *moving;
     size_t partitions;
     bool others; /* a partition belongs to another node */
+
+    pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
 
     pthread_mutex_t peers_lock;
     pthread_cond_t peers_changed;
@@ -241,6 +245,9 @@ int64_t fsio_now_ns(void); /* since 1970 */
 int fsio_thread(pthread_t *thread, void *(*body)(void *), void *argument); /* with all signals blocked; 0 or errno */
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
+bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
+bool fsio_any_moving(struct fsio *io);
+void fsio_fair_lock(pthread_rwlock_t *lock);
 bool fsio_has_others(struct fsio *io);
 
 /* fsio_parts.c */
@@ -288,6 +295,7 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size);
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
+bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
 
 /* fsio_remote.c: with the gate held */
@@ -329,6 +337,7 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
 /* fsio_jobs.c */
 int fsio_workers_start(struct fsio *io, int threads);
 void fsio_workers_stop(struct fsio *io);
+void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
 
 /* fsio_peer.c */
 int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fsio_link **link);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES };
+enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE };
 
 struct fsio_job {
     struct fsio_job *next;
@@ -16,6 +16,7 @@ struct fsio_job {
     int64_t index;
     int32_t from;
     uint32_t stripe;
+    struct fsio_file *file; /* of DROP_FILE */
     size_t count;
     int32_t nodes[];
 };
@@ -164,7 +165,7 @@ static int run(struct fsio *io, struct fsio_job *job) {
 /* ── the queue ── */
 
 static void finish(struct fsio *io, struct fsio_job *job, int error) {
-    fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    if (job->kind != JOB_DROP_FILE) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
     free(job);
 }
 
@@ -178,7 +179,8 @@ static void *work(void *argument) {
         io->jobs = job->next;
         if (io->jobs == NULL) io->jobs_tail = &io->jobs;
         pthread_mutex_unlock(&io->jobs_lock);
-        finish(io, job, atomic_load(&io->stopping) ? ECANCELED : run(io, job));
+        if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
+        finish(io, job, atomic_load(&io->stopping) || job->kind == JOB_DROP_FILE ? ECANCELED : run(io, job));
         pthread_mutex_lock(&io->jobs_lock);
     }
     pthread_mutex_unlock(&io->jobs_lock);
@@ -217,6 +219,24 @@ static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *no
     pthread_mutex_unlock(&io->jobs_lock);
     if (stopped) finish(io, job, ECANCELED);
     return 0;
+}
+
+void fsio_drop_later(struct fsio_file *file) {
+    struct fsio_job *job = malloc(sizeof *job);
+    struct fsio *io = file->io;
+    bool queued = false;
+    pthread_mutex_lock(&io->jobs_lock);
+    if (job != NULL && io->workers > 0 && !atomic_load(&io->stopping)) {
+        *job = (struct fsio_job){.kind = JOB_DROP_FILE, .file = file};
+        *io->jobs_tail = job;
+        io->jobs_tail = &job->next;
+        pthread_cond_signal(&io->jobs_work);
+        queued = true;
+    }
+    pthread_mutex_unlock(&io->jobs_lock);
+    if (queued) return;
+    free(job);
+    fsio_file_drop(file);
 }
 
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size) {

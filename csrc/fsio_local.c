@@ -181,6 +181,14 @@ int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat) {
     return error;
 }
 
+bool fsio_local_replaced(struct fsio_file *file) {
+    char name[FSIO_NAME_BYTES];
+    struct stat named, opened;
+    fsio_part_name(file->ino, FSIO_WHOLE, name);
+    return !file->gone && file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file->fd, &opened) == 0 &&
+           named.st_ino != opened.st_ino;
+}
+
 void fsio_local_leave(struct fsio_file *file) {
     if (file->counted) {
         char name[FSIO_NAME_BYTES];

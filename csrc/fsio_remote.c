@@ -201,10 +201,8 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
     bool had = false, last = false, fewer = false;
     int error = 0;
     if (file == NULL) return readers + writers > 0 ? ESTALE : 0;
-    pthread_rwlock_rdlock(&file->gate);
-    bool ours = file->known && file->kind != FSIO_REMOTE;
-    pthread_rwlock_unlock(&file->gate);
-    if (!ours && readers + writers > 0) { /* passing on what a third node has would go in circles */
+    /* Passing on what a third node has would go in circles; so would waiting for the gate, if that node opens it through us at this moment. */
+    if (!atomic_load(&file->serves) && readers + writers > 0) {
         fsio_file_drop(file);
         return ESTALE;
     }
@@ -228,7 +226,7 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         }
     }
     pthread_mutex_unlock(&file->lock);
-    if (fewer) {
+    if (fewer && atomic_load(&file->serves)) {
         pthread_rwlock_rdlock(&file->gate);
         error = fsio_file_flush(file, &seen);
         pthread_rwlock_unlock(&file->gate);
@@ -279,8 +277,8 @@ void fsio_files_forget(struct fsio *io, int32_t node) {
             bool last = end_use(found, node, &had);
             pthread_mutex_unlock(&found->lock);
             if (last) tell_closed(found);
-            if (had) fsio_file_drop(found);
-            fsio_file_drop(found);
+            if (had) fsio_drop_later(found);
+            fsio_drop_later(found);
         }
     }
 }

@@ -9,17 +9,17 @@
 #include <unistd.h>
 
 enum {
-    STALE_TRIES = 40, /* the owner has a newer table than we, or we than it: two seconds in all */
-    STALE_WAIT_MS = 50,
+    STALE_WAIT_MS = 20, /* the owner has a newer table than we, or we than it, or the partition moves */
     SEEK_STRIPES = 1024, /* asked about in one seek: after so many holes the rest is called data */
     SUM_MS = 1000,       /* how old the sum of a file's blocks may be */
     BATCH = 64,          /* segments asked for at once */
     BATCH_OWNERS = 16,
 };
 
-static bool wait_for_table(struct fsio *io, int *tries) {
+/* False: it has taken stall_ms. */
+static bool wait_for_table(struct fsio *io, int *waited_ms) {
     struct timespec pause = {.tv_nsec = STALE_WAIT_MS * 1000000};
-    if (atomic_load(&io->stopping) || ++*tries > STALE_TRIES) return false;
+    if (atomic_load(&io->stopping) || (*waited_ms += STALE_WAIT_MS) > io->stall_ms) return false;
     nanosleep(&pause, NULL);
     return true;
 }
@@ -27,8 +27,13 @@ static bool wait_for_table(struct fsio *io, int *tries) {
 /* ── one stripe ── */
 
 static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count, size_t *got) {
+    bool moving;
     int part = fsio_part_open(io, ino, (int64_t)index, false), error = 0;
     *got = 0;
+    if (!fsio_stripe_ours(io, ino, index, &moving) || moving) { /* since we looked who owns it */
+        if (part >= 0) close(part);
+        return ESTALE;
+    }
     if (part < 0) return -part == ENOENT ? 0 : -part;
     while (*got < count) {
         ssize_t more = pread(part, to + *got, count - *got, (off_t)(at + *got));
@@ -41,7 +46,7 @@ static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
     return error;
 }
 
-static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
     struct stat found = {0};
     int part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
@@ -59,6 +64,15 @@ static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
     }
     fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
     close(part);
+    return error;
+}
+
+static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    bool moving;
+    pthread_rwlock_rdlock(&io->writes);
+    bool ours = fsio_stripe_ours(io, ino, index, &moving);
+    int error = ours && !moving ? write_part(io, ino, index, at, from, count) : ESTALE;
+    pthread_rwlock_unlock(&io->writes);
     return error;
 }
 
@@ -81,22 +95,22 @@ static int read_stripe_once(struct fsio *io, uint64_t ino, uint64_t index, uint6
 }
 
 int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count) {
-    int tries = 0, error;
+    int waited = 0, error;
     do error = read_stripe_once(io, ino, index, at, to, count);
-    while (error == ESTALE && wait_for_table(io, &tries));
+    while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
 }
 
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
     struct fsio_request request = {.op = OP_WRITE, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
     struct fsio_reply reply;
-    int tries = 0, error;
+    int waited = 0, error;
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = write_here(io, ino, index, at, from, count);
         else error = fsio_call(io, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
-    } while (error == ESTALE && wait_for_table(io, &tries));
+    } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
 }
 
@@ -204,21 +218,30 @@ static int32_t *owners_of(struct fsio *io, uint64_t ino, uint64_t first, uint64_
     return owners;
 }
 
-int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
+static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
     struct fsio_request request = {.op = OP_TRIM, .ino = ino, .index = FSIO_WHOLE, .stripe = stripe, .offset = size};
     struct fsio_reply reply;
     size_t count;
     int error = 0;
-    if (size >= old) return 0;
     int32_t *owners = owners_of(io, ino, size / stripe, (old - 1) / stripe, &count);
     if (owners == NULL) return ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        int failed = owners[i] == io->node ? fsio_part_trim(io, ino, stripe, size)
-                                           : fsio_call(io, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0);
-        if (error == 0) error = failed;
+        int failed = owners[i] != io->node       ? fsio_call(io, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0)
+                     : fsio_any_moving(io) ? ESTALE
+                                           : fsio_part_trim(io, ino, stripe, size);
+        if (error == 0 || failed == ESTALE) error = failed;
     }
     free(owners);
     return error;
+}
+
+/* Those of stripes that move are cut when they have arrived. */
+int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
+    int waited = 0, error;
+    if (size >= old) return 0;
+    do error = trim_once(io, ino, stripe, size, old);
+    while (error == ESTALE && wait_for_table(io, &waited));
+    return error == ESTALE ? EIO : error;
 }
 
 int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
@@ -234,7 +257,7 @@ int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
 static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
     struct fsio *io = file->io;
     struct fsio_reply reply;
-    int error = 0;
+    int error = 0, waited = 0;
     while (offset < end && error == 0) {
         uint64_t index = offset / file->stripe, at = offset % file->stripe;
         uint64_t count = file->stripe - at < end - offset ? file->stripe - at : end - offset;
@@ -243,9 +266,10 @@ static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_part_punch(io, file->ino, (int64_t)index, at, count);
         else error = fsio_call(io, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
-        offset += count;
+        if (error == ESTALE && wait_for_table(io, &waited)) error = 0;
+        else offset += count;
     }
-    return error;
+    return error == ESTALE ? EIO : error;
 }
 
 int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {

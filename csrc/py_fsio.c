@@ -127,6 +127,25 @@ static PyObject *io_set_table(PyObject *self, PyObject *numbers)
     Py_RETURN_NONE;
 }
 
+static PyObject *io_set_moving(PyObject *self, PyObject *args)
+{
+    PyObject *numbers;
+    int moving;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "Op:set_moving", &numbers, &moving))
+        return NULL;
+    int32_t *partitions = node_list(numbers, &count);
+    if (partitions == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t partition = (uint32_t)partitions[i]; /* a negative one is beyond all */
+        fsio_set_moving(io_of(self), &partition, 1, moving != 0);
+    }
+    free(partitions);
+    Py_RETURN_NONE;
+}
+
 /* The token in a bytes object, or NULL with an error set. */
 static const uint8_t *token_in(PyObject *bytes)
 {
@@ -441,6 +460,7 @@ static PyObject *io_root_fd(PyObject *self, void *closure)
 
 static PyMethodDef io_methods[] = {
     {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"set_moving", io_set_moving, METH_VARARGS, "set_moving(partitions, moving)\n--\n\nNobody reads or writes their stripes here until the next table."},
     {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
     {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},
     {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},

@@ -16,7 +16,7 @@
 enum { NODES = 3, PARTITIONS = 48, STRIPE = 16384, THREADS = 6 };
 
 static _Atomic long checks;
-static char top[] = "/tmp/amfs-test-fsio-XXXXXX";
+static char top[64];
 static struct fsio *node[NODES];
 
 #define CHECK(what) \
@@ -319,6 +319,7 @@ static void test_peers_come_and_go(bool stop) {
 }
 
 int main(void) {
+    snprintf(top, sizeof top, "%s/amfs-test-fsio-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     CHECK(mkdtemp(top) != NULL);
     int before = entries("/proc/self/fd");
     test_travels();

@@ -492,6 +492,10 @@ def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes
     owners = [p % 3 if p % 3 < 2 else 0 for p in range(PARTITIONS)]  # node 2 gives all it has to node 0
     moving = nodes.parts(2, ino)
     assert moving
+    nodes.io[2].set_moving([p for p in range(PARTITIONS) if p % 3 == 2], True)
+    early = threading.Thread(target=lambda: found.append(nodes.read(2, ino, STRIPED, len(data), stripe=STRIPE)))
+    found: list[bytes] = []
+    early.start()
     for index in moving:
         nodes.io[0].fetch_part(1, ino, index, 2)
         assert nodes.done(0)[4] == 0
@@ -501,6 +505,8 @@ def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes
     late.start()
     assert nodes.read(1, ino, STRIPED, len(data), stripe=STRIPE) == data
     late.join()
+    early.join(10)
+    assert found == [data]
 
 
 # ── resources ──────────────────────────────────────────────────────────────────────────────────────
