@@ -246,7 +246,10 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
     if (writers > 0) return; /* other nodes or faces write it still, and finish later */
     file->atime = said->atime;
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
-    if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+    if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) {
+        slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+        file->foreign = true; /* that it is not used any more must be told on the same way, not before */
+    }
     notify_others(mount, file->ino, true);
 }
 

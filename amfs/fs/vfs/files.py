@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import logging
 import stat
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ class Files(Directories):
         super().__init__(node, meta, clock)
         #: inode -> face -> [readers, writers]: handles given out here
         self.users: dict[int, dict[object, list[int]]] = {}
+        self.opening: Counter[int] = Counter()  # inode -> openings of it under way here
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsRequested] = self._on_requested
@@ -416,13 +418,13 @@ class Files(Directories):
 
     def op_open(self, r: Request, ino: int, flags: int) -> Operation:
         writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
+        self.opening[ino] += 1
         try:
             opened = yield from self._open(ino, writing, bool(flags & O_TRUNC))
-        except OSError:
-            if ino not in self.users:
-                self.spawn(self._unused(ino))
-            raise
-        self._opened(r, ino, writing)
+            self._opened(r, ino, writing)
+        finally:
+            self.opening[ino] -= 1
+            self._forget_if_unused(ino)
         return opened
 
     def op_ensure(self, r: Request, ino: int, writing: bool) -> Operation:
@@ -590,18 +592,23 @@ class Files(Directories):
         yield from self._closed(ino, writing, facts)
 
     def _closed(self, ino: int, wrote: bool, facts: Any) -> Operation:
-        faces = self.users.get(ino, {})
-        failed: OSError | None = None
-        if wrote and not any(counts[True] for counts in faces.values()) and ino not in self.hosted:
-            try:
+        """What was written is told before it is told that nobody uses it here: one closing of a file after the other."""
+        key = ("closing", ino)
+        yield Acquire(key)
+        try:
+            if wrote and ino not in self.hosted and not any(counts[True] for counts in self.users.get(ino, {}).values()):
                 yield from self._finish(ino, facts)
-            except OSError as error:
-                failed = error
-        if not faces:
-            self.users.pop(ino, None)
-            yield from self._unused(ino)
-        if failed is not None:
-            raise failed
+        finally:
+            self._forget_if_unused(ino)
+            self.release(key)
+
+    def _forget_if_unused(self, ino: int) -> None:
+        """Tell the shard when no face of this node has it open, nor is about to."""
+        if not self.opening[ino]:
+            del self.opening[ino]
+            if not self.users.get(ino):
+                self.users.pop(ino, None)
+                self.spawn(self._unused(ino))
 
     def _unused(self, ino: int) -> Operation:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.attr import META_SET_LAYOUT, META_SET_RANK, STRIPED, WHOLE, Attr
-from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY
+from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
 from amfs.fs.vfs.files import REMOTE, STRIPE_BYTES, STRIPES, Files, Opened, Request
 from amfs.fs.vfs.shard import attr_of
@@ -298,13 +298,15 @@ class Paths(Files):
 
     def s_take(self, peer: int, ino: int) -> Operation:
         """Become the holder of a whole file."""
-        answer, answered = yield from self.at_ino("open", ino, False)
-        holders = [int(node) for node in answered]
-        done = self.node in holders or (yield from self._bring(attr_of(answer), holders, False))
-        if ino not in self.users:
-            yield from self._unused(ino)
-        if not done:
-            raise failure(errno.EAGAIN)
+        self.opening[ino] += 1
+        try:
+            answer, answered = yield from self.at_ino("open", ino, False)
+            holders = [int(node) for node in answered]
+            if self.node not in holders and not (yield from self._bring(attr_of(answer), holders, False)):
+                raise failure(errno.EAGAIN)
+        finally:
+            self.opening[ino] -= 1
+            self._forget_if_unused(ino)
         for node in holders:
             if node != self.node:
                 yield from self.at_ino("unhold", ino, node)
@@ -440,9 +442,8 @@ class Paths(Files):
         attr = yield from self._walk(r, path, True)
         if stat.S_ISDIR(attr.mode):
             raise failure(errno.EISDIR)
-        opened = yield from self._open(attr.ino, False, False)
-        if attr.ino not in self.users:
-            self.spawn(self._unused(attr.ino))
+        opened = yield from self.op_open(Request(("export", attr.ino), r.uid, r.gid, r.now), attr.ino, O_RDONLY)
+        yield from self._close(Request(("export", attr.ino), r.uid, r.gid, r.now), attr.ino, False, None)
         if opened.kind in (REMOTE, STRIPES):
             raise failure(errno.EFBIG)
         return (yield Work("path", (attr.ino,))), attr
