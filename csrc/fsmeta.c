@@ -42,11 +42,15 @@ static bool free_lock_link(void *context, struct link *link) {
 }
 
 static void free_places(struct meta *meta) {
-    void **arrays[] = {(void **)&meta->owners, (void **)&meta->serials, (void **)&meta->moving, (void **)&meta->entries, (void **)&meta->inodes};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        free(*arrays[i]);
-        *arrays[i] = NULL;
-    }
+    free(meta->owners);
+    free(meta->serials);
+    free(meta->moving);
+    free(meta->entries);
+    free(meta->inodes);
+    meta->owners = NULL;
+    meta->serials = NULL;
+    meta->moving = NULL;
+    meta->entries = meta->inodes = NULL;
 }
 
 static bool make_places(struct meta *meta, size_t partitions) {

@@ -13,8 +13,8 @@
  * Watchers are the other nodes that may have a copy of an inode or entry in a cache. A change answers with the watchers to be told, and
  * forgets them: they come back when they ask again.
  *
- * All functions return 0, an errno, or one of the two codes below. `tell` may be NULL where somebody has to be told: then it is META_BUSY, and
- * nothing changes, if there is anybody. Lists of nodes are added to. */
+ * All functions return 0, an errno, or one of the two codes below. `tell` may be NULL where somebody has to be told: then it is
+ * META_BUSY, and nothing changes, if there is anybody. Lists of nodes are added to. */
 #ifndef AMFS_FSMETA_H
 #define AMFS_FSMETA_H
 
@@ -59,8 +59,8 @@ struct meta *meta_new(int32_t node);
 void meta_free(struct meta *meta);
 
 /* ── places ── */
-/* The first call makes the root. EINVAL: another number of partitions than before; ESTALE: an older version. Numbers of partitions that come
- * here begin at a serial of the table's version, so that those which a dead node gave out are not given out again. */
+/* The first call makes the root. EINVAL: another number of partitions than before; ESTALE: an older version. Numbers of partitions that
+ * come here begin at a serial of the table's version, so that those which a dead node gave out are not given out again. */
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version);
 /* Partitions that are on their way to or from here: functions answer META_NOT_MINE for what lies in them. */
 int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count, bool moving);
@@ -78,20 +78,20 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
 
 /* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank; out: all of it. Times and nlink are set.
  * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
- * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has it open
- * from the start; without one it is finished and empty, and `asker` holds what there is of it.
+ * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has
+ * it open from the start; without one it is finished and empty, and `asker` holds what there is of it.
  * Touches nothing of the directory itself: see meta_dir_touch. */
 int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
                 struct meta_attr *attr);
 
-/* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number, *old_type
- * its type; else EEXIST. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
+/* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
+ * *old_type its type; else EEXIST. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
                 uint64_t *old, uint32_t *old_type, struct meta_nodes *tell);
 
 /* Take an entry out; `ino` 0: whatever it is. ENOENT if it is not there or another inode. `owner` as for meta_insert. */
-int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was, uint32_t *type,
-                struct meta_nodes *tell);
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was,
+                uint32_t *type, struct meta_nodes *tell);
 
 /* unlink where entry and inode are both here: removes the entry, counts the link down. EISDIR for a directory. META_NOT_MINE if the inode's
  * record is elsewhere. *left: what remains as after meta_link. `tell`: watchers of both; NULL: META_BUSY also if others hold the content.
@@ -100,14 +100,14 @@ int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length
                 struct meta_nodes *tell);
 
 /* rename of one non-directory entry to another when both entries and both inodes are all here, nothing locked, and no other node
- * watches anything of it or holds what is replaced; else META_NOT_MINE or META_BUSY. `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE. *replaced/gone as for unlink;
- * replaced->ino 0: nothing was there. Same inode under both names: 0, nothing changes. */
+ * watches anything of it or holds what is replaced; else META_NOT_MINE or META_BUSY. `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE.
+ * *replaced/gone as for unlink; replaced->ino 0: nothing was there. Same inode under both names: 0, nothing changes. */
 int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t to_dir, const char *to_name, size_t to_length,
                 unsigned flags, int64_t now, struct meta_attr *moved, struct meta_attr *replaced, bool *gone);
 
-/* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY but those by meta_insert
- * and meta_remove for its owner; looking up is not. META_BUSY if it is locked by another `owner` (0 is none). Repeatable by the same owner.
- * Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. */
+/* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY but those by
+ * meta_insert and meta_remove for its owner; looking up is not. META_BUSY if it is locked by another `owner` (0 is none). Repeatable by
+ * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. */
 int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 /* Locks of operations that a node began (owner >> 40 == node + 1) are given up: it died. */
@@ -131,21 +131,23 @@ uint64_t meta_count(struct meta *meta, uint64_t dir); /* entries of dir that are
 int meta_getattr(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr);
 enum { META_SET_MODE = 1, META_SET_UID = 2, META_SET_GID = 4, META_SET_SIZE = 8, META_SET_ATIME = 16, META_SET_MTIME = 32,
        META_SET_CTIME = 64, META_SET_LAYOUT = 128, META_SET_RANK = 256, META_SET_BLOCKS = 512 };
-/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and sgid if
- * group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file leaves `asker`
- * as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see meta_dir_set.
- * `tell`: watchers but `asker`, who stays one. */
+/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
+ * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
+ * leaves `asker` as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see
+ * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                  struct meta_attr *out, struct meta_nodes *tell);
-/* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With links 0 but users left it stays. */
+/* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
+ * links 0 but users left it stays. */
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);
 
-/* `node` opens it. Reading: `holders` gets who has the whole content. Writing: allowed always; out->writer is the node through which to write: it
- * becomes `node` if nobody has it. `node` becomes a user, and a watcher if it is not this node. `tell` (writing, newly granted): watchers. */
+/* `node` opens it. Reading: `holders` gets who has the whole content. Writing: allowed always; out->writer is the node through which to
+ * write: it becomes `node` if nobody has it. `node` becomes a user, and a watcher if it is not this node. `tell` (writing, newly
+ * granted): watchers. */
 int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
               struct meta_nodes *tell);
-/* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. If size or
- * mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. */
+/* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. If
+ * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
 /* `node` has no handle on it any more; if it was the writer, what is recorded stands. *gone as for meta_link. */
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
@@ -157,22 +159,25 @@ int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
 
 enum { META_XATTR_CREATE = 1, META_XATTR_REPLACE = 2 };
-/* On directories too: their record is everywhere, so the caller broadcasts. Nobody is told: nobody caches them. ENODATA, EEXIST, ERANGE/E2BIG (64 KiB a value, 64 KiB an inode: ENOSPC) */
+/* On directories too: their record is everywhere, so the caller broadcasts. Nobody is told: nobody caches them. ENODATA, EEXIST,
+ * ERANGE/E2BIG (64 KiB a value, 64 KiB an inode: ENOSPC) */
 int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void *value, size_t size, int flags, int64_t now);
 int meta_get_xattr(struct meta *meta, uint64_t ino, const char *name, void *value, size_t room, size_t *size); /* room 0: only the size */
 int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *size);                     /* names ended by NUL */
 int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t now);
 
 /* ── copies of records that others own ── */
-/* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed; until then
- * a record of the same size, mtime and layout does not take it back. */
+/* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed;
+ * until then a record of the same size, mtime and layout does not take it back. */
 int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica);
 int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica); /* ENOENT: not */
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
 
-/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists: mode 0755 (set by the first setattr), parent itself. */
-int meta_dir_add(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr); /* EEXIST, ENOENT */
-int meta_dir_remove(struct meta *meta, uint64_t ino); /* ENOTDIR, EBUSY: the root, ENOTEMPTY: has directories (entries are the caller's to count) */
+/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists: mode 0755 (set by the first setattr), its own parent. */
+/* EEXIST: number or name; ENOENT: no such parent */
+int meta_dir_add(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr);
+/* ENOTDIR, EBUSY: the root, ENOTEMPTY: has directories (entries are the caller's to count) */
+int meta_dir_remove(struct meta *meta, uint64_t ino);
 int meta_dir_move(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, int64_t now);
 int meta_dir_set(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now); /* as meta_setattr */
 int meta_dir_get(struct meta *meta, uint64_t ino, struct meta_attr *attr, uint64_t *parent); /* ENOTDIR: no directory */
@@ -187,15 +192,15 @@ int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nod
 int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe);
 void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t *stripe);
 
-/* ── moving partitions, and all of it ── a portable byte string; import adds what it holds, in the place of what has the same name or number.
- * The exporting node becomes a watcher of what it gave. */
+/* ── moving partitions, and all of it ── a portable byte string; import adds what it holds, in the place of what has the same name or
+ * number. The exporting node becomes a watcher of what it gave. */
 int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *size); /* malloc'd: entries and inodes of it */
 int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
 /* EPROTO: damaged, EEXIST: another directory has the name of one of these; then nothing was taken. ENOMEM: some of it may have been. */
 int meta_import(struct meta *meta, const uint8_t *bytes, size_t size);
 int meta_drop(struct meta *meta, uint32_t partition);
-/* A node is gone: no holder, user, watcher, writer any more. Calls `lost` (which must not call back) for each file of here whose last whole copy
- * it had, also if nothing of what it wrote was recorded yet, and for each orphan that only it used: its record is away. */
+/* A node is gone: no holder, user, watcher, writer any more. Calls `lost` (which must not call back) for each file of here whose last
+ * whole copy it had, also if nothing of what it wrote was recorded yet, and for each orphan that only it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
 
 struct meta_counts { uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */ };
@@ -205,7 +210,8 @@ int meta_check(struct meta *meta, char *what, size_t room); /* 0, or EINVAL and 
 /* ── for the FUSE loop: what it may do at once ──
  * These answer META_NOT_MINE or META_BUSY whenever anybody else is concerned: record elsewhere, partition moving, entry locked, directory
  * frozen, other watchers, content not here, another node writes. Attributes of directories: only while every partition is here. */
-int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out); /* whole, content here (own or replica), user = me */
+/* whole, content here (own or replica), user = me */
+int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out);
 int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, struct meta_attr *out);
 
 #endif

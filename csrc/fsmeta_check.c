@@ -29,7 +29,8 @@ static bool check_entry(void *context, struct link *link) {
     int length = entry->length;
     expect(check, entry->link.key == name_key(entry->dir, name, entry->length), "entry %.*s has the key of another name", length, name);
     expect(check, name_fault(name, entry->length) == 0, "entry %.*s has a name that no entry may have", length, name);
-    expect(check, find_entry(check->meta, entry->link.key, entry->dir, name, entry->length) == entry, "entry %.*s exists twice", length, name);
+    const struct entry *found = find_entry(check->meta, entry->link.key, entry->dir, name, entry->length);
+    expect(check, found == entry, "entry %.*s exists twice", length, name);
     expect(check, set_sound(entry->watchers), "the watchers of entry %.*s are out of order", length, name);
     expect(check, entry->cursor <= check->meta->last_cursor, "entry %.*s has a cursor that was not given out", length, name);
     return false;
@@ -48,7 +49,8 @@ static bool check_inode(void *context, struct link *link) {
     const struct inode *inode = RECORD(struct inode, link, link);
     unsigned long long ino = inode->link.key;
     expect(check, find_inode(check->meta, ino) == inode, "inode %#llx exists twice", ino);
-    expect(check, set_sound(inode->holders) && set_sound(inode->users) && set_sound(inode->watchers), "nodes of inode %#llx are out of order", ino);
+    bool sets = set_sound(inode->holders) && set_sound(inode->users) && set_sound(inode->watchers);
+    expect(check, sets, "the nodes of inode %#llx are out of order", ino);
     expect(check, inode->nlink > 0 || inode->users != 0, "inode %#llx has neither links nor users", ino);
     expect(check, inode->writer < 0 || set_has(inode->users, inode->writer), "the writer of inode %#llx does not use it", ino);
     expect(check, (inode->writer < 0) == (inode->finished != 0), "inode %#llx is finished and being written", ino);
@@ -57,9 +59,9 @@ static bool check_inode(void *context, struct link *link) {
     expect(check, S_ISLNK(inode->mode) == (inode->target != NULL), "inode %#llx has a target and is no link, or the other way round", ino);
     expect(check, inode->target == NULL || strlen(inode->target) == inode->size, "link %#llx has another size than its target", ino);
     expect(check, !S_ISDIR(inode->mode), "directory %#llx lies among the files", ino);
-    uint64_t partition = ino >> META_INO_SHIFT;
-    if (partition < atomic_load(&check->meta->partitions))
-        expect(check, (ino & ((1ull << META_INO_SHIFT) - 1)) <= check->meta->serials[partition], "the number of inode %#llx would be given out again", ino);
+    uint64_t partition = ino >> META_INO_SHIFT, serial = ino & ((1ull << META_INO_SHIFT) - 1);
+    bool old = partition >= atomic_load(&check->meta->partitions) || serial <= check->meta->serials[partition];
+    expect(check, old, "the number of inode %#llx would be given out again", ino);
     return false;
 }
 
@@ -69,8 +71,10 @@ static bool check_dir(void *context, struct link *link) {
     unsigned long long ino = dir->link.key;
     size_t children = 0, steps = 0;
     const struct dir *previous = NULL;
-    for (const struct dir *child = dir->child; child != NULL && children <= check->meta->dirs.count; previous = child, child = child->next, children++)
+    for (const struct dir *child = dir->child; child != NULL && children <= check->meta->dirs.count; child = child->next, children++) {
         expect(check, child->parent == dir && child->previous == previous, "the children of directory %#llx are linked wrongly", ino);
+        previous = child;
+    }
     expect(check, children == dir->children, "directory %#llx counts %u children and has %zu", ino, dir->children, children);
     const struct dir *up = dir;
     while (up->parent != up && steps++ <= check->meta->dirs.count) up = up->parent;

@@ -95,7 +95,8 @@ int make_root(struct meta *meta) {
     return 0;
 }
 
-int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr, struct dir **made) {
+int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr,
+            struct dir **made) {
     struct dir *above = find_dir(meta, parent);
     if (above == NULL) return ENOENT;
     if (find_dir(meta, ino) != NULL || find_inode(meta, ino) != NULL) return EEXIST;

@@ -382,8 +382,8 @@ int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length
     return leave(meta, 0);
 }
 
-int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was, uint32_t *type,
-                struct meta_nodes *tell) {
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was,
+                uint32_t *type, struct meta_nodes *tell) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     uint64_t key = name_key(dir, name, length);
     enter(meta);
@@ -413,7 +413,8 @@ int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (!is_mine(meta, partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = find_inode(meta, entry->ino);
     int error = prepare_tell(meta, tell, entry->watchers, inode == NULL ? 0 : inode->watchers);
-    if (error == 0 && tell == NULL && inode != NULL && !nobody_else(meta, inode->holders)) error = META_BUSY; /* they must drop their copies */
+    /* they must drop their copies */
+    if (error == 0 && tell == NULL && inode != NULL && !nobody_else(meta, inode->holders)) error = META_BUSY;
     if (error != 0) return leave(meta, error);
     *left = (struct meta_attr){.ino = entry->ino, .mode = entry->type, .writer = -1, .rank = -1};
     *gone = false;
@@ -471,7 +472,8 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
         inode_attr(from.inode, moved);
         return leave(meta, 0);
     }
-    if (to.inode != NULL && !exchange && !nobody_else(meta, to.inode->holders)) return leave(meta, META_BUSY); /* they must drop their copies */
+    /* they must drop their copies */
+    if (to.inode != NULL && !exchange && !nobody_else(meta, to.inode->holders)) return leave(meta, META_BUSY);
     if (to.entry == NULL) {
         to.entry = add_entry(meta, to_key, to_dir, to_name, to_length, from.entry->ino, from.entry->type);
         if (to.entry == NULL) return leave(meta, ENOMEM);

@@ -189,7 +189,8 @@ void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64
 
 /* ── fsmeta_entries.c ── */
 struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
-struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type); /* NULL: ENOMEM */
+/* NULL: ENOMEM */
+struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
 void delete_entry(struct meta *meta, struct entry *entry);
 void free_entry(struct meta *meta, struct entry *entry);  /* one that is in the shelf but no longer in the table */
 bool is_type(uint32_t type); /* S_IFMT bits that an inode may have */
@@ -204,7 +205,8 @@ struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its
 void free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
 void inode_attr(const struct inode *inode, struct meta_attr *attr);
 bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
-bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers); /* of a file or directory whose home is here */
+/* of a file or directory whose home is here */
+bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
 int set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
 
 /* ── fsmeta_xattr.c ── */
@@ -216,7 +218,8 @@ struct dir *find_dir(const struct meta *meta, uint64_t ino);
 void dir_attr(const struct dir *dir, struct meta_attr *attr);
 int make_root(struct meta *meta);
 /* Without asking whether the name is free. `attr` may be NULL: all zero. 0, EEXIST (the number), ENOENT (no such parent), ENOMEM. */
-int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr, struct dir **made);
+int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr,
+            struct dir **made);
 int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char *name, size_t length);
 struct dir *find_child(const struct meta *meta, uint64_t parent, const char *name, size_t length);
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);

@@ -5,7 +5,8 @@
  *   records, each begun by a byte that says which, and a zero byte:
  *     E  entry       u64 directory, u64 inode, u32 type, name, nodes (watchers)
  *     L  lock        u64 directory, u64 owner, name
- *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, i32 writer, rank, u64 size, blocks, i64 atime, mtime, ctime,
+ *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, i32 writer, rank, u64 size, blocks, i64 atime,
+ * mtime, ctime,
  *                    nodes (holders, users, watchers), u32 length and target, attributes
  *     D  directory   u64 number, parent, u32 mode, uid, gid, i32 rank, u64 size, blocks, i64 atime, mtime, ctime, u8 layout, u32 stripe,
  *                    u8 frozen, name, attributes; parents before their children
@@ -467,7 +468,8 @@ static int get_dir(struct in *in, struct seen_tables *tables, bool apply) {
         times.atime = home ? dir->atime : attr.atime;
         times.mtime = home ? dir->mtime : attr.mtime;
         times.ctime = home ? dir->ctime : attr.ctime;
-        set_dir(dir, META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_RANK | META_SET_ATIME | META_SET_MTIME | META_SET_CTIME, &times, 0);
+        const unsigned mask = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_RANK | META_SET_ATIME | META_SET_MTIME | META_SET_CTIME;
+        set_dir(dir, mask, &times, 0);
         dir->size = attr.size;
         dir->blocks = attr.blocks;
         free_xattrs(meta, &dir->xattrs);

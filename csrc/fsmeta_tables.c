@@ -77,7 +77,8 @@ void slab_give(struct slabs *slabs, void *block) {
     slab->free = block;
     ASAN_POISON_MEMORY_REGION(block, slab->size);
     if (slab->used-- == slab->capacity) open_slab(slabs, slab);
-    if (slab->used > 0 || (slab->next == NULL && slab->previous == NULL)) return; /* the last one of its size stays: it will be wanted again */
+    /* the last one of its size stays: it will be wanted again */
+    if (slab->used > 0 || (slab->next == NULL && slab->previous == NULL)) return;
     close_slab(slabs, slab);
     slabs->bytes -= SLAB_BYTES;
     ASAN_UNPOISON_MEMORY_REGION(slab, SLAB_BYTES);

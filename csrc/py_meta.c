@@ -44,8 +44,8 @@ static PyObject *nothing_or_fail(int error) {
 static const char ATTR[] = "(KIIIIIIBBiiKKLLL)";
 
 static PyObject *attr_value(const struct meta_attr *a) {
-    return Py_BuildValue(ATTR, (ull)a->ino, a->mode, a->nlink, a->uid, a->gid, a->rdev, a->stripe, a->layout, a->finished, a->writer, a->rank,
-                         (ull)a->size, (ull)a->blocks, (long long)a->atime, (long long)a->mtime, (long long)a->ctime);
+    return Py_BuildValue(ATTR, (ull)a->ino, a->mode, a->nlink, a->uid, a->gid, a->rdev, a->stripe, a->layout, a->finished, a->writer,
+                         a->rank, (ull)a->size, (ull)a->blocks, (long long)a->atime, (long long)a->mtime, (long long)a->ctime);
 }
 
 static PyObject *attr_or_none(const struct meta_attr *attr, bool there) {
@@ -62,8 +62,8 @@ static int to_attr(PyObject *value, void *to) {
         PyErr_Format(PyExc_TypeError, "an attr is a tuple, not %R", (PyObject *)Py_TYPE(value));
         return 0;
     }
-    if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL;an attr has 16 numbers", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev, &a->stripe,
-                          &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime))
+    if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL;an attr has 16 numbers", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev,
+                          &a->stripe, &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime))
         return 0;
     a->ino = ino;
     a->size = size;
@@ -103,7 +103,8 @@ static uint32_t *numbers(PyObject *sequence, size_t *count) {
         PyObject *item = PySequence_GetItem(sequence, i);
         long long number = item == NULL ? -1 : PyLong_AsLongLong(item);
         Py_XDECREF(item);
-        if (!PyErr_Occurred() && (number < INT32_MIN || number > UINT32_MAX)) PyErr_SetString(PyExc_OverflowError, "a number is out of range");
+        if (!PyErr_Occurred() && (number < INT32_MIN || number > UINT32_MAX))
+            PyErr_SetString(PyExc_OverflowError, "a number is out of range");
         if (PyErr_Occurred()) {
             free(array);
             return NULL;

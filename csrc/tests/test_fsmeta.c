@@ -1,5 +1,5 @@
-/* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. What each call
- * answers is tests/native/test_meta_model.py's to say. Prints "ok N checks"; a failed check ends it. */
+/* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. What each
+ * call answers is tests/native/test_meta_model.py's to say. Prints "ok N checks"; a failed check ends it. */
 #include "fsmeta.h"
 #include "xxh64.h"
 
@@ -73,8 +73,8 @@ static void forget_lost(void *context, uint64_t ino) {
 
 /* An errno that this may answer with while others do what they like. */
 static bool is_calm(int error) {
-    return error == 0 || error == ENOENT || error == EEXIST || error == META_BUSY || error == META_NOT_MINE || error == EISDIR ||
-           error == EINVAL || error == EAGAIN || error == EPERM || error == EBUSY || error == ENOTDIR || error == ENOTEMPTY || error == ENODATA;
+    return error == 0 || error == ENODATA || error == ENOENT || error == EEXIST || error == META_BUSY || error == META_NOT_MINE || error == EISDIR ||
+           error == EINVAL || error == EAGAIN || error == EPERM || error == EBUSY || error == ENOTDIR || error == ENOTEMPTY;
 }
 
 static void act(struct hammer *hammer, uint64_t *state) {
