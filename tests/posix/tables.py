@@ -11,6 +11,7 @@ A case is a name and lines, one call each, as ``Tree`` of syscalls.py knows them
     p1& flock g EX          started there and not waited for
     p1 wait                 what came of it
     tmpfile f . # or EOPNOTSUPP     the tree that is tested may refuse this one, and the rest of the case is left out
+    read f 9 # or =abc      or give this
     sleep 1 # any           the result is not compared
 
 At the end of every case the two trees are compared as treestate.py tells them.
@@ -86,7 +87,7 @@ def step(line: str) -> Step:
         else:
             process, detached = int(match[2]), bool(match[3])
         words.pop(0)
-    allowed = ["!" + name for name in note.removeprefix("or ").split()] if note.startswith("or ") else []
+    allowed = [name[1:] if name[0] == "=" else "!" + name for name in note.removeprefix("or ").split()] if note.startswith("or ") else []
     return Step(line, process, view, [words[0], *map(value, words[1:])], detached, allowed, note != "any", wanted.strip())
 
 
