@@ -106,9 +106,9 @@ def remote(report: Report) -> list[str]:
     for row in report.remote:
         if row.error:
             return [f"from another node: not measured: {row.error}"]
-        value, reference, ratio = (0.0 if number is None else number for number in (row.value, row.reference, row.ratio))
         sign = "≥" if row.relation == "at least" else "≤"
-        cells = (f"{value:.2f} {row.unit}", row.compared_with, f"{reference:.2f} {row.unit}", share(ratio), f"{sign} {row.target:g}")
+        value, reference = ("" if number is None else f"{number:.2f} {row.unit}" for number in (row.value, row.reference))
+        cells = (value, row.compared_with, reference, "" if row.ratio is None else share(row.ratio), f"{sign} {row.target:g}")
         rows.append((row.title, *cells, "PASS" if row.passed else "miss"))
     return [aligned(rows, (1, 3, 4))]
 

@@ -12,11 +12,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from amfs.bench import process, programs
 from amfs.bench.clients import Client
 from amfs.bench.dispatch import Line, Result, Sample, both, summarise
 from amfs.bench.echo import round_trip_seconds
-from amfs.bench.mounts import Session
+from amfs.bench.mounts import NAME, Session
 from amfs.errors import AmfsError
 
 NODES = 4
@@ -31,6 +33,8 @@ LINES = (
     Line("whole-again", "  read again", "GB/s", "raw TCP loopback in C", True, 0.6),
     Line("small", "1 KiB file of another node, open and read", "µs", "one ZeroMQ round trip", False, 3.0),
     Line("small-again", "  again", "µs", "one ZeroMQ round trip", False, 1.0),
+    Line("small-asked", "  questions to other nodes, first", "a file", "", False, 3.0),
+    Line("small-asked-again", "  questions to other nodes, again", "a file", "", False, 0.0),
 )
 
 
@@ -38,6 +42,7 @@ class Remote:
     """A session of NODES nodes, mounted on two of them."""
 
     def __init__(self, session: Session, options: tuple[str, ...] = ()) -> None:
+        self.session = session
         self.programs = programs.build()
         self.here, self.there = session.mount(0, *options), session.mount(1, *options)
         self._count = itertools.count()
@@ -69,15 +74,27 @@ class Remote:
                 writer.phase("clean")
         return first * _MIB, again * _MIB
 
-    def small(self) -> tuple[float, float]:
-        """Seconds to open, read and close a small file of another node: the first time, and once more. Raises Failed."""
+    def small(self) -> list[tuple[float, float | None]]:
+        """To open, read and close a small file of another node: the first time, and once more. Each in seconds, and in questions that the
+        reader's node put to others, if it tells. Raises Failed."""
+        found: list[tuple[float, float | None]] = []
         writer, reader = self.pair("whole")
         with writer, reader:
             writer.phase("write", count=_SMALL_FILES)
             reader.phase("havesmall", count=_SMALL_FILES)
-            first, again = 1 / reader.phase("once").rate, 1 / reader.phase("once").rate
+            for _ in range(2):
+                before = self.asked()
+                seconds = 1 / reader.phase("once").rate
+                after = self.asked()
+                found.append((seconds, None if before is None or after is None else (after - before) / _SMALL_FILES))
             writer.phase("clean")
-        return first, again
+        return found
+
+    def asked(self) -> int | None:
+        """Questions that the file system of the reader's node has put to other nodes so far. Raises Failed."""
+        status = msgspec.json.decode(self.session.amfs("status", NAME, "--output", "json").stdout)
+        node = next(node for node in status["sessions"][0]["nodes"] if node["node"] == 1)
+        return int(node["fs_asked"]) if "fs_asked" in node else None
 
     def tcp(self, mib: int) -> float:
         """Bytes a second of raw TCP over loopback, memory to memory. Raises Failed."""
@@ -96,9 +113,11 @@ class Remote:
             (first, again), tcp = both(turn, lambda layout=layout: self.large(layout, mib), lambda: self.tcp(mib))  # type: ignore[misc]
             found[layout] = Sample(first / 1e9, tcp / 1e9)
             found[f"{layout}-again"] = Sample(again / 1e9, tcp / 1e9)
-        (first, again), trip = both(turn, self.small, self.round_trip)
-        found["small"] = Sample(first * 1e6, trip * 1e6)
-        found["small-again"] = Sample(again * 1e6, trip * 1e6)
+        small, trip = both(turn, self.small, self.round_trip)
+        for key, key_asked, (seconds, asked) in zip(("small", "small-again"), ("small-asked", "small-asked-again"), small, strict=True):
+            found[key] = Sample(seconds * 1e6, trip * 1e6)
+            if asked is not None:
+                found[key_asked] = Sample(asked)
         return found
 
 
@@ -114,7 +133,8 @@ def run_remote(remote: Remote, repeat: int, mib: int, say: Callable[[str], None]
             error = str(problem)
             say(f"from another node failed: {error}")
             break
-    return [summarise(line, [found[line.key] for found in turns], error) for line in LINES]
+    known = {line.key: [found[line.key] for found in turns if line.key in found] for line in LINES}
+    return [summarise(line, known[line.key], error) for line in LINES if known[line.key] or error]
 
 
 def failed_rows(error: str) -> list[Result]:
