@@ -195,7 +195,7 @@ struct fsio {
     pthread_mutex_t stripes_lock;
     struct fsio_stripes stripes;
 
-    bool own_mount; /* root is a mount of its own: the kernel counts for us */
+    bool own_mount; /* root, or the directory above it, is a mount of its own: the kernel counts for us */
     uint64_t limit;
     atomic_llong used, parts;      /* own_mount: used when last asked */
     atomic_llong since;            /* own_mount: bytes added since */

@@ -434,7 +434,7 @@ int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t erro
     struct stat here, above;
     struct count count = {.io = io, .with_stripes = true};
     io->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (io->root_fd < 0 || fstat(io->root_fd, &here) != 0 || fstatat(io->root_fd, "..", &above, 0) != 0) {
+    if (io->root_fd < 0 || fstat(io->root_fd, &here) != 0 || fstatat(io->root_fd, "../..", &above, 0) != 0) {
         snprintf(error, error_size, "cannot open the store's directory %s: %s", root, strerror(errno));
         return -1;
     }

@@ -26,7 +26,7 @@ THREADS = 4
 DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 #: Works that never wait and are done at once, in the loop's thread.
-_AT_ONCE = frozenset(("make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "set_times"))
+_AT_ONCE = frozenset(("make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times"))
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
 
@@ -109,7 +109,7 @@ class FileWork:
                     after()
                 events.append(FsWorked(serial, error, size))
             elif kind == STRIPED_NOW:
-                events.append(FsStriped(ino, size))
+                events.append(FsStriped(ino, serial))  # there it is the stripe
             else:
                 events.append(FsHandlesClosed(ino))
         if self._done:
@@ -239,6 +239,10 @@ class FileWork:
         return path
 
     def adopt(self, number: int, scratch: bytes, ino: int) -> None:
+        used, limit, _ = self.io.usage()
+        if limit and used > limit:
+            os.unlink(self._scratch(scratch))
+            raise OSError(errno.ENOSPC, "no room for it on this node")
         os.rename(self._scratch(scratch), self.path(ino))
         self._replaced.add(number)
 
@@ -266,6 +270,11 @@ class FileWork:
 
     def table(self, owners: tuple[int, ...]) -> None:
         self.io.set_table(owners)
+
+    def moving(self, partitions: int, away: list[int]) -> None:
+        """Stripes of the partitions ``away`` are on their way from or to here: nobody reads or writes them until they have arrived."""
+        self.io.set_moving(range(partitions), False)
+        self.io.set_moving(away, True)
 
     def grant(self, node: int) -> tuple[int, bytes]:
         token = os.urandom(16)

@@ -151,7 +151,7 @@ class Node:
     def nothing(self, *args: Any) -> None:
         pass
 
-    peer = forget_peer = table = set_times = nothing
+    peer = forget_peer = table = set_times = moving = nothing
 
 
 class Cluster:

@@ -63,6 +63,7 @@ class Moving(Paths):
         self.meta.set_moving([part for part in every if part not in away], False)
         if away:
             self.meta.set_moving(sorted(away), True)
+        self.tell(Work("moving", (len(self.owners), sorted(away))))
 
     def _send(self, node: int, parts: list[int]) -> Operation:
         stripes: list[tuple[int, int]] = []
