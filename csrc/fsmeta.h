@@ -173,7 +173,7 @@ int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica);
 int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica); /* ENOENT: not */
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
 
-/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists: mode 0755 (set by the first setattr), its own parent. */
+/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists (mode 0755 at first), its own parent. */
 /* EEXIST: number or name; ENOENT: no such parent */
 int meta_dir_add(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr);
 /* ENOTDIR, EBUSY: the root, ENOTEMPTY: has directories (entries are the caller's to count) */

@@ -468,8 +468,8 @@ static int get_dir(struct in *in, struct seen_tables *tables, bool apply) {
         times.atime = home ? dir->atime : attr.atime;
         times.mtime = home ? dir->mtime : attr.mtime;
         times.ctime = home ? dir->ctime : attr.ctime;
-        const unsigned mask = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_RANK | META_SET_ATIME | META_SET_MTIME | META_SET_CTIME;
-        set_dir(dir, mask, &times, 0);
+        const unsigned what = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_RANK, when = META_SET_ATIME | META_SET_MTIME;
+        set_dir(dir, what | when | META_SET_CTIME, &times, 0);
         dir->size = attr.size;
         dir->blocks = attr.blocks;
         free_xattrs(meta, &dir->xattrs);

@@ -73,8 +73,11 @@ static void forget_lost(void *context, uint64_t ino) {
 
 /* An errno that this may answer with while others do what they like. */
 static bool is_calm(int error) {
-    return error == 0 || error == ENODATA || error == ENOENT || error == EEXIST || error == META_BUSY || error == META_NOT_MINE || error == EISDIR ||
-           error == EINVAL || error == EAGAIN || error == EPERM || error == EBUSY || error == ENOTDIR || error == ENOTEMPTY;
+    static const int calm[] = {0,       ENOENT, EEXIST, META_BUSY, META_NOT_MINE, EISDIR,   EINVAL,
+                               EAGAIN,  EPERM,  EBUSY,  ENOTDIR,   ENOTEMPTY,     ENODATA};
+    for (size_t i = 0; i < sizeof calm / sizeof *calm; i++)
+        if (calm[i] == error) return true;
+    return false;
 }
 
 static void act(struct hammer *hammer, uint64_t *state) {
