@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, envelope, filecopy, layouts, mounts, plots, programs, storage, striping
+from amfs.bench import directories, envelope, filecopy, layouts, plots, programs, storage, striping
 from amfs.bench.clients import Client
 from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
@@ -360,17 +360,6 @@ def test_filecopy_checks_what_it_reads(tmp_path: Path) -> None:
     assert run("copy", "f", 1, 1, "log").returncode == 2
 
 
-@pytest.mark.slow
-def test_filecopy_on_a_session_of_two(memory: Path) -> None:
-    found = filecopy.run_filecopy(filecopy.Settings(("staged",), (2,), 1, 1, 1, 1), directories.disk_directory(), memory)
-    assert found.errors == {}
-    assert [row.name for row in found.results] == ["", "", *(each.name for each in filecopy.CONFIGURATIONS)]
-    assert all(min(row.write, row.read, row.whole) > 0 and len(row.samples) == 1 for row in found.results)
-    assert {row.remote for row in found.results if row.name.endswith("aw")} == {0.0}
-    assert filecopy.report_text(found).count("\n") == 8
-    assert list(memory.iterdir()) == []
-
-
 def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
     log, one = tmp_path / "log", filecopy.Settings(size=1)
     log.write_text("write 0.5\nread 0.25\nwrite 1\n")
@@ -499,53 +488,6 @@ def test_stripes_lie_where_the_file_system_puts_them() -> None:
         for index in (0, 1, 2, 1000, 5000):
             assert meta.stripe_partition(ino, index) == (first + index) % len(table.owners)
             assert meta.owner(meta.stripe_partition(ino, index)) == table.owners[(first + index) % len(table.owners)]
-
-
-@pytest.mark.slow
-def test_real_nodes_hold_what_arithmetic_says() -> None:
-    workflow = layouts.aggregation(12, 1_000_000)
-    expected = striping.compute(workflow, 3)
-    whole = striping.measure(workflow, "whole", 3)
-    assert all(abs(found - wanted) < 300_000 for found, wanted in zip(whole, expected["whole"], strict=True)), (whole, expected)
-    striped = striping.measure(workflow, "striped", 3)  # the numbers of the files differ, and so do their places; not how much it is
-    assert abs(sum(striped) - sum(expected["striped"])) < 300_000
-
-
-# ── sessions and mounts of a benchmark's own ───────────────────────────────────────────────────────
-
-
-@pytest.mark.slow
-def test_a_client_runs_as_a_task() -> None:
-    with mounts.Session(1) as session:
-        directory = session.directory
-        place = Place("staged", "staged", (".",), "staged", command=session.run_as_task)
-        found = Runner(QUICK).operations(place, 2)
-        assert set(found) == {metric.key for metric in METRICS if metric.unit == "ops/s"}
-        assert mounts.store_has_huge_pages(session) == (os.geteuid() == 0)
-        with pytest.raises(Failed, match="ended with status"):
-            session.amfs("run", "/nonexistent")
-    assert not directory.exists()
-
-
-@pytest.mark.slow
-def test_the_peer_of_the_fusepy_adapter_is_a_file_system(tmp_path: Path) -> None:
-    with mounts.fusepy_memory() as place:
-        found = Runner(QUICK).operations(Place("peer", "peer", (str(place),)), 2)
-        assert found["open"] > 0
-        assert Runner(QUICK).bandwidths(Place("peer", "peer", (str(place),)), 2)["read_bw"] > 0
-        (place / "d").mkdir()
-        (place / "d" / "a").write_bytes(b"hello")
-        (place / "d" / "a").rename(place / "b")
-        with (place / "b").open("r+b") as file:
-            file.truncate(3)
-            file.seek(5)
-            file.write(b"x")
-        assert (place / "b").read_bytes() == b"hel\0\0x"
-        assert sorted(os.listdir(place)) == ["b", "d"]
-        (place / "d").rmdir()
-        (place / "b").unlink()
-        assert os.listdir(place) == []
-    assert not place.exists()
 
 
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────
