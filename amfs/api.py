@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs.engine.checks import Plan, StreamChecker
+from amfs.engine.checks import StreamChecker
 from amfs.engine.states import FINISHED, Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
@@ -206,11 +206,7 @@ class Session:
         past = read(self._options.journal) if resume and self._options.journal is not None else None
         self._past = past.done if past is not None else {}
         self._checker = StreamChecker(HostPlace(self._options.base), "session")
-        checker = self._checker
-        self._plan = Plan(
-            base=self._options.base, writers=checker.writers, readers=checker.readers, order=None, shared=checker.shared,
-            programs=checker.programs, aliases=checker.aliases,
-        )  # fmt: skip
+        self._plan = self._checker.plan
         self._handles: list[Handle] = []
         self._deferred: dict[int, Handle] = {}  # done earlier, but what they made is gone; run again when somebody reads it
         self._changed = threading.Condition()

@@ -48,7 +48,7 @@ def explain(task: str, file: str, directory: str, journal: str | None, session: 
         click.echo(embedded)
     if session is not None or past is None or not past.header.store:
         for line in _ask_nodes(index, session, timeout):
-            click.echo(re.sub(r"\btask #(\d+)\b", lambda found: f"task {tasks[int(found[1])].id}", line))
+            click.echo(re.sub(r"\btask #(\d+)\b", lambda found: _called(tasks, int(found[1])), line))
     return 0
 
 
@@ -136,6 +136,11 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
     if len(waits) > WAITS_SHOWN:
         lines.append(f"  and {len(waits) - WAITS_SHOWN} more")
     return lines
+
+
+def _called(tasks: Sequence[Task], index: int) -> str:
+    """A task by its id; by its number if it is of another list."""
+    return f"task {tasks[index].id}" if index < len(tasks) else f"task #{index}"
 
 
 def _makes(writer: Task, reader: Task) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import amfs as package
 from amfs.engine.workflow import Workflow
 from amfs.libexec import program
 from amfs.net.session import is_running, load
@@ -212,3 +213,22 @@ def test_order_without_files_is_kept_and_failure_follows_it(amfs: Amfs, tmp_path
     done = amfs("run", "--local", "-j", "4", "list")
     assert done.returncode == 1
     assert (tmp_path / "log").read_text() == "first\nmid\nlast\n"
+
+
+def test_order_in_a_session_of_python(tmp_path: Path) -> None:
+    """Tasks may name earlier ones that run, have finished or have failed."""
+    log = tmp_path / "log"
+    with package.Session(slots=2, base=tmp_path) as session:
+        session.submit(f"sleep 0.2; echo a >> {log}", id="a")
+        session.submit(f"echo b >> {log}", id="b", after=("a",))
+        session.wait()
+        bad = session.submit("false", id="bad", after=("a", "b"))
+        never = session.submit(f"echo never >> {log}", after=("bad",))
+        with pytest.raises(package.TaskFailed, match="exit status 1"):
+            session.wait([bad])
+        with pytest.raises(package.TaskFailed, match="task bad failed"):
+            session.wait([never])
+        late = session.submit(f"echo never >> {log}", after=("bad",))
+        with pytest.raises(package.TaskFailed, match="task bad failed"):
+            session.wait([late])
+    assert log.read_text() == "a\nb\n"
