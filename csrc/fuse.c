@@ -139,7 +139,7 @@ static void greet(struct call *call) {
            WIRE_CAN(CAN_DIRECT_IO_MMAP);
     if (mount->options.no_open) want |= WIRE_CAN(CAN_NO_OPEN);
     else want |= WIRE_CAN(CAN_ATOMIC_O_TRUNC);
-    if (mount->options.passthrough) want |= WIRE_CAN(CAN_PASSTHROUGH);
+    if (mount->options.passthrough && !mount->options.no_open) want |= WIRE_CAN(CAN_PASSTHROUGH); /* one inode cannot have both */
     want &= have;
     out.minor = in->minor < WIRE_MINOR ? in->minor : WIRE_MINOR;
     out.max_readahead = in->max_readahead;

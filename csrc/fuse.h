@@ -19,7 +19,7 @@ struct amfs_fuse;
 
 struct amfs_fuse_options {
     bool passthrough; /* where the kernel grants it */
-    bool no_open;     /* open is answered "not needed": files are opened and read from the kernel's caches */
+    bool no_open;     /* open is answered "not needed": files are opened and read from the kernel's caches; no passthrough then */
     bool spin;        /* look for the next request a moment longer before sleeping */
     int workers;      /* at most; 0: as many as seem right */
     int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */

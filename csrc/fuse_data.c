@@ -141,7 +141,6 @@ static struct use use_handle(const struct call *call, bool writing) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
         use.kind = view->kind;
         use.passes = view->passes;
-        if (view->passes && !writing) view->was_cached = true;
         if (use.handle != NULL) {
             use.view = view;
             view->busy++;

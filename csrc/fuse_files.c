@@ -296,10 +296,6 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
         known = true;
     }
     struct fsio_handle *writer = NULL, *reader = NULL;
-    if (writing && passed && view->was_cached) { /* what was read meanwhile, by way of the cache, may be older than what passed by it */
-        view->was_cached = false;
-        amfs_fuse_invalidate_inode(mount, file->ino, true);
-    }
     if (view->writers == 0) {
         writer = view->writer;
         view->writer = NULL;

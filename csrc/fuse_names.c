@@ -244,10 +244,13 @@ static unsigned read_setattr(const struct call *call, const struct wire_setattr_
     return mask;
 }
 
-static bool is_written(struct node *node, uint64_t ino) {
+/* Does the kernel write it without us? */
+static bool is_written_past_us(struct node *node, uint64_t ino) {
+    bool written = false;
     pthread_mutex_lock(&node->lock);
     const struct file *file = files_find(node, ino);
-    bool written = file != NULL && file->writers > 0;
+    for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next)
+        written = written || (view->passes && view->writers > 0);
     pthread_mutex_unlock(&node->lock);
     return written;
 }
@@ -262,7 +265,7 @@ static int kill_suid(const struct call *call, const struct wire_setattr_in *in, 
     if (meta_getattr(node->meta, call->in->ino, node->id, &old) != 0 || S_ISDIR(old.mode)) return 0;
     want->mode = without_suid(call->in, &old);
     if (want->mode == (old.mode & 07777)) return 0;
-    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !is_written(node, old.ino)) return EPERM;
+    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !is_written_past_us(node, old.ino)) return EPERM;
     *mask |= META_SET_MODE;
     return 0;
 }

@@ -28,7 +28,6 @@ struct view {
     uint32_t readers, writers;
     bool passes;     /* the kernel has the part itself */
     bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
-    bool was_cached; /* bytes of it went to the kernel's cache while it was written through */
     int32_t backing;
     enum fsio_kind kind;
     struct fsio_handle *reader, *writer;
