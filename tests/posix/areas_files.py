@@ -72,7 +72,8 @@ def truncate() -> Iterator[Case]:
     for size, new in itertools.product(SIZES[::2], SIZES[1::2]):
         yield case(f"open, from {size} to {new}", f"open f n RDWR|CREAT\npwrite f '<b*{size}>' 0\nftruncate f {new}\nfstat f size\npread f {BIG * 2} 0\nwrite f end\npread f {BIG * 2} 0\nftruncate f 3\nftruncate f {new}\npread f {BIG * 2} 0\nclose f\nread_file n", in_turns=False)
     for kind in MAKE:
-        yield case(f"of a {kind}", f"{made(kind, 'n')}\ntruncate n 2\nlstat n\nread_file n\ntruncate n/ 2")
+        # A mount may be without devices (nodev).
+        yield case(f"of a {kind}", f"{made(kind, 'n')}\ntruncate n 2\nlstat n\n{'' if 'device' in kind else 'read_file n'}\ntruncate n/ 2")
     yield case("errors", "truncate no 1 => !ENOENT\nwrite_file f abc\ntruncate f/x 1 => !ENOTDIR\ntruncate f -1 => !EINVAL\nmkdir d\ntruncate d 0 => !EISDIR\nread_file f")
     yield case("of a file opened for reading only", "write_file n abc\nopen f n RDONLY\nftruncate f 1 => !EINVAL\nclose f\nread_file n => abc")
     yield case("without the right", "write_file n abc 0644\nas 2001\ntruncate n 1 => !EACCES\nas 0\nchmod n 0666\nas 2001\ntruncate n 1\nread_file n => a")

@@ -271,7 +271,8 @@ def test_cp_find_mv_and_rm_on_trees(here: Path, there: Path, tmp_path: Path) -> 
     run("cp", "-a", there / "one", there / "two")
     assert told(there / "one") == told(here / "two") == original
     run("diff", "-r", "--no-dereference", tmp_path / "tree", here / "two")
-    for question in ("-type f", "-links +1", "-type f -size +0", "-perm 600", "-name file*", "-empty", "-type d -links 2", "-newermt 2002-01-01"):
+    questions = "-type f,-links +1,-type f -size +0,-perm 600,-name file*,-empty,-type d -links 2,-newermt 2002-01-01"
+    for question in questions.split(","):
         arguments = question.split()
         found = [sorted(run("find", ".", *arguments, cwd=top).splitlines()) for top in (tmp_path / "tree", here / "one", there / "two")]
         assert found[0] == found[1] == found[2] and found[0], question
