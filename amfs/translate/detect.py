@@ -359,14 +359,27 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
 
 
 def peek(file: BinaryIO) -> tuple[str, BinaryIO | Replay]:
-    """(format of the document that a pipe brings, or ''; a file that begins where the pipe began). Waits for the first lines."""
+    """(format of the document that a pipe brings, or ''; a file that begins where the pipe began).
+
+    Waits for the first line that is no comment; for more only if that begins like a document: the first task of a list may be the only
+    one for a long time.
+    """
     head = b""
     read = getattr(file, "read1", file.read)
-    while len(head) < _HEAD and head.count(b"\n") < 2 and (data := read(_HEAD)):
+    while len(head) < _HEAD and not sniff_document(head) and (first := _FIRST_LINE.match(head)):
+        if first["rest"] and not _LIKE_DOCUMENT.match(first["line"]):
+            break
+        if not (data := read(_HEAD)):
+            break
         head += data
-        if head[:1].isalnum() or head[:1] in (b"#", b"/"):
-            break  # a line of a list, which may be the only one for a long time
     return sniff_document(head), Replay(head, file)
+
+
+#: Blank lines and comments, then a line, and whatever ends it.
+_FIRST_LINE = re.compile(rb"\A(?:[ \t\r]*(?:#[^\n]*)?\n)*(?P<line>[^\n]*)(?P<rest>\n?)")
+
+#: How documents begin: XML, a brace without its partner, YAML, a rule of a Makeflow.
+_LIKE_DOCUMENT = re.compile(rb"\s*<|\s*\{(?!.*\}\s*\Z)|---\s*\Z|%|[\w\"'.-]+[ \w.-]*:(\s|\Z)", re.DOTALL)
 
 
 def _open(source: Source) -> tuple[BinaryIO, str, bool]:

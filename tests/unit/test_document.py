@@ -41,6 +41,39 @@ def test_documents_are_known_by_content(text: str, format: str) -> None:
     assert rest.read() == text.encode()
 
 
+class Slow(io.RawIOBase):
+    """A pipe that brings one piece at a time; reading more than there is would wait for ever."""
+
+    def __init__(self, *pieces: str) -> None:
+        super().__init__()
+        self.pieces = [piece.encode() for piece in pieces]
+
+    def read(self, size: int = -1) -> bytes:
+        assert self.pieces, "it waits for what may not come for a long time"
+        return self.pieces.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "format", "left"),
+    [
+        (['{"type": "task", "id": "1", "argv": ["x"]}\n', "never"], "", 1),
+        (["1 -b ec", "ho\n", "never"], "", 1),
+        (["# tasks\n", "\n", "echo a\n", "never"], "", 1),
+        (["'a b' -b x\n", "never"], "", 1),
+        (["X=1 cmd\n", "never"], "", 1),
+        (["<", "adag>", "never"], "dax", 1),
+        (["# made\n", "name: x\n", "jobs:\n", "never"], "pegasus", 1),
+        (["out: in\n", "\tcp in out\n", "never"], "makeflow", 1),
+        (["{\n", ' "name": "x",\n', ' "workflow": {\n', "never"], "wfformat", 1),
+        (["a: b\n", "c\n", ""], "", 0),
+    ],
+)
+def test_a_pipe_is_read_no_further_than_needed(pieces: list[str], format: str, left: int) -> None:
+    slow = Slow(*pieces)
+    assert peek(slow)[0] == format  # type: ignore[arg-type]
+    assert len(slow.pieces) == left
+
+
 def test_remarks_are_told_once_a_kind() -> None:
     reader = DocumentReader("x")
     for line in range(3):
