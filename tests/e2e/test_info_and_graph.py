@@ -138,3 +138,49 @@ def test_a_pegasus_workflow_runs_with_its_catalogs_beside_it(amfs: Amfs, tmp_pat
     assert (tmp_path / "f.out").read_text() == "1\n"
     assert not (tmp_path / "f.mid").exists()
     assert not (tmp_path / "f.in").exists()
+
+
+@pytest.fixture
+def api_workflow(tmp_path: Path) -> Callable[[str], Path]:
+    """A directory with what Pegasus' own Python API wrote, as if it had been written there."""
+
+    def make(name: str) -> Path:
+        for path in (CORPUS.parent / "pegasus-api" / name).iterdir():
+            (tmp_path / path.name).write_text(path.read_text().replace("/data/run", str(tmp_path)))
+        (tmp_path / "f.a").write_text("3\n1\n2\n")
+        (tmp_path / "alpha.csv").write_text("csv\n")
+        return tmp_path
+
+    return make
+
+
+def test_what_the_api_of_pegasus_writes_runs_unchanged(amfs: Amfs, api_workflow: Callable[[str], Path]) -> None:
+    where = api_workflow("everything")
+    result = amfs("run", "--local", "workflow.yml")
+    assert result.returncode == 0, result.stderr
+    assert (where / "f.c").read_text() == (where / "f.d").read_text() == "1\n2\n3\ncsv\n"
+    assert (where / "state.txt").read_text() == ""  # a checkpoint file that the program does not write
+    assert not (where / "f.b").exists()
+    for words in ("hooks have no", "metadata have no", "bypass has no", "registerReplica has no", "checkpoint file 'state.txt'"):
+        assert words in result.stderr
+
+
+def test_what_the_api_of_pegasus_writes_with_catalogs_beside_it_runs(amfs: Amfs, api_workflow: Callable[[str], Path]) -> None:
+    where = api_workflow("beside")
+    assert amfs("run", "--local", "-q", "workflow.yml").returncode == 0
+    assert (where / "o").read_text() == "1\n2\n3\n"
+    (where / "o").unlink()
+    result = amfs("run", "--local", "outer.yml")
+    assert result.returncode == 0, result.stderr
+    assert "4 tasks finished" in result.stderr
+    assert (where / "res").read_text() == "3\n2\n1\n"
+    assert (where / "last").read_text() == "1\n2\n3\n"
+    assert not (where / "mid").exists()
+
+
+def test_strict_refuses_what_has_no_meaning_here(amfs: Amfs, api_workflow: Callable[[str], Path]) -> None:
+    api_workflow("everything")
+    result = amfs("translate", "--strict", "--to", "jsonl", "workflow.yml")
+    assert result.returncode == 2
+    assert "amfs: workflow.yml:" in result.stderr
+    assert result.stdout == ""

@@ -101,6 +101,14 @@ def test_windows_line_ends() -> None:
     assert tasks("out: in\r\n\tprog in\r\n")[0].argv == ("prog", "in")
 
 
+def test_the_quoting_of_wfbench() -> None:
+    command = 'wfbench --cpu-work 2 --output-files "{\\\\"data/b\\\\":22727}" --input-files "[\\\\"data/a\\\\"]"'
+    assert '"{\\\\"data' in command  # as its translator writes it: two backslashes before each quote
+    (task,) = tasks(f"data/b : data/a \n\t{command}\n\n\n")
+    assert task.argv == ("wfbench", "--cpu-work", "2", "--output-files", '{"data/b":22727}', "--input-files", '["data/a"]')
+    assert (task.inputs, task.outputs) == (("data/a",), ("data/b",))
+
+
 # ── variables ──────────────────────────────────────────────────────────────────────────────────────
 
 
