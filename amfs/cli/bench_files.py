@@ -81,7 +81,7 @@ REPEAT = click.option("--repeat", type=click.IntRange(1), default=3, show_defaul
 
 
 MODE_KEYS = ("amfs", "copy", "open", "fusepy", "staged", "remote")
-FUSES = ("native", "fusepy")
+FUSES = {"native": ("amfs", "copy", "open", "remote"), "fusepy": ("fusepy",)}
 
 
 @click.command()
@@ -134,9 +134,9 @@ def envelope(
         raise UsageError(f"--judge {judged_as}: there are targets for {', '.join(sorted(TARGETS))}")
     if directories and (fuse or only):
         raise UsageError("--fuse and --only are for amfs's own sessions; leave out the directories")
-    unwanted = {"native": {"amfs", "copy", "open"}, "fusepy": {"fusepy"}}
-    left_out = set().union(*(keys for kind, keys in unwanted.items() if fuse and kind not in fuse))
-    keys = [key for key in only or MODE_KEYS if key not in left_out]
+    keys = [key for key in MODE_KEYS if (not only or key in only) and (not fuse or any(key in FUSES[kind] for kind in fuse))]
+    if not keys:
+        raise UsageError(f"--only {', '.join(only)} is nothing of --fuse {', '.join(fuse)}")
     settings = Settings(clients, repeat, seconds, size)
     with ended_by_signals():
         with ExitStack() as stack:

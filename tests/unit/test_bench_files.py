@@ -524,6 +524,8 @@ def test_a_signal_ends_a_benchmark_as_ctrl_c_does(number: signal.Signals) -> Non
         (["envelope", "/tmp", "--judge", "x"], "there are targets for"),
         (["envelope", "/tmp", "--only", "copy"], "leave out the directories"),
         (["envelope", "--nodes", "5"], "from 1 to 4"),
+        (["envelope", "--fuse", "fusepy", "--only", "staged"], "is nothing of"),
+        (["filecopy", "--only", "nothing"], "Invalid value for '--only'"),
         (["storage", "/tmp", "--sizes", "1kB,x"], "a size such as"),
         (["storage", "/tmp", "--sizes", "0"], "at least one byte"),
         (["storage", "/nonexistent"], "is not a directory"),
