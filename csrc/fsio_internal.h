@@ -45,7 +45,7 @@ enum {
     WELCOME_NO_TOKEN = 1,
     WELCOME_WRONG_VERSION = 2,
     FSIO_BROKEN = -1, /* beside errnos: the connection ended; on another one it may go better */
-    FSIO_CHUNK = 256 << 10, /* through a buffer: stays in the cache of a core */
+    FSIO_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
 };
 
 enum fsio_op {

@@ -423,15 +423,10 @@ static bool from_memory(struct fsio_file *file, uint64_t number, size_t at, char
     return found;
 }
 
-int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got) {
+static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset) {
     struct fsio_segment segments[SEGMENTS_MAX];
-    uint64_t size = atomic_load(&file->size);
     size_t waiting = 0, done = 0;
     int error = 0;
-    if (offset >= size) return 0;
-    if (count > size - offset) count = (size_t)(size - offset);
-    if (count == 0) return 0;
-    plan_ahead(file, stream, offset, count, size);
     while (done < count && error == 0) {
         uint64_t number = number_at(file, offset + done);
         size_t at = (size_t)(offset + done - start_of(file, number)), left = length_of(file, number) - at;
@@ -446,6 +441,19 @@ int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *
             waiting = 0;
         }
     }
-    if (error == 0) *got = count;
+    return error;
+}
+
+int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got) {
+    uint64_t size = atomic_load(&file->size);
+    int error = 0;
+    if (offset >= size) return 0;
+    if (count > size - offset) count = (size_t)(size - offset);
+    for (size_t done = 0; done < count && error == 0; *got = done) { /* a large one in steps, so that the carriers have their part in it */
+        size_t step = count - done < AHEAD_BYTES ? count - done : AHEAD_BYTES;
+        plan_ahead(file, stream, offset + done, step, size);
+        error = read_some(file, to + done, step, offset + done);
+        if (error == 0) done += step;
+    }
     return error;
 }

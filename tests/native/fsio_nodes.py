@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +25,14 @@ def token(at: int, of: int) -> bytes:
 
 
 class Nodes:
-    def __init__(self, root: Path, count: int, limits: Sequence[int] = (), stall_ms: int = 10000) -> None:
+    def __init__(self, root: Path, count: int, limits: Sequence[int] = (), stall_ms: int = 10000, mounts: bool = False) -> None:
         self.root = root
         self.io: list[Io] = []
         self._next = 1
         for i in range(count):
             (root / str(i)).mkdir()
+            if mounts:
+                subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,huge=within_size", "tmpfs", str(root / str(i))], check=True)
             self.io.append(Io(i, str(root / str(i)), "127.0.0.1", 2, limits[i] if limits else 0))
             self.io[i].set_stall_ms(stall_ms)
         for i in range(count):

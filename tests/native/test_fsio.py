@@ -7,6 +7,8 @@ import errno
 import os
 import random
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -550,3 +552,51 @@ def test_many_files_from_many_threads_use_few_connections(nodes: Nodes) -> None:
     assert not wrong
     assert open_descriptors() - before <= 2 * 2 * 3 * 2 * 8  # both ends, lanes, nodes, peers, connections
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > open_descriptors()
+
+
+# ── a mount of its own ─────────────────────────────────────────────────────────────────────────────
+
+OWN_MOUNT = """
+import errno, os, sys
+from pathlib import Path
+from fsio_nodes import GREW, LOCAL, STRIPED, Nodes
+nodes = Nodes(Path(sys.argv[1]), 2, [6 << 20, 0], mounts=True)
+io = nodes.io[0]
+empty = io.usage()[0]
+(Path(sys.argv[1]) / "0" / "beside").write_bytes(bytes(1 << 20))
+assert io.usage()[0] == empty + (1 << 20), io.usage()  # whoever wrote it
+data = os.urandom(1 << 20)
+handle = io.open(5, LOCAL, stripe=65536, writing=True, create=True)
+for i in range(8):
+    handle.write(data, i << 20)
+handle.flush()
+assert io.take()[0][0] == GREW
+assert handle.read(21 << 20, 0) == data * 8
+handle.close()
+found = os.statvfs(io.root_fd)
+assert io.usage()[0] == (found.f_blocks - found.f_bfree) * found.f_frsize
+full = nodes.new()
+handle = nodes.io[1].open(full, LOCAL, writing=True, create=True)  # no limit but the mount's size
+try:
+    for i in range(100):
+        handle.write(data, i << 20)
+    handle.flush()
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+else:
+    raise AssertionError("128 MiB in 32")
+handle.close()
+nodes.stop()
+print("fine")
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_on_a_mount_of_its_own_the_kernel_counts(tmp_path: Path) -> None:
+    script = tmp_path / "own_mount.py"
+    script.write_text(OWN_MOUNT)
+    command = ["unshare", "--mount", sys.executable, str(script), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert result.returncode == 0 and result.stdout == "fine\n", result.stderr

@@ -318,7 +318,7 @@ def test_a_peer_that_knows_the_token_can_ask(nodes: Nodes) -> None:
         request(6, flag=9),
         request(7, flag=9),
         request(32, numbers=(2, 0, 0)),
-        request(34, numbers=(0, (256 << 10) + 1, 0)),
+        request(34, numbers=(0, (512 << 10) + 1, 0)),
     ],
     ids=lambda message: f"op {message[0]}",
 )
