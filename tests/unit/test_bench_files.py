@@ -17,12 +17,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, envelope, filecopy, layouts, plots, programs, storage, striping
+from amfs.bench import directories, envelope, filecopy, layouts, modes, plots, programs, storage, striping
 from amfs.bench.clients import Client
 from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
 from amfs.bench.process import Failed
 from amfs.bench.storage_worker import Worker, is_url, storage_of
+from amfs.cli import bench_files
 from amfs.cli.bench import bench
 from amfs.cli.bench_files import ended_by_signals
 from amfs.errors import AmfsError, UsageError
@@ -504,6 +505,12 @@ def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path)
     assert found.find(str(memory), 2, "open") is not None
     ElementTree.parse(plot)
     assert list(memory.iterdir()) == []
+
+
+def test_the_command_line_and_the_benchmarks_agree() -> None:
+    assert bench_files.MODE_KEYS == modes.KEYS
+    assert bench_files.WAYS == filecopy.WAYS
+    assert {key for keys in bench_files.FUSES.values() for key in keys} <= set(modes.KEYS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
