@@ -38,7 +38,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with those that a backslash continues joined, each with the number of its first."""
     joined: list[str] = []
     first = 0
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not joined:
             first = number
         slashes = len(line) - len(line.rstrip("\\"))
@@ -50,6 +50,15 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         joined = []
     if joined:
         yield first, " ".join(joined)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, one at a time: a list of all of them may take far more memory than the text."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
 
 
 def _in_comment(line: str) -> bool:

@@ -115,6 +115,9 @@ class Instance(msgspec.Struct):
     amfs: ExtraFiles | None = None
 
 
+#: Values that a document may have: a text of nothing but brackets and commas must not become a hundred times as much memory.
+VALUES_MAX = 50_000_000
+
 #: An option with a JSON value, as the generator of WfBench writes it: one element, Python's quotes.
 _WFBENCH = re.compile(r"(--?[\w-]+)[ \t]+([{\[].*[}\]])", re.DOTALL)
 
@@ -146,6 +149,9 @@ class WfFormatReader(DocumentReader):
             return
         self._data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
         self._parts = []
+        if self._data.count(b",") > VALUES_MAX:
+            self.end(0, f"the document has more than {VALUES_MAX:,} values")
+            return
         try:
             instance = msgspec.json.decode(self._data, type=Instance)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:

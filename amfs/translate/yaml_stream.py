@@ -29,6 +29,9 @@ from amfs.translate.document import DEPTH_MAX
 #: Values that aliases may add, all of them together: a text of some kilobytes must not become gigabytes.
 ALIASED_MAX = 5_000_000
 
+#: Values within one that is asked for as a whole: a job, or a catalog.
+VALUES_MAX = 10_000_000
+
 _NULL = ("", "~", "null", "Null", "NULL")
 _STANDARD = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_STANDARD + kind for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")} | {"!"}
@@ -88,6 +91,7 @@ class YamlDocument:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0  # made so far, those behind aliases counted each time
         self._aliased = 0
+        self._limit = VALUES_MAX  # what ``_nodes`` may become within the value that is being read
         self._pending: Any = None  # event that starts the value of the current key
         try:
             self._parser = CParser(self._source)
@@ -126,12 +130,14 @@ class YamlDocument:
     def value(self) -> Any:
         """The whole value of the current key: Map, list, str or None."""
         event, self._pending = self._pending, None
+        self._limit = self._nodes + VALUES_MAX
         return self._value(event, 1)
 
     def elements(self) -> Iterator[tuple[int, Any]]:
         """The elements of the list at the current key, each with its line; an empty value is an empty list."""
         event, self._pending = self._pending, None
         if type(event) is not SequenceStartEvent or event.anchor is not None:
+            self._limit = self._nodes + VALUES_MAX
             value = self._value(event, 1)
             if value is not None and not isinstance(value, list):
                 raise YamlError(_line(event), "a list is expected here")
@@ -143,6 +149,7 @@ class YamlDocument:
             event = self._next()
             if type(event) is SequenceEndEvent:
                 return
+            self._limit = self._nodes + VALUES_MAX
             yield _line(event), self._value(event, 2)
 
     # ── values ─────────────────────────────────────────────────────────────────────────────────────
@@ -151,6 +158,8 @@ class YamlDocument:
         kind = type(event)
         self._nodes += 1
         before = self._nodes
+        if before > self._limit:
+            raise YamlError(_line(event), f"more than {VALUES_MAX:,} values in one")
         value: Any
         if kind is ScalarEvent:
             value = event.value

@@ -231,6 +231,11 @@ def test_faults_have_words_and_lines(document: str, line: int, words: str) -> No
         assert reader.faults[0].line == line
 
 
+def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.wfformat.VALUES_MAX", 100)
+    assert "more than 100 values" in read('{"workflow": {"tasks": [' + "0," * 101 + "0]}}").faults[0].message
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     assert "not valid JSON" in read(b'{"workflow": \xff}').faults[0].message
 

@@ -115,6 +115,15 @@ def test_a_long_list_named_often_is_counted_each_time() -> None:
         read(text)
 
 
+def test_one_value_is_bounded_but_a_list_taken_piece_by_piece_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.yaml_stream.VALUES_MAX", 100)
+    text = "jobs:\n" + "- [a, b, c]\n" * 1000
+    with pytest.raises(YamlError, match="more than 100 values in one"):
+        read(text)
+    document = YamlDocument([text.encode()])
+    assert [len(list(document.elements())) for _ in document.pairs()] == [1000]
+
+
 odd_words = st.sampled_from(["a: b", "- x", "#c", "'q'", '"', "&a", "*a", "~"])
 leaves = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) | odd_words
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(leaves, inner, max_size=4), max_leaves=20)
