@@ -7,6 +7,7 @@ the Python face of the file system, and the nodes are asked what they hold; ``la
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -71,10 +72,15 @@ def row(workload: str, layout: str, counts: Sequence[int], computed: Sequence[in
     return Row(workload, layout, len(counts), computed is not None, list(counts), fullest, expected, target, passed)
 
 
+def session_table(nodes: int) -> PartitionTable:
+    """The table of a session whose nodes came one after the other."""
+    return functools.reduce(PartitionTable.with_node, range(1, nodes), PartitionTable.even([0]))
+
+
 def compute(workflow: Workflow, nodes: int) -> dict[str, list[int]]:
     """Bytes on each node by layout."""
     placed = layouts.place(workflow, nodes)
-    table = PartitionTable.even(range(nodes))
+    table = session_table(nodes)
     return {"whole": layouts.whole_bytes(workflow, placed, nodes), "striped": layouts.striped_bytes(workflow, placed, table)}
 
 

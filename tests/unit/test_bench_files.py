@@ -454,7 +454,8 @@ def test_stripes_are_even_where_whole_files_are_not() -> None:
     for nodes in (4, 16, 64):
         for workflow in (layouts.montage(36 * nodes), layouts.aggregation(36 * nodes, 8_000_000)):
             placed = layouts.place(workflow, nodes)
-            assert layouts.balance(layouts.striped_bytes(workflow, placed, PartitionTable.even(range(nodes)))) <= 1.1
+            for table in (PartitionTable.even(range(nodes)), striping.session_table(nodes)):
+                assert layouts.balance(layouts.striped_bytes(workflow, placed, table)) <= 1.1
             assert layouts.balance(layouts.whole_bytes(workflow, placed, nodes)) > 1.5
 
 
