@@ -19,12 +19,16 @@ static int64_t exact_ns(void) {
 
 static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice) {
     struct wire_inval_inode inode = {.ino = notice->ino, .offset = notice->data ? 0 : -1};
-    struct wire_inval_entry entry = {.dir = notice->ino, .length = (uint32_t)notice->length,
-                                     .flags = (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0 ? INVAL_EXPIRE_ONLY : 0};
+    struct wire_inval_entry entry = {.dir = notice->ino, .length = (uint32_t)notice->length};
     struct wire_out header = {.error = (int32_t)notice->code};
     struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
     int count = 2;
     if (notice->code == NOTIFY_INVAL_ENTRY) {
+        /* Looked up again where it is, what is in use stays what it is. But a directory that has gone from here must really go: the kernel
+         * has one place for each, and when it finds it at the new one while it renames something it cannot move it. */
+        struct meta_attr attr;
+        bool stays = meta_dir_find(mount->node->meta, notice->ino, notice->name, notice->length, &attr) == 0;
+        if (stays && (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0) entry.flags = INVAL_EXPIRE_ONLY;
         parts[1] = (struct iovec){&entry, sizeof entry};
         parts[2].iov_len = notice->length + 1;
         count = 3;

@@ -1,8 +1,7 @@
 """The mounts of one node: takes them over from the commands that made them, serves them, ends them. I/O.
 
 Owns a Unix socket in the session's directory (``net.fusemounts`` is the other side), the native mounts and their numbers. Everything here
-is watched through one descriptor (``fd``), so that the poll loop need not follow mounts that come and go. Except for ``invalidate``, which
-the hands' threads call, all of it belongs to the loop's thread.
+is watched through one descriptor (``fd``), so that the poll loop need not follow mounts that come and go. Belongs to the loop's thread.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import select
 import socket
 import struct
-import threading
 import time
 from typing import Any, Protocol
 
@@ -67,7 +65,6 @@ class Mounts:
         self.alone = False
         self._serial = 0
         self._mounts: dict[int, Native] = {}  # by number
-        self._guard = threading.Lock()  # of _mounts, which invalidate reads
         self._by_fd: dict[int, Native] = {}
         self._lines: dict[int, socket.socket] = {}  # commands that have not said yet what they want
         self._waiting: list[tuple[Native, socket.socket, float]] = []  # commands that wait for the kernel's hello
@@ -123,24 +120,33 @@ class Mounts:
         if mount is not None:
             mount.face.reply(effect)
 
+    def forget(
+        self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
+    ) -> list[tuple[Fuse, int]]:
+        """Have the kernel forget, in every mount but one (a face), what is old. Returns at once what ``await_forgotten`` waits for."""
+        begun = []
+        for number, mount in list(self._mounts.items()):
+            if but != ("fuse", number):
+                numbers = [mount.fuse.invalidate_entry(directory, name) for directory, name in entries]
+                numbers += [mount.fuse.invalidate_inode(ino, True) for ino in inodes]
+                if last := max(numbers, default=0):
+                    begun.append((mount.fuse, last))
+        return begun
+
+    def await_forgotten(self, begun: list[tuple[Fuse, int]]) -> None:
+        """Wait until the kernel has, 50 ms at most. Any thread may call this."""
+        for fuse, number in begun:
+            fuse.await_invalidated(number)
+
     def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> None:
-        """Have the kernel forget, in every mount but one (a face), what is old. Waits until it has, 50 ms at most."""
-        with self._guard:
-            mounts = [mount for number, mount in self._mounts.items() if but != ("fuse", number)]
-        last = []
-        for mount in mounts:
-            numbers = [mount.fuse.invalidate_entry(directory, name) for directory, name in entries]
-            numbers += [mount.fuse.invalidate_inode(ino, True) for ino in inodes]
-            last.append((mount.fuse, max(numbers, default=0)))
-        for fuse, number in last:
-            if number:
-                fuse.await_invalidated(number)
+        """Both."""
+        self.await_forgotten(self.forget(inodes, entries, but))
 
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) besides those that Io knows."""
-        with self._guard:
-            counts = [mount.fuse.open_count(ino) for mount in self._mounts.values()]
-        return counts[0] if counts else (0, 0)  # each mount answers for the node
+        for mount in self._mounts.values():
+            return mount.fuse.open_count(ino)  # each answers for the node
+        return 0, 0
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
@@ -186,8 +192,7 @@ class Mounts:
         fuse.set_alone(self.alone)
         self._serial += 1
         mount = Native(self._serial, order.path, order.device, fuse)
-        with self._guard:
-            self._mounts[mount.number] = mount
+        self._mounts[mount.number] = mount
         self._by_fd[mount.fd] = mount
         self._poll.register(mount.fd, select.EPOLLIN)
         log.info("mount %d at %s", mount.number, order.path)
@@ -214,8 +219,7 @@ class Mounts:
         self._poll.unregister(mount.fd)
         del self._by_fd[mount.fd]
         mount.fuse.stop()
-        with self._guard:
-            del self._mounts[mount.number]
+        del self._mounts[mount.number]
         log.info("mount %d at %s has ended", mount.number, mount.path)
         return list(mount.face.requests())
 
