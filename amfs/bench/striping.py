@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     aggregation, for each node. ``nodes``: for how many it is computed."""
 
     real: int = 4
-    scale: float = 0.25
+    scale: float = 0.5
     tiles: int = 36
     nodes: tuple[int, ...] = (4, 16, 64, 256)
 

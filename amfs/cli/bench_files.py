@@ -249,7 +249,7 @@ def storage(
 
 @click.command()
 @click.option("--real", type=click.IntRange(0, 16), default=4, show_default=True, metavar="N", help="Nodes to measure on; 0: only compute.")
-@click.option("--scale", type=click.FloatRange(0.001, 10), default=0.25, show_default=True, help="Of the sizes of files on real nodes.")
+@click.option("--scale", type=click.FloatRange(0.001, 10), default=0.5, show_default=True, help="Of the sizes of files on real nodes.")
 @click.option("--tiles", type=click.IntRange(1, 10_000), default=36, show_default=True, help="Images, and parts to collect, for each node.")
 @click.option("--nodes", callback=numbers(1, 4096), default="4,16,64,256", show_default=True, metavar="N,...", help="Nodes to compute for.")
 @OUTPUT
