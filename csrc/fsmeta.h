@@ -114,7 +114,7 @@ int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length
 int meta_unlock_node(struct meta *meta, int32_t node);
 
 /* Entries of a directory that are here, in order of `cursor` (0: from the start; opaque, below 2^48, stable under changes of other entries;
- * what an import brings comes at the end). While a partition moves, only the node that the table names lists and counts its entries. */
+ * what an import brings comes at the end). While a partition moves, only the node that the table names lists its entries. */
 struct meta_entry {
     uint64_t ino, cursor; /* cursor: pass it to go on after this one */
     uint32_t type;        /* S_IFMT bits */
@@ -124,7 +124,8 @@ struct meta_entry {
 /* Calls `each` until it returns false or there are no more. The lock is held meanwhile: `each` must not call back. */
 int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor, bool (*each)(void *context, const struct meta_entry *entry,
               const struct meta_attr *attr /* NULL if elsewhere */), void *context);
-uint64_t meta_count(struct meta *meta, uint64_t dir); /* entries of dir that are here */
+/* Entries of dir that are here, those of partitions on their way included: a directory that is counted empty everywhere is empty. */
+uint64_t meta_count(struct meta *meta, uint64_t dir);
 
 /* ── inodes (partition of the number) ── */
 

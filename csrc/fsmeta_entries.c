@@ -247,9 +247,6 @@ uint64_t meta_count(struct meta *meta, uint64_t dir) {
     enter(meta);
     const struct shelf *shelf = find_shelf(meta, dir);
     uint64_t count = shelf == NULL ? 0 : shelf->count;
-    if (count > 0 && meta->moving_count > 0)
-        for (size_t i = shelf->first; i < shelf->used; i++)
-            if (shelf->slots[i].entry != NULL && !owned_by_table(meta, partition_of_key(meta, shelf->slots[i].entry->link.key))) count--;
     pthread_mutex_unlock(&meta->lock);
     return count;
 }
