@@ -100,6 +100,8 @@ class Io:
         """Relative to the root."""
     def part_stat(self, ino: int, index: int) -> tuple[int, int, int, int, int]:
         """(size, blocks, atime, mtime, ctime)"""
+    def part_adopt(self, ino: int, path: str | bytes) -> None:
+        """The file at ``path`` (on the same file system) becomes the whole part, in place of one that is there. ENOSPC: over the limit."""
     def part_delete(self, ino: int) -> None:
         """Every part of it that is here."""
     def usage(self) -> tuple[int, int, int]:

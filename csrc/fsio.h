@@ -48,6 +48,8 @@ void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits 
 int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */
 int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
 int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
+/* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
+int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path);
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
 
 /* ── handles ──

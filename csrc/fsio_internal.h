@@ -146,7 +146,7 @@ struct fsio_file {
     _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
     int fd;                /* LOCAL; -1: not open at the moment */
     int busy;              /* uses of fd under way */
-    bool counted;          /* size and accounted are what its part says */
+    atomic_bool counted;   /* size and accounted are what its part says */
     bool gone;             /* deleted while open: the descriptor is all that is left of it */
     atomic_llong accounted; /* bytes of it that `used` contains */
     int error;             /* the last failure of writing behind, and how many there were */
@@ -200,6 +200,8 @@ struct fsio {
     atomic_llong used, parts;      /* own_mount: used when last asked */
     atomic_llong since;            /* own_mount: bytes added since */
     _Atomic int64_t asked_ms;      /* own_mount: when */
+    pthread_mutex_t rescan_lock;
+    _Atomic int64_t scanned_ms, scan_took_ms;
 
     pthread_mutex_t table_lock;
     int32_t *owners;

@@ -185,22 +185,25 @@ bool fsio_local_replaced(struct fsio_file *file) {
     char name[FSIO_NAME_BYTES];
     struct stat named, opened;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
-    return !file->gone && file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file->fd, &opened) == 0 &&
-           named.st_ino != opened.st_ino;
+    pthread_mutex_lock(&file->lock);
+    bool replaced = !file->gone && file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    fstat(file->fd, &opened) == 0 && named.st_ino != opened.st_ino;
+    pthread_mutex_unlock(&file->lock);
+    return replaced;
 }
 
 void fsio_local_leave(struct fsio_file *file) {
-    if (file->counted) {
-        char name[FSIO_NAME_BYTES];
-        struct stat found;
-        int64_t now = 0;
-        fsio_part_name(file->ino, FSIO_WHOLE, name);
-        if (!file->gone && file->fd >= 0) now = fsio_allocated(file->fd);
-        else if (!file->gone && fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
-        fsio_account(file->io, now - atomic_load(&file->accounted));
-        file->counted = false;
-    }
+    char name[FSIO_NAME_BYTES];
+    struct stat found;
+    int64_t now = 0;
+    fsio_part_name(file->ino, FSIO_WHOLE, name);
     pthread_mutex_lock(&file->lock);
+    if (file->counted && !file->gone) {
+        if (file->fd >= 0) now = fsio_allocated(file->fd);
+        else if (fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
+    }
+    if (file->counted) fsio_account(file->io, now - atomic_load(&file->accounted));
+    file->counted = false;
     if (file->fd >= 0) close_fd(file);
     pthread_mutex_unlock(&file->lock);
 }

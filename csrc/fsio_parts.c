@@ -12,6 +12,8 @@
 
 enum {
     PROBE_MAX = 4096,    /* stripes of a file that are looked for one by one; with more its directory is read */
+    SCAN_MS = 10,        /* a count of all parts that takes no longer may be made by who wants to know */
+    SCAN_EVERY_MS = 200,
     ASK_MS = 20,         /* how old the kernel's count may be */
     ASK_BYTES = 4 << 20, /* and how much may have been added since */
 };
@@ -143,6 +145,8 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
 }
 
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
+    /* Files come and go through other hands, too: the kernel writes those that it passes through. Counted while that is quick. */
+    if (atomic_load(&io->scan_took_ms) <= SCAN_MS && fsio_now_ms() - atomic_load(&io->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
     int64_t count = atomic_load(&io->parts);
     if (io->own_mount) ask_kernel(io);
     *used = used_now(io);
@@ -218,22 +222,40 @@ struct count {
     bool with_stripes;
 };
 
+/* What an open file takes is known anew: the difference that it settles when it is closed begins here. */
+static void recounted(struct fsio *io, uint64_t ino, int64_t bytes) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    if (file == NULL) return;
+    if (file->counted) atomic_store(&file->accounted, bytes);
+    fsio_file_drop(file);
+}
+
 static bool count_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
     struct count *count = context;
     struct stat found;
     count->parts++;
     if (count->with_stripes && index >= 0) note_stripe(count->io, ino, (uint64_t)index);
-    if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) count->bytes += (int64_t)found.st_blocks * 512;
+    if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+        int64_t bytes = (int64_t)found.st_blocks * 512;
+        count->bytes += bytes;
+        if (index < 0) recounted(count->io, ino, bytes);
+    }
     return !atomic_load(&count->io->stopping);
 }
 
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
-    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts);
+    if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
+    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = fsio_now_ms();
     walk(io, count_one, &count);
-    if (atomic_load(&io->stopping)) return;
-    atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
-    if (!io->own_mount) atomic_fetch_add(&io->used, count.bytes - used);
+    if (!atomic_load(&io->stopping)) {
+        atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
+        if (!io->own_mount) atomic_fetch_add(&io->used, count.bytes - used);
+    }
+    int64_t ended = fsio_now_ms();
+    atomic_store(&io->scanned_ms, ended);
+    atomic_store(&io->scan_took_ms, ended - began);
+    pthread_mutex_unlock(&io->rescan_lock);
 }
 
 /* ── single parts ── */
@@ -399,6 +421,23 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
         return error;
     }
     fsio_account(io, bytes);
+    atomic_fetch_add(&io->parts, 1);
+    return 0;
+}
+
+int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
+    struct stat found;
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    if (fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+    if (!S_ISREG(found.st_mode)) return EINVAL;
+    if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) return ENOSPC;
+    remove_part(io, name, true); /* an older version of it, for the account */
+    if (renameat(AT_FDCWD, path, io->root_fd, name) != 0) {
+        int error = errno;
+        fsio_account(io, -(int64_t)found.st_blocks * 512);
+        return error;
+    }
     atomic_fetch_add(&io->parts, 1);
     return 0;
 }

@@ -308,6 +308,20 @@ static PyObject *io_part_stat(PyObject *self, PyObject *args)
     return stat_tuple(error, size, blocks, atime, mtime, ctime);
 }
 
+static PyObject *io_part_adopt(PyObject *self, PyObject *args)
+{
+    unsigned long long ino;
+    PyObject *path = NULL;
+    int error;
+
+    if (!PyArg_ParseTuple(args, "KO&:part_adopt", &ino, PyUnicode_FSConverter, &path))
+        return NULL;
+    const char *name = PyBytes_AsString(path);
+    WITHOUT_GIL(error = fsio_part_adopt(io_of(self), ino, name));
+    Py_DECREF(path);
+    return nothing_or(error);
+}
+
 static PyObject *io_part_delete(PyObject *self, PyObject *number)
 {
     unsigned long long ino = PyLong_AsUnsignedLongLong(number);
@@ -473,6 +487,7 @@ static PyMethodDef io_methods[] = {
     {"drop_stripes", io_drop_stripes, METH_VARARGS, "drop_stripes(serial, ino, nodes)\n--\n\nDelete the stripes, not whole parts."},
     {"part_path", io_part_path, METH_VARARGS, "Path of a part below root."},
     {"part_stat", io_part_stat, METH_VARARGS, "(size, blocks, atime, mtime, ctime) of a part here."},
+    {"part_adopt", io_part_adopt, METH_VARARGS, "part_adopt(ino, path)\n--\n\nA file of the same file system becomes the whole part."},
     {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
     {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
     {"open", (PyCFunction)(void (*)(void))io_open, METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},

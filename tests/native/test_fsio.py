@@ -100,6 +100,37 @@ def test_deleting_leaves_nothing_and_usage_follows(nodes: Nodes) -> None:
     io.part_delete(ino)  # of nothing: fine
 
 
+def test_a_file_is_adopted_within_the_limit(root: Path) -> None:
+    nodes = Nodes(root, 1, [100 << 10])
+    io, scratch = nodes.io[0], root / "0" / "scratch"
+    scratch.write_bytes(b"a" * 50000)
+    io.part_adopt(5, str(scratch))
+    assert nodes.read(0, 5, LOCAL, 50000) == b"a" * 50000 and not scratch.exists()
+    assert io.usage()[0] == 53248 and io.usage()[2] == 1
+    scratch.write_bytes(b"b" * 60000)
+    with pytest.raises(OSError) as caught:
+        io.part_adopt(6, str(scratch))
+    assert caught.value.errno == errno.ENOSPC and scratch.exists()
+    scratch.write_bytes(b"c" * 9000)
+    io.part_adopt(5, str(scratch))
+    assert nodes.read(0, 5, LOCAL, 9000) == b"c" * 9000 and io.usage()[0] == 12288
+    for wrong in (scratch, root):
+        with pytest.raises(OSError):
+            io.part_adopt(7, str(wrong))
+    nodes.stop()
+
+
+def test_files_that_others_write_are_counted(nodes: Nodes) -> None:
+    """As the kernel does when it passes a mount's writes through."""
+    io = nodes.io[0]
+    handle = io.open(6, LOCAL, writing=True, create=True)
+    (nodes.root / "0" / io.part_path(5, WHOLE)).write_bytes(bytes(10000))
+    (nodes.root / "0" / io.part_path(6, WHOLE)).write_bytes(bytes(20000))
+    eventually(lambda: io.usage() == (12288 + 20480, 0, 2))
+    handle.close()
+    assert io.usage() == (12288 + 20480, 0, 2)
+
+
 def test_a_part_that_was_there_before_is_counted(root: Path) -> None:
     (root / "store" / "05").mkdir(parents=True)
     (root / "store" / "05" / "0000000000000005").write_bytes(b"x" * 5000)
