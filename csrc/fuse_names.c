@@ -229,12 +229,18 @@ static int cut_part(struct node *node, uint64_t ino, uint64_t size) {
     return error;
 }
 
-static unsigned read_setattr(const struct call *call, const struct wire_setattr_in *in, int64_t now, struct meta_attr *want) {
+/* Nanoseconds since 1970 reach from 1678 to 2262: what lies beyond is the end of that. */
+static int64_t time_from(uint64_t seconds, uint32_t ns) {
+    int64_t whole = (int64_t)seconds, most = INT64_MAX / 1000000000 - 1;
+    if (whole > most) return INT64_MAX;
+    return whole < -most ? INT64_MIN : whole * 1000000000 + (ns < 1000000000 ? ns : 999999999);
+}
+
+static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, struct meta_attr *want) {
     unsigned mask = 0;
-    (void)call;
     *want = (struct meta_attr){.mode = in->mode & 07777, .uid = in->uid, .gid = in->gid, .size = in->size, .writer = -1, .rank = -1};
-    want->atime = in->valid & FATTR_ATIME_NOW ? now : (int64_t)in->atime * 1000000000 + in->atime_ns;
-    want->mtime = in->valid & FATTR_MTIME_NOW ? now : (int64_t)in->mtime * 1000000000 + in->mtime_ns;
+    want->atime = in->valid & FATTR_ATIME_NOW ? now : time_from(in->atime, in->atime_ns);
+    want->mtime = in->valid & FATTR_MTIME_NOW ? now : time_from(in->mtime, in->mtime_ns);
     if (in->valid & FATTR_MODE) mask |= META_SET_MODE;
     if (in->valid & FATTR_UID) mask |= META_SET_UID;
     if (in->valid & FATTR_GID) mask |= META_SET_GID;
@@ -281,7 +287,7 @@ void do_setattr(struct call *call) {
         return;
     }
     int64_t now = now_of(node);
-    unsigned mask = read_setattr(call, in, now, &want);
+    unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;
         put_attr_out(mount, &out, &done, true);
@@ -311,6 +317,7 @@ void do_setattr(struct call *call) {
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {
+        if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(node, ino, mask, &want); /* if it is here: it is what is believed while written */
         struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
         if (request != NULL) {
             request->attr = want;
