@@ -83,6 +83,7 @@ int main(int argc, char **argv) {
         write_all(argv[2], chunk, bytes, step);
     else
         read_all(argv[2], chunk, bytes, step);
+    free(chunk);
     int length = snprintf(line, sizeof line, "%s %.9f\n", argv[1], now() - started);
     int log = open(argv[5], O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0666);
     if (log < 0 || write(log, line, (size_t)length) != length || close(log) != 0) die("cannot write", argv[5]);
