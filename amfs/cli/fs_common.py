@@ -153,8 +153,16 @@ def write(data: bytes | memoryview) -> None:
         rest = rest[buffer.write(rest) :]
 
 
+def encoded(text: str) -> bytes:
+    """Text for standard output; in UTF-8 where the locale does not know its signs."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+
+
 def line(data: bytes | str) -> None:
-    write((data if isinstance(data, bytes) else os.fsencode(data)) + b"\n")
+    write((data if isinstance(data, bytes) else encoded(data)) + b"\n")
 
 
 def flush() -> None:

@@ -20,6 +20,7 @@ from amfs.cli.fs_common import (
     aligned,
     bytes_field,
     date_text,
+    encoded,
     fields_of,
     group_name,
     human,
@@ -388,7 +389,7 @@ def _draw(children: dict[bytes, list[Entry]], top: bytes, counts: list[int], siz
         stack.append((path, number + 1, indent))
         counts[0 if entry.is_dir() else 1] += 1
         measure = f"[{size(entry.attr.size):>{11 if size is str else 4}}]  " if size is not None else ""
-        line(os.fsencode(f"{indent}{'└── ' if last else '├── '}{measure}") + name_text(entry.name))
+        line(encoded(f"{indent}{'└── ' if last else '├── '}{measure}") + name_text(entry.name))
         if entry.is_dir():
             stack.append((entry.path, 0, indent + ("    " if last else "│   ")))
 

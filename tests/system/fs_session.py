@@ -38,12 +38,13 @@ def running(nodes: int, *options: str) -> Iterator[Session]:
         try:
             yield session
         finally:
-            subprocess.run([*command, "down", name, "--timeout", "5"], capture_output=True, timeout=60)
+            down = subprocess.run([*command, "down", name, "--timeout", "30"], capture_output=True, text=True, timeout=60)
             left = [entry for entry in session.nodes if is_running(entry.pid, entry.started)]
             for entry in left:
                 os.kill(entry.pid, signal.SIGKILL)
             shutil.rmtree(home, ignore_errors=True)
             assert not left, "nodes were left running"
+            assert "killed process" not in down.stderr, down.stderr
             assert not list(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*")), "stores were left behind"
 
 
