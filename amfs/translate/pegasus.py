@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.translate.document import NESTED_MAX, DocumentReader, last_writers, tolerant, with_after
+from amfs.translate.document import FAULTS_MAX, NESTED_MAX, DocumentReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
 from amfs.translate.words import QuotingError, split
@@ -98,6 +98,8 @@ class PegasusReader(DocumentReader):
                         self._job(node)
                     else:
                         self.fault(at, "a job must be a mapping")
+                    if len(self.faults) >= FAULTS_MAX:
+                        raise YamlError(at, "so many faults are enough: the rest is not read")
             elif key == "jobDependencies":
                 for at, node in document.elements():
                     self._dependency(node, at)

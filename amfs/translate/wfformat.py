@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import FileState, Task
-from amfs.translate.document import DocumentReader, with_after
+from amfs.translate.document import FAULTS_MAX, DocumentReader, with_after
 from amfs.translate.words import QuotingError, split
 
 Strings = list[str] | None
@@ -182,6 +182,8 @@ class WfFormatReader(DocumentReader):
         self._tasks(specification.tasks, runs)
         self._rewind()
         for raw in specification.files or ():
+            if len(self.faults) >= FAULTS_MAX:
+                break
             file = self._decode(raw, File)
             if file is not None:
                 name = file.id or file.name
@@ -194,6 +196,8 @@ class WfFormatReader(DocumentReader):
         """What is known of the execution of each task, as a task without files."""
         runs: dict[str, Task] = {}
         for raw in execution.tasks or ():
+            if len(self.faults) >= FAULTS_MAX:
+                break
             node = self._decode(raw, Node)
             if node is None:
                 continue
@@ -233,6 +237,9 @@ class WfFormatReader(DocumentReader):
         by_name: dict[str, str | None] = {}
         ids: set[str] = set()
         for raw in raws:
+            if len(self.faults) >= FAULTS_MAX:
+                self.end(self._line, "so many faults are enough: the rest is not read")
+                return
             node = self._decode(raw, Node)
             if node is None:
                 continue

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs.engine.workflow import Task
+from amfs.translate.document import FAULTS_MAX
 from amfs.translate.pegasus import PegasusReader
 from amfs.translate.pegasus_profiles import apply, merge
 from amfs.translate.shape import Graph, shape_of
@@ -615,3 +616,9 @@ def test_documents_of_any_form_end_in_tasks_or_faults(data: st.DataObject) -> No
     reader = read(document)
     assert all("\n" not in fault.message for fault in reader.faults)
     assert all(task.id and task.argv for task in reader.tasks)
+
+
+def test_a_document_of_nothing_but_faults_is_given_up() -> None:
+    reader = read("pegasus: '5.0'\nname: w\njobs:\n" + "- {}\n" * 10_000)
+    assert reader.dead
+    assert len(reader.all_faults()) == FAULTS_MAX + 1

@@ -16,7 +16,7 @@ from workflow_strategies import tasks, words
 
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import WorkflowError
-from amfs.translate.document import with_after
+from amfs.translate.document import FAULTS_MAX, with_after
 from amfs.translate.shape import shape_of
 from amfs.translate.wfformat import WfFormatReader, kind_of
 from amfs.translate.wfformat_out import write
@@ -345,3 +345,9 @@ def test_documents_of_any_form_end_in_tasks_or_faults(data: st.DataObject) -> No
     reader = read(document)
     assert all("\n" not in fault.message for fault in reader.faults)
     assert all(task.id and task.argv for task in reader.tasks)
+
+
+def test_a_document_of_nothing_but_faults_is_given_up() -> None:
+    reader = read('{"workflow": {"tasks": [' + "0," * 100_000 + "0]}}")
+    assert reader.dead
+    assert len(reader.all_faults()) == FAULTS_MAX + 1
