@@ -80,7 +80,12 @@ def mount(session: Session, node: int, directory: Path, *options: str) -> None:
 
 
 def umount(session: Session, directory: Path) -> None:
-    session.amfs("umount", str(directory))
+    try:
+        session.amfs("umount", str(directory))
+    except AssertionError:
+        # Whatever went wrong, nothing of it may stay on the machine.
+        session.amfs("umount", "--force", str(directory))
+        raise
     assert not os.path.ismount(directory), f"{directory} is still mounted although amfs umount said nothing"
 
 
@@ -97,24 +102,26 @@ def mounted(count: int, *options: str) -> Iterator[list[Path]]:
             shutil.rmtree(tops[0] / own)
         return
     needed()
+    session = start_session(count)
     base = Path(tempfile.mkdtemp(prefix="amfs-mounts-", dir="/tmp"))
     base.chmod(0o755)
-    session = start_session(count)
     done: list[Path] = []
+    for node in range(count):
+        (base / f"node{node}").mkdir()
     try:
         for node in range(count):
             directory = base / f"node{node}"
-            directory.mkdir()
             mount(session, node, directory, *options)
             done.append(directory)
         yield done
     finally:
-        try:
+        with contextlib.ExitStack() as ending:
+            ending.callback(os.rmdir, base)
+            for node in range(count):
+                ending.callback(os.rmdir, base / f"node{node}")
+            ending.callback(stop_session, session)
             for directory in done:
-                umount(session, directory)
-        finally:
-            stop_session(session)
-    shutil.rmtree(base)
+                ending.callback(umount, session, directory)
 
 
 @contextlib.contextmanager
