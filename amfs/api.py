@@ -73,8 +73,8 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
     """
     from amfs.cli.output import make_progress
     from amfs.engine.checks import check
+    from amfs.files_place import FilesPlace
     from amfs.translate.detect import load
-    from amfs.translate.place import HostPlace
 
     chosen = _options(options)
     if isinstance(workflow, (str, os.PathLike)):
@@ -82,7 +82,7 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
         workflow = load(workflow)
     elif not isinstance(workflow, Workflow):
         workflow = Workflow(list(workflow))
-    plan = check(workflow, HostPlace(chosen.base))
+    plan = check(workflow, FilesPlace(chosen.base, chosen.session))
     shown = make_progress(quiet=not progress)
     past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
     cluster = Cluster(chosen, adopt=past.header.store if past is not None else "")
@@ -191,7 +191,7 @@ class Session:
         **options: Any,
     ) -> None:
         from amfs.cli.output import make_progress
-        from amfs.translate.place import HostPlace
+        from amfs.files_place import FilesPlace
 
         self._options = _options({
             **options,
@@ -205,7 +205,7 @@ class Session:
         self._show = progress
         past = read(self._options.journal) if resume and self._options.journal is not None else None
         self._past = past.done if past is not None else {}
-        self._checker = StreamChecker(HostPlace(self._options.base), "session")
+        self._checker = StreamChecker(FilesPlace(self._options.base, self._options.session), "session")
         self._plan = self._checker.plan
         self._handles: list[Handle] = []
         self._deferred: dict[int, Handle] = {}  # done earlier, but what they made is gone; run again when somebody reads it

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from amfs.cli.output import Progress
     from amfs.engine.checks import Plan
     from amfs.engine.workflow import Workflow
+    from amfs.files_place import FilesPlace
     from amfs.runner import RunOptions, RunShell
-    from amfs.translate.place import HostPlace
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
 REMARKS_SHOWN = 20
@@ -327,11 +327,11 @@ class Driver:
         return msgspec.structs.replace(result, detail=detail)
 
     def _load(self) -> tuple[Any, Any, None]:
+        from amfs.files_place import FilesPlace
         from amfs.translate.detect import load, load_checked
-        from amfs.translate.place import HostPlace
 
         source: Any = self.stream or (self.file if self.file != "-" else sys.stdin.buffer)
-        place = HostPlace(self.options.base)
+        place = FilesPlace(self.options.base, self.options.session)
         strict = self.given["strict"]
         if self.given["synthetic"]:
             workflow = load(source, format=self.format, files=self.files, strict=strict)
@@ -344,7 +344,7 @@ class Driver:
             self.progress.message(f"{len(workflow.remarks) - REMARKS_SHOWN} more remarks; `amfs translate {self.file}` shows all of them")
         return workflow.tasks, plan, None
 
-    def _replay(self, workflow: Workflow, place: HostPlace) -> tuple[Workflow, Plan]:
+    def _replay(self, workflow: Workflow, place: FilesPlace) -> tuple[Workflow, Plan]:
         from amfs.cli.synthetic import make_given
         from amfs.engine.checks import check
         from amfs.libexec import program
@@ -372,9 +372,9 @@ class Driver:
 
     def _open_list(self) -> tuple[Any, Any, Any]:
         from amfs.engine.checks import StreamChecker
-        from amfs.translate.place import HostPlace
+        from amfs.files_place import FilesPlace
 
-        checker = StreamChecker(HostPlace(self.options.base), self.options.source)
+        checker = StreamChecker(FilesPlace(self.options.base, self.options.session), self.options.source)
         return [], checker.plan, checker
 
     def _read_along(self, shell: RunShell, checker: Any) -> None:

@@ -18,7 +18,7 @@ from amfs.engine.fls import SHARED_FATE
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
 from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import shared_path
+from amfs.fs.paths import in_namespace, shared_path
 
 
 class Availability(WorkerState):
@@ -30,14 +30,17 @@ class Availability(WorkerState):
         if file is None:
             file = run.files[name] = File(name)
             self._move_file(file, FileEvent.LOCATED)
-            file.fetching = True
-            short = name[len(run.info.scope):]
-            path = run.info.paths.get(short) or shared_path(run.info.base, short)
-            self.out.append(StageIn(self._job("stage", run, name, None), name, path))
+            self._stage_file(run, file)
         if file.state == FileState.LOCAL or file.state == FileState.SHARED:
             return
         file.waiting.append(entry)
         entry.missing += 1
+
+    def _stage_file(self, run: Run, file: File) -> None:
+        file.fetching = True
+        short = file.name[len(run.info.scope):]
+        path = run.info.paths.get(short) or shared_path(run.info.base, short)
+        self.out.append(StageIn(self._job("stage", run, file.name, None), file.name, path))
 
     def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
         """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
@@ -78,7 +81,8 @@ class Availability(WorkerState):
                 at = self._without_dead(run, file, at)
                 if at is None:
                     continue
-            if not at.holders:
+            namespace = not at.holders and in_namespace(at.name, len(run.info.scope))
+            if not at.holders and not namespace:
                 self._move_file(file, FileEvent.ON_SHARED)
                 self._there(run, file, fresh=True)
                 continue
@@ -89,7 +93,9 @@ class Availability(WorkerState):
                 entry.unlocated -= 1
                 if not entry.unlocated and entry.state == TaskState.INVALID:
                     decided.append(entry)
-            if not run.info.data_aware or at.size < self.limits.forward_bytes_min:
+            if namespace:  # in the file system by now, which has it on some node or other: linked, or brought here, by that
+                self._stage_file(run, file)
+            elif not run.info.data_aware or at.size < self.limits.forward_bytes_min:
                 self._fetch_file(run, file)
             for entry in decided:
                 self._all_located(entry)

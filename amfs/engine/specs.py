@@ -11,7 +11,7 @@ from amfs.engine.records import pack_body
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED
 from amfs.engine.tokens import token
 from amfs.engine.workflow import Task
-from amfs.fs.paths import shared_path
+from amfs.fs.paths import in_namespace, shared_path
 
 
 class SpecMaker:
@@ -60,7 +60,7 @@ class SpecMaker:
         outputs: list[str] = []
         fates: list[int] = []
         for name in task.outputs:
-            final = self.keep_all or name in task.keep
+            final = self.keep_all or name in task.keep or in_namespace(name)  # who names a place in the file system wants it there
             scratch = name in task.scratch
             if aliases and name in aliases:
                 depth = max(depth, _depth(name))

@@ -25,6 +25,7 @@ from amfs.engine.tokens import is_token, task_of, token
 from amfs.engine.units import units
 from amfs.engine.workflow import Task
 from amfs.fs.partition import PartitionTable
+from amfs.fs.paths import in_namespace
 
 
 class Submitter(Machine):
@@ -350,7 +351,7 @@ class Submitter(Machine):
 
     def _is_final(self, writer: int, name: str) -> bool:
         """Did the end of its writer mean that the file is on shared storage?"""
-        return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/")
+        return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/") or in_namespace(name)
 
     def _redo(self, tid: int) -> None:
         times = self.redone_times[tid] = self.redone_times.get(tid, 0) + 1

@@ -19,7 +19,7 @@ from amfs.engine.records import STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
-from amfs.fs.paths import sandbox_name, shared_path, store_path
+from amfs.fs.paths import in_namespace, sandbox_name, shared_path, store_path
 
 _DEFAULTS = m.Options()
 
@@ -89,8 +89,8 @@ class Worker(Availability):
             entry.missing += 1
             if state == FileState.INVALID:
                 entry.unlocated += 1
-        if run.info.stage_shared:
-            for name in spec.shared:
+        for name in spec.shared:
+            if run.info.stage_shared or in_namespace(name, len(run.info.scope)):
                 self._stage(run, entry, name)
         if not entry.missing:
             self._become_ready(entry)
@@ -159,7 +159,7 @@ class Worker(Availability):
                     stamps.append((file.size, file.mtime_ns))
             for name in spec.shared:
                 short = name[cut:]
-                if info.stage_shared and not (short[0] == "/" and not deep):
+                if in_namespace(short) or (info.stage_shared and not (short[0] == "/" and not deep)):
                     inputs.append((store_path(root, scope, name), sandbox_name(short, info.base)))
                 elif short[0] != "/" or deep:
                     path = info.paths.get(short) or shared_path(info.base, short)

@@ -13,6 +13,7 @@ import posixpath
 import msgspec
 
 from amfs.errors import Fault
+from amfs.fs.paths import NAMESPACE, in_namespace
 
 
 class FileState(enum.Enum):
@@ -76,6 +77,8 @@ def canonical(name: str, base: str) -> str:
     """
     if not name:
         return name
+    if in_namespace(name):
+        return NAMESPACE[:-1] + posixpath.normpath("/" + name[len(NAMESPACE) :].lstrip("/"))
     path = posixpath.normpath(name)
     if path[0] == "/":
         return path if path[:2] != "//" else path[1:]  # POSIX lets "//" be special; nobody means that

@@ -10,6 +10,19 @@ import posixpath
 ABSOLUTE = "%abs"  # directory of the store in which absolute names live; "%" keeps it apart from what people write
 
 
+NAMESPACE = "amfs:/"  # names that begin so are paths of the session's file system
+
+
+def in_namespace(name: str, start: int = 0) -> bool:
+    """Is it the name of a file of the session's file system? ``start``: where the name begins in a key."""
+    return name.startswith(NAMESPACE, start)
+
+
+def namespace_path(name: str) -> bytes:
+    """The path in the file system of such a name."""
+    return name[len(NAMESPACE) - 1 :].encode(errors="surrogateescape")
+
+
 def scope_of(run: int) -> str:
     """The scope of a run's keys."""
     return f"{run}/"
@@ -28,7 +41,7 @@ def shared_path(base: str, name: str, hashed: int = 0) -> str:
     With ``hashed`` directories > 0 (AME §3.3: a pre-created hashed output directory spares the metadata server) a final output
     goes to ``<dir>/<xx>/<file>``, xx being the hash of the name in hexadecimal.
     """
-    if name.startswith("/"):
+    if name.startswith("/") or in_namespace(name):
         return name
     if not hashed:
         return f"{base}/{name}"

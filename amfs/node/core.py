@@ -15,6 +15,7 @@ from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
     CancelTimer,
+    CopyOut,
     Effect,
     Event,
     FsHandlesClosed,
@@ -26,6 +27,7 @@ from amfs.engine.events import (
     Received,
     Send,
     SetTimer,
+    StageIn,
     TasksExited,
     TimerFired,
 )
@@ -35,6 +37,7 @@ from amfs.engine.membership import Membership
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
 from amfs.fs.partition import PartitionTable
+from amfs.fs.paths import in_namespace, namespace_path
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem
@@ -100,6 +103,7 @@ class NodeCore:
         self.routes = routes
         self.local: deque[m.Message] = deque()  # from this node to itself
         self.live: frozenset[int] = frozenset()
+        self.staged: deque[JobDone] = deque()  # what the file system has brought or taken for tasks
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
     def start(self, now: float) -> list[Effect]:
@@ -116,7 +120,7 @@ class NodeCore:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event. Raises ProtocolError when a peer says what no node understands."""
         out = self.first(event, now)
-        if self.local or self.membership.changed:
+        if self.local or self.staged or self.membership.changed:
             out += self.rest(now)
         return out
 
@@ -159,6 +163,9 @@ class NodeCore:
             if self.membership.changed:
                 self.membership.changed = False
                 self._new_view(now, out, local)
+            if self.staged:
+                self._collect("worker", self.worker.handle(self.staged.popleft(), now), out, local)
+                continue
             if not local:
                 return
             self._deliver(self.node, local.popleft(), now, out, local)
@@ -189,7 +196,24 @@ class NodeCore:
                 effect = SetTimer((name, effect.key), effect.at)
             elif isinstance(effect, CancelTimer):
                 effect = CancelTimer((name, effect.key))
+            elif isinstance(effect, (StageIn, CopyOut)) and in_namespace(effect.path):
+                self._move_for_task(effect, out, local)
+                continue
             out.append(effect)
+
+    def _move_for_task(self, effect: StageIn | CopyOut, out: list[Effect], local: deque[m.Message]) -> None:
+        """A task's input or output is a file of the session's file system: no copy, but a link where that is possible."""
+        serial = effect.serial
+
+        def answer(error: OSError | None, size: int) -> None:
+            self.staged.append(JobDone(serial, f"{effect.path}: {error.strerror}" if error is not None else "", size or 0))
+
+        if self.fs is None:
+            answer(OSError(0, "there is no file system without a session: start one with 'amfs up'"), 0)
+            return
+        self.fs.now = self.worker.now
+        self.fs.move_for_task(isinstance(effect, StageIn), namespace_path(effect.path), effect.name, answer)
+        self._collect("fs", self._drain(self.fs), out, local)
 
     def _drain(self, machine: Machine) -> list[Effect]:
         machine.flush()

@@ -25,8 +25,13 @@ log = logging.getLogger("amfs.fs")
 THREADS = 4
 DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
+#: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
+#: and is found out (the input's size and time are compared after the task).
+_MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
-_AT_ONCE = frozenset(("make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times"))
+_AT_ONCE = frozenset((
+    "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times",
+))  # fmt: skip
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
 
@@ -34,7 +39,8 @@ _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
 class Caches(Protocol):
     """The kernel caches of this node's mounts."""
 
-    def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object) -> None: ...
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> Any: ...
+    def await_forgotten(self, begun: Any) -> None: ...
 
 
 class FileWork:
@@ -59,6 +65,8 @@ class FileWork:
         self.limit = limit
         self.io = Io(node, self.root, listen, limit=limit)
         self.mounts: Caches | None = None
+        self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
+        self.umask = 0o022
         self.handles: dict[int, IoHandle] = {}
         self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place
@@ -80,6 +88,8 @@ class FileWork:
                 self._finish(effect.serial, error.errno or errno.EIO, None)
         elif effect.what in _AT_ONCE:
             self._run(effect)
+        elif effect.what == "invalidate":
+            self.invalidate(effect)
         else:
             self._threads.submit(self._run, effect)
 
@@ -255,6 +265,52 @@ class FileWork:
                 offset += len(data)
         os.unlink(path)
 
+    # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
+
+    def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, mode: int, key: str) -> int:
+        """The content of a file into the store of a run; returns its size."""
+        target = self.store_path(key)
+        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+        if kind == 0 and _MAY_LINK:
+            os.link(self.path(ino), target)
+            return os.stat(target).st_size
+        handle = self.io.open(ino, kind, node, stripe, size, False, False)
+        temporary = f"{target}.amfs-part"
+        try:
+            with open(temporary, "wb", buffering=0) as file:
+                while data := handle.read(_COPY_BYTES, file.tell()):
+                    file.write(data)
+        finally:
+            handle.close()
+        os.chmod(temporary, 0o400 | (mode & 0o111))
+        os.rename(temporary, target)
+        return os.stat(target).st_size
+
+    def owner_of_store(self, key: str) -> tuple[int, int, int]:
+        """(uid, gid, mode) for a file that is made of a task's output."""
+        facts = os.stat(self.store_path(key))
+        return facts.st_uid, facts.st_gid, 0o666 & ~self.umask | facts.st_mode & 0o111
+
+    def from_store(self, number: int, key: str, ino: int) -> int:
+        """A task's output becomes the content of the file that handle ``number`` has open; by a link if ``ino`` is given. The size."""
+        source = self.store_path(key)
+        size = os.stat(source).st_size
+        if ino and _MAY_LINK:
+            path = self.path(ino)
+            temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
+            os.link(source, temporary)
+            os.rename(temporary, path)
+            self._replaced.add(number)
+            return size
+        with open(source, "rb", buffering=0) as file:
+            offset = 0
+            while data := file.read(_COPY_BYTES):
+                self.handles[number].write(data, offset)
+                offset += len(data)
+        return size
+
     def _scratch(self, path: bytes) -> str:
         name = os.fsdecode(path)
         if os.path.dirname(name) != self.scratch_root:
@@ -287,9 +343,20 @@ class FileWork:
     def forget_peer(self, node: int) -> None:
         self.io.forget_peer(node)
 
-    def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> None:
-        if self.mounts is not None:
-            self.mounts.invalidate(inodes, entries, but)
+    def invalidate(self, effect: FsWork) -> None:
+        """Begun at once, so that the kernel forgets as soon as it can; only for who waits for the end there is a thread."""
+        mounts = self.mounts
+        arguments: tuple[Any, ...] = effect.args
+        begun = mounts.forget(*arguments) if mounts is not None else None
+        if not begun:
+            self._finish(effect.serial, 0, None)
+        elif effect.serial:
+            assert mounts is not None
+            self._threads.submit(self._await_forgotten, effect.serial, mounts, begun)
+
+    def _await_forgotten(self, serial: int, mounts: Caches, begun: Any) -> None:
+        mounts.await_forgotten(begun)
+        self._finish(serial, 0, None)
 
     def stop(self) -> None:
         """End the threads; handles are closed."""

@@ -27,6 +27,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.fsspec", 11),
     ("amfs.files_line", 7),
     ("amfs.files_path", 7),
+    ("amfs.files_place", 8),
     ("amfs.files_io", 8),
     ("amfs.files_copy", 8),
     ("amfs.files_tree", 8),

@@ -10,13 +10,13 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
 from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.moving import Moving
+from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
 _WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "usage", "counts"))
 
 
-class FileSystem(Moving):
+class FileSystem(Tasks):
     """Everything of the file system that one node does."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:

@@ -16,7 +16,7 @@ from amfs._native import Meta
 from amfs.fs.attr import META_SET_LAYOUT, META_SET_RANK, STRIPED, WHOLE, Attr
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
-from amfs.fs.vfs.files import REMOTE, STRIPE_BYTES, STRIPES, Files, Opened, Request
+from amfs.fs.vfs.files import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Files, Opened, Request
 from amfs.fs.vfs.shard import attr_of
 
 ROOT = 1
@@ -27,10 +27,10 @@ STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30
 
 
 class _Handle:
-    __slots__ = ("face", "ino", "number", "writing")
+    __slots__ = ("face", "ino", "kind", "number", "writing")
 
-    def __init__(self, face: object, ino: int, number: int, writing: bool) -> None:
-        self.face, self.ino, self.number, self.writing = face, ino, number, writing
+    def __init__(self, face: object, ino: int, number: int, kind: int, writing: bool) -> None:
+        self.face, self.ino, self.number, self.kind, self.writing = face, ino, number, kind, writing
 
 
 class Paths(Files):
@@ -389,7 +389,7 @@ class Paths(Files):
         except OSError:
             yield from self._close(r, ino, writing, None)
             raise
-        self.handles[number] = _Handle(r.face, ino, number, writing)
+        self.handles[number] = _Handle(r.face, ino, number, opened.kind, writing)
         return number
 
     def _of(self, r: Request, number: int) -> _Handle:
@@ -454,7 +454,7 @@ class Paths(Files):
     def op_adopt(self, r: Request, scratch: bytes, path: bytes, mode: int, excl: bool) -> Operation:
         """Make a scratch file of this node's store the content of ``path``."""
         number, attr = yield from self.op_open_path(r, path, O_WRONLY | O_CREAT | O_TRUNC | (O_EXCL if excl else 0), mode, WHOLE, 0, -1)
-        here = attr.writer in (-1, self.node) and attr.layout == WHOLE
+        here = self._of(r, number).kind == LOCAL
         failed: OSError | None = None
         try:
             yield Work("adopt", (number, bytes(scratch), attr.ino)) if here else Work("pour", (number, bytes(scratch)))
