@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable
 from typing import Any
 
+from amfs._native import Meta
 from amfs.fs.attr import Attr
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
 from amfs.fs.vfs.shard import Shard, attr_of
@@ -21,6 +23,10 @@ RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 
 class Directories(Shard):
     """The manager's part of changing directories, and everybody's of knowing them."""
+
+    def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
+        super().__init__(node, meta, clock)
+        self._forgotten: list[tuple[tuple[int, ...], tuple[tuple[int, bytes], ...]]] = []  # what the change being applied makes old
 
     def s_mkdir(self, peer: int, dir: int, name: bytes, attr: Any, now: int) -> Operation:
         yield Acquire(LOCK)
@@ -146,7 +152,11 @@ class Directories(Shard):
         return (yield from self.s_spread(self.node, change, order, 0))
 
     def s_spread(self, peer: int, change: Any, order: list[int], place: int) -> Operation:
-        return (yield from self.relay(change, order, place, getattr(self, f"apply_{change[0]}")(*change[1:]) or 0))
+        mine = getattr(self, f"apply_{change[0]}")(*change[1:]) or 0
+        forgotten, self._forgotten = self._forgotten, []
+        if forgotten:
+            yield All([Work("invalidate", names) for names in forgotten])
+        return (yield from self.relay(change, order, place, mine))
 
     def relay(self, change: Any, order: list[int], place: int, mine: int) -> Operation:
         """Pass a change on down the tree; the answers from below and ``mine``."""
@@ -203,7 +213,7 @@ class Directories(Shard):
         self.meta.dir_set_layout(ino, layout, stripe)
 
     def _forget_names(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> None:
-        self.tell(Work("invalidate", (inodes, entries)))
+        self._forgotten.append((inodes, entries))
 
     # ── times and attributes ───────────────────────────────────────────────────────────────────────
 

@@ -572,11 +572,9 @@ class Files(Directories):
         faces = self.users.get(ino, {})
         counts = faces.get(r.face)
         if counts is not None:
-            counts[True] = 0 if wrote else counts[True]
-            if not wrote:
+            counts[True] = 0
+            if not wrote:  # else handles for reading may be left, of which only the mount knows; it says when they are gone
                 del faces[r.face]
-            elif not counts[False]:
-                faces.pop(r.face)
         if wrote:
             r.inodes.append(ino)
         yield from self._closed(ino, wrote, facts)

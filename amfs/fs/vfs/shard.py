@@ -87,12 +87,13 @@ class Shard(Calls):
     def told(self, peer: int, nodes: Iterable[int], inodes: Iterable[int] = (), entries: Iterable[tuple[int, bytes]] = ()) -> Operation:
         """Have the caches of ``nodes`` and, unless this node itself changed it (``peer``), of this node's mounts forget these."""
         inodes, entries = tuple(inodes), tuple(entries)
+        calls: list[Ask | Work] = [
+            Ask(node, "stale", (inodes, entries)) for node in nodes if node not in (self.node, peer) and node in self.live
+        ]
         if peer != self.node:
-            self.tell(Work("invalidate", (inodes, entries)))
-        others = [node for node in nodes if node not in (self.node, peer) and node in self.live]
-        if others:
-            yield All([Ask(node, "stale", (inodes, entries)) for node in others])
-        return None
+            calls.append(Work("invalidate", (inodes, entries)))
+        if calls:
+            yield All(calls)
 
     def s_stale(self, peer: int, inodes: tuple[int, ...], entries: Any) -> Operation:
         """Copies of these are old."""
