@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -232,3 +234,51 @@ def test_order_in_a_session_of_python(tmp_path: Path) -> None:
         with pytest.raises(package.TaskFailed, match="task bad failed"):
             session.wait([late])
     assert log.read_text() == "a\nb\n"
+
+
+@pytest.mark.slow
+def test_order_survives_a_node_that_dies(amfs: Amfs, tmp_path: Path, four: str) -> None:
+    """Half of the first tasks have finished when a node, and with it a part of what is known of them, goes."""
+    assert amfs("up", "--nodes", "4", "--slots", "1", "--name", "four").returncode == 0
+    log = tmp_path / "log"
+    lines = [f"a{i} -b sh -retries 2 -a -c 'sleep 0.3; echo a{i} >> {log}'\n" for i in range(12)]
+    lines += [f"b{i} -b sh -retries 2 -after a{i} a{(i + 5) % 12} -a -c 'echo b{i} >> {log}'\n" for i in range(12)]
+    lines.append(f"c -b sh -after {' '.join(f'b{i}' for i in range(12))} -a -c 'echo c >> {log}'\n")
+    (tmp_path / "list").write_text("".join(lines))
+    nodes = load(Path(four) / "session.json").nodes
+    try:
+        command = [sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"]
+        run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while not (log.exists() and log.read_text().count("\n") >= 6) and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(next(node.pid for node in nodes if node.node == 2), signal.SIGKILL)
+        _, said = run.communicate(timeout=90)
+        assert run.returncode == 0, said
+    finally:
+        amfs("down", "four")
+    order = log.read_text().split()
+    assert set(order) == {f"{kind}{i}" for kind in "ab" for i in range(12)} | {"c"}
+    for i in range(12):
+        assert order.index(f"b{i}") > max(order.index(f"a{i}"), order.index(f"a{(i + 5) % 12}"))
+    assert order.index("c") > max(order.index(f"b{i}") for i in range(12))
+
+
+@pytest.mark.parametrize("shared", ["in-place", "stage"])
+def test_an_input_that_a_catalog_has_elsewhere(amfs: Amfs, tmp_path: Path, shared: str) -> None:
+    """Tasks see it under its name; the file of that name where the user stands is not it. One that has moved away is looked for here."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "other.txt").write_text("far\n")
+    (tmp_path / "in.txt").write_text("near\n")
+    (tmp_path / "moved.txt").write_text("moved\n")
+    paths = f"#amfs path in.txt {tmp_path}/far/other.txt\n#amfs path moved.txt /nowhere/moved.txt\n"
+    (tmp_path / "list").write_text(paths + "a -b cat -i in.txt moved.txt -stdout out -a in.txt moved.txt\n")
+    done = amfs("run", "--local", "--shared-inputs", shared, "list")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_text() == "far\nmoved\n"
+    (tmp_path / "moved.txt").unlink()
+    done = amfs("run", "--local", "list")
+    assert (done.returncode, done.stderr) == (
+        2, f"amfs: list:3: input 'moved.txt' of task a does not exist in {tmp_path}, and no task makes it; "
+        "nor is it at /nowhere/moved.txt, where the workflow's catalog has it\n",
+    )  # fmt: skip
