@@ -117,29 +117,37 @@ static bool local_grow(struct fsio_file *file, uint64_t offset, uint64_t end) {
     return true;
 }
 
-/* `*done` says how far it came. */
-int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done) {
-    int fd, error = fsio_fd_get(file, false, &fd);
-    bool append = offset == FSIO_APPEND;
-    if (error != 0) return error;
-    if (!local_grow(file, append ? atomic_load(&file->size) : offset + *done, (append ? atomic_load(&file->size) + count : offset + count)))
-        error = ENOSPC;
-    while (error == 0 && *done < count) {
-        struct iovec piece = {(void *)(uintptr_t)(from + *done), count - *done};
-        ssize_t put = append ? pwritev2(fd, &piece, 1, -1, RWF_APPEND) : pwrite(fd, piece.iov_base, piece.iov_len, (off_t)(offset + *done));
-        if (put < 0 && errno != EINTR) error = errno;
-        if (put > 0) *done += (size_t)put;
-    }
-    fsio_fd_put(file);
-    return error;
-}
-
 static void recount(struct fsio_file *file, int fd) {
     struct stat found;
     if (fstat(fd, &found) != 0) return;
     int64_t now = (int64_t)found.st_blocks * 512;
     atomic_store(&file->size, (uint64_t)found.st_size);
     fsio_account(file->io, now - atomic_exchange(&file->accounted, now));
+}
+
+/* Would a write that begins inside the file fill holes for which there is no room? */
+static bool fills_too_much(struct fsio_file *file, int fd, uint64_t offset, size_t count) {
+    if (file->io->limit == 0 || fsio_room(file->io, count)) return false;
+    off_t hole = lseek(fd, (off_t)offset, SEEK_HOLE);
+    return hole >= 0 && (uint64_t)hole < offset + count;
+}
+
+/* `*done` says how far it came. */
+int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done) {
+    int fd, error = fsio_fd_get(file, false, &fd);
+    bool append = offset == FSIO_APPEND;
+    if (error != 0) return error;
+    uint64_t size = atomic_load(&file->size), from_here = append ? size : offset + *done, end = from_here + (count - *done);
+    if ((from_here < size && fills_too_much(file, fd, from_here, count - *done)) || !local_grow(file, from_here, end)) error = ENOSPC;
+    while (error == 0 && *done < count) {
+        struct iovec piece = {(void *)(uintptr_t)(from + *done), count - *done};
+        ssize_t put = append ? pwritev2(fd, &piece, 1, -1, RWF_APPEND) : pwrite(fd, piece.iov_base, piece.iov_len, (off_t)(offset + *done));
+        if (put < 0 && errno != EINTR) error = errno;
+        if (put > 0) *done += (size_t)put;
+    }
+    if (file->io->limit != 0) recount(file, fd); /* what filled holes, and what was reserved and not written */
+    fsio_fd_put(file);
+    return error;
 }
 
 int fsio_local_truncate(struct fsio_file *file, uint64_t size) {

@@ -248,6 +248,36 @@ def test_files_are_what_plain_bytes_are(shared: Nodes, kind: str, operations: li
         io.take()
 
 
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Node 0 may keep 10 pages and owns every eighth stripe."""
+    it = Nodes(tmp_path_factory.mktemp("narrow"), 3, [10 * STRIPE, 0, 0])
+    it.set_table([0 if p % 8 == 0 else 1 + p % 2 for p in range(PARTITIONS)])
+    yield it
+    it.stop()
+
+
+@pytest.mark.parametrize("through", [0, 1])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=OPERATIONS)
+def test_files_that_grow_are_what_plain_bytes_are(narrow: Nodes, through: int, operations: list[tuple[str, int, int]]) -> None:
+    ino, model = narrow.new(), bytearray()
+    home = narrow.io[0].open(ino, LOCAL, stripe=STRIPE, writing=True, create=True)
+    handle = narrow.io[1].open(ino, REMOTE, 0, writing=True) if through else home
+    for seed, operation in enumerate([*operations, ("write", 0, 12 * STRIPE), *operations]):
+        act(handle, model, operation, seed)
+    assert home.read(10 * SPAN + len(model), 0) == bytes(model)
+    if through:
+        handle.close()
+    home.close()
+    assert WHOLE not in narrow.parts(0, ino)
+    assert narrow.read(2, ino, STRIPED, len(model), stripe=STRIPE) == bytes(model)
+    assert narrow.io[0].usage()[0] == narrow.bytes_on_disk(0) <= 10 * STRIPE
+    for io in narrow.io:
+        io.part_delete(ino)
+    assert [event[0] for event in narrow.io[0].take()].count(GREW) == 1
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pieces=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=5),
