@@ -251,6 +251,7 @@ class Line:
             self._gone = False
             self._change_gateway()
         transport.flush(now)
+        self._turns.notify_all()  # what came may be for other threads, and one of them must drive when we leave
 
     def _take(self, sender: int, message: Message) -> None:
         if isinstance(message, FsDone):
