@@ -98,6 +98,7 @@ class DaxReader(PegasusReader):
         if not self.tasks and not self.faults:
             self.fault(0, "there are no jobs in this workflow")
         self._catalogs.look_beside(self._inline)
+        self._strings = {}  # the names are all shared by now
         self._check_edges()
         self._fill_in()
         self._take_along()
@@ -340,8 +341,8 @@ class DaxReader(PegasusReader):
             argv = ("pegasus-plan" if part.kind == "dax" else "condor_dagman", *words, name)
             label = share(os.path.basename(name))
         task = Task(
-            task_id, argv, inputs, outputs, label=label, keep=outputs if len(keep) == len(outputs) else keep, scratch=scratch,
-            line=line, **fields,  # type: ignore[arg-type]
+            task_id, argv, inputs, outputs, label=label, keep=outputs if len(keep) == len(outputs) else keep,
+            scratch=outputs if len(scratch) == len(outputs) else scratch, line=line, **fields,  # type: ignore[arg-type]
         )  # fmt: skip
         task = complete(task)
         optional = self._optional.pop(task_id, ())

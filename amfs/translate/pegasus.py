@@ -75,8 +75,8 @@ class PegasusReader(DocumentReader):
             self.end(error.line, str(error))
             return
         self._catalogs.look_beside(inline)
-        self._check_dependencies()
         self._strings = {}  # the names are all shared by now
+        self._check_dependencies()
         self._fill_in()
         self._locate_inputs()
         self._expand()
@@ -190,6 +190,7 @@ class PegasusReader(DocumentReader):
         inputs, outputs, keep, scratch, optional = self._uses(node, task_id)
         streams: dict[str, Any] = {stream: share(text) for stream in ("stdin", "stdout", "stderr") if (text := self._text(node, stream))}
         kept = outputs if len(keep) == len(outputs) else keep
+        scratch = outputs if len(scratch) == len(outputs) else scratch
         profiles = self._catalogs.profiles(node) if "profiles" in node else {}
         if kind == "job":
             key = share(key_of(self._text(node, "namespace"), name, self._text(node, "version")))
