@@ -1,4 +1,4 @@
-/* amfs._native.Io and IoHandle: fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
+/* amfs._native.Io: fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
 #include <Python.h>
 
 #include <errno.h>
@@ -12,38 +12,16 @@ typedef struct {
     struct fsio *io;
 } io_object;
 
-typedef struct {
-    PyObject ob_base;
-    PyObject *owner; /* the Io: lives as long as its handles */
-    struct fsio_handle *handle;
-    int uses; /* calls under way with the GIL released: close must not pull it away under them */
-} handle_object;
-
-/* Around everything that may wait or touch a file. */
-#define WITHOUT_GIL(call) \
-    do { \
-        Py_BEGIN_ALLOW_THREADS \
-        call; \
-        Py_END_ALLOW_THREADS \
-    } while (0)
-
-#define USING(self, call) \
-    do { \
-        ((handle_object *)(self))->uses++; \
-        WITHOUT_GIL(call); \
-        ((handle_object *)(self))->uses--; \
-    } while (0)
-
-static PyObject *failed(int error)
+PyObject *fsio_failed(int error)
 {
     errno = error;
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-static PyObject *nothing_or(int error)
+PyObject *fsio_nothing_or(int error)
 {
     if (error != 0)
-        return failed(error);
+        return fsio_failed(error);
     Py_RETURN_NONE;
 }
 
@@ -217,7 +195,7 @@ static PyObject *io_fetch(PyObject *self, PyObject *args)
     int from;
     if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size))
         return NULL;
-    return nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+    return fsio_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
 }
 
 static PyObject *io_fetch_part(PyObject *self, PyObject *args)
@@ -227,7 +205,7 @@ static PyObject *io_fetch_part(PyObject *self, PyObject *args)
     int from;
     if (!PyArg_ParseTuple(args, "KKLi:fetch_part", &serial, &ino, &index, &from))
         return NULL;
-    return nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
+    return fsio_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
 }
 
 static PyObject *io_restripe(PyObject *self, PyObject *args)
@@ -236,7 +214,7 @@ static PyObject *io_restripe(PyObject *self, PyObject *args)
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKI:restripe", &serial, &ino, &stripe))
         return NULL;
-    return nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
+    return fsio_nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
 }
 
 static PyObject *io_gather(PyObject *self, PyObject *args)
@@ -245,7 +223,7 @@ static PyObject *io_gather(PyObject *self, PyObject *args)
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKIK:gather", &serial, &ino, &stripe, &size))
         return NULL;
-    return nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
+    return fsio_nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
 }
 
 static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct fsio *, uint64_t, uint64_t, const int32_t *, size_t))
@@ -261,7 +239,7 @@ static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct f
         return NULL;
     int error = begin(io_of(self), serial, ino, nodes, count);
     free(nodes);
-    return nothing_or(error);
+    return fsio_nothing_or(error);
 }
 
 static PyObject *io_delete_everywhere(PyObject *self, PyObject *args)
@@ -283,13 +261,13 @@ static PyObject *io_part_path(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "KL:part_path", &ino, &index))
         return NULL;
     int error = fsio_part_path(io_of(self), ino, index, path, sizeof path);
-    return error != 0 ? failed(error) : PyUnicode_FromString(path);
+    return error != 0 ? fsio_failed(error) : PyUnicode_FromString(path);
 }
 
-static PyObject *stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime)
+PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime)
 {
     if (error != 0)
-        return failed(error);
+        return fsio_failed(error);
     return Py_BuildValue("(KKLLL)", (unsigned long long)size, (unsigned long long)blocks, (long long)atime, (long long)mtime,
                          (long long)ctime);
 }
@@ -305,7 +283,7 @@ static PyObject *io_part_stat(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "KL:part_stat", &ino, &index))
         return NULL;
     WITHOUT_GIL(error = fsio_part_stat(io_of(self), ino, index, &size, &blocks, &atime, &mtime, &ctime));
-    return stat_tuple(error, size, blocks, atime, mtime, ctime);
+    return fsio_stat_tuple(error, size, blocks, atime, mtime, ctime);
 }
 
 static PyObject *io_part_adopt(PyObject *self, PyObject *args)
@@ -319,7 +297,7 @@ static PyObject *io_part_adopt(PyObject *self, PyObject *args)
     const char *name = PyBytes_AsString(path);
     WITHOUT_GIL(error = fsio_part_adopt(io_of(self), ino, name));
     Py_DECREF(path);
-    return nothing_or(error);
+    return fsio_nothing_or(error);
 }
 
 static PyObject *io_part_delete(PyObject *self, PyObject *number)
@@ -330,7 +308,7 @@ static PyObject *io_part_delete(PyObject *self, PyObject *number)
     if (PyErr_Occurred())
         return NULL;
     WITHOUT_GIL(error = fsio_part_delete(io_of(self), ino));
-    return nothing_or(error);
+    return fsio_nothing_or(error);
 }
 
 static PyObject *io_usage(PyObject *self, PyObject *unused)
@@ -356,25 +334,8 @@ static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
         PyErr_Format(PyExc_ValueError, "%d is no kind of file", kind);
         return NULL;
     }
-    PyObject *module = PyType_GetModule(Py_TYPE(self)); /* borrowed */
-    PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, "IoHandle");
-    if (type == NULL)
-        return NULL;
     WITHOUT_GIL(error = fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
-    if (error != 0) {
-        Py_DECREF(type);
-        return failed(error);
-    }
-    allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
-    handle_object *object = (handle_object *)allocate((PyTypeObject *)type, 0);
-    Py_DECREF(type);
-    if (object == NULL) {
-        WITHOUT_GIL(fsio_close(handle));
-        return NULL;
-    }
-    object->owner = Py_NewRef(self);
-    object->handle = handle;
-    return (PyObject *)object;
+    return error != 0 ? fsio_failed(error) : fsio_handle_object(self, handle);
 }
 
 static PyObject *io_open_count(PyObject *self, PyObject *number)
@@ -521,186 +482,6 @@ static PyType_Spec io_spec = {
     .slots = io_slots,
 };
 
-/* ── IoHandle ── */
-
-static struct fsio_handle *handle_of(PyObject *self)
-{
-    struct fsio_handle *handle = ((handle_object *)self)->handle;
-    if (handle == NULL)
-        failed(EBADF);
-    return handle;
-}
-
-static void handle_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    handle_object *object = (handle_object *)self;
-
-    if (object->handle != NULL)
-        WITHOUT_GIL(fsio_close(object->handle));
-    Py_XDECREF(object->owner);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
-}
-
-static PyObject *handle_read(PyObject *self, PyObject *args)
-{
-    struct fsio_handle *handle = handle_of(self);
-    Py_ssize_t count;
-    unsigned long long offset;
-    size_t got;
-    int error;
-
-    if (handle == NULL || !PyArg_ParseTuple(args, "nK:read", &count, &offset))
-        return NULL;
-    if (count < 0)
-        return failed(EINVAL);
-    char *buffer = malloc((size_t)count + 1);
-    if (buffer == NULL)
-        return PyErr_NoMemory();
-    USING(self, error = fsio_read(handle, buffer, (size_t)count, offset, &got));
-    PyObject *bytes = error != 0 ? failed(error) : PyBytes_FromStringAndSize(buffer, (Py_ssize_t)got);
-    free(buffer);
-    return bytes;
-}
-
-static PyObject *handle_readinto(PyObject *self, PyObject *args)
-{
-    struct fsio_handle *handle = handle_of(self);
-    PyObject *target;
-    unsigned long long offset;
-    Py_buffer view;
-    size_t got;
-    int error;
-
-    if (handle == NULL || !PyArg_ParseTuple(args, "OK:readinto", &target, &offset) || PyObject_GetBuffer(target, &view, PyBUF_WRITABLE) < 0)
-        return NULL;
-    USING(self, error = fsio_read(handle, view.buf, (size_t)view.len, offset, &got));
-    PyBuffer_Release(&view);
-    return error != 0 ? failed(error) : PyLong_FromSize_t(got);
-}
-
-static PyObject *handle_write(PyObject *self, PyObject *args)
-{
-    struct fsio_handle *handle = handle_of(self);
-    PyObject *source;
-    unsigned long long offset;
-    Py_buffer view;
-    int error;
-
-    if (handle == NULL || !PyArg_ParseTuple(args, "OK:write", &source, &offset) || PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0)
-        return NULL;
-    USING(self, error = fsio_write(handle, view.buf, (size_t)view.len, offset));
-    PyBuffer_Release(&view);
-    return nothing_or(error);
-}
-
-static PyObject *handle_truncate(PyObject *self, PyObject *number)
-{
-    struct fsio_handle *handle = handle_of(self);
-    unsigned long long size = handle == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
-    int error;
-
-    if (handle == NULL || PyErr_Occurred())
-        return NULL;
-    USING(self, error = fsio_truncate(handle, size));
-    return nothing_or(error);
-}
-
-static PyObject *handle_fallocate(PyObject *self, PyObject *args)
-{
-    struct fsio_handle *handle = handle_of(self);
-    int mode, error;
-    unsigned long long offset, length;
-
-    if (handle == NULL || !PyArg_ParseTuple(args, "iKK:fallocate", &mode, &offset, &length))
-        return NULL;
-    USING(self, error = fsio_fallocate(handle, mode, offset, length));
-    return nothing_or(error);
-}
-
-static PyObject *handle_seek(PyObject *self, PyObject *args)
-{
-    struct fsio_handle *handle = handle_of(self);
-    int whence, error;
-    unsigned long long offset;
-    uint64_t found = 0;
-
-    if (handle == NULL || !PyArg_ParseTuple(args, "Ki:seek", &offset, &whence))
-        return NULL;
-    USING(self, error = fsio_seek(handle, offset, whence, &found));
-    return error != 0 ? failed(error) : PyLong_FromUnsignedLongLong(found);
-}
-
-static PyObject *handle_flush(PyObject *self, PyObject *unused)
-{
-    struct fsio_handle *handle = handle_of(self);
-    int error;
-
-    (void)unused;
-    if (handle == NULL)
-        return NULL;
-    USING(self, error = fsio_flush(handle));
-    return nothing_or(error);
-}
-
-static PyObject *handle_stat(PyObject *self, PyObject *unused)
-{
-    struct fsio_handle *handle = handle_of(self);
-    uint64_t size = 0, blocks = 0;
-    int64_t atime = 0, mtime = 0, ctime = 0;
-    int error;
-
-    (void)unused;
-    if (handle == NULL)
-        return NULL;
-    USING(self, error = fsio_stat(handle, &size, &blocks, &atime, &mtime, &ctime));
-    return stat_tuple(error, size, blocks, atime, mtime, ctime);
-}
-
-static PyObject *handle_close(PyObject *self, PyObject *unused)
-{
-    handle_object *object = (handle_object *)self;
-    struct fsio_handle *handle = object->handle;
-    int error = 0;
-
-    (void)unused;
-    if (object->uses > 0)
-        return failed(EBUSY);
-    object->handle = NULL;
-    if (handle != NULL)
-        WITHOUT_GIL(error = fsio_close(handle));
-    return nothing_or(error);
-}
-
-static PyMethodDef handle_methods[] = {
-    {"read", handle_read, METH_VARARGS, "read(count, offset)\n--\n\nAt most count bytes; fewer only at the end."},
-    {"readinto", handle_readinto, METH_VARARGS, "readinto(buffer, offset)\n--\n\nHow many bytes came."},
-    {"write", handle_write, METH_VARARGS, "write(data, offset)\n--\n\nAll of it."},
-    {"truncate", handle_truncate, METH_O, "truncate(size)"},
-    {"fallocate", handle_fallocate, METH_VARARGS, "fallocate(mode, offset, length)"},
-    {"seek", handle_seek, METH_VARARGS, "seek(offset, whence)\n--\n\nSEEK_DATA or SEEK_HOLE."},
-    {"flush", handle_flush, METH_NOARGS, "What is held back goes to its owners; reports what failed."},
-    {"stat", handle_stat, METH_NOARGS, "(size, blocks, atime, mtime, ctime)"},
-    {"close", handle_close, METH_NOARGS, "Flush and close. Repeatable."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot handle_slots[] = {
-    {Py_tp_doc, "An open file's data. Made by Io.open."},
-    {Py_tp_dealloc, (void *)(uintptr_t)handle_dealloc},
-    {Py_tp_methods, handle_methods},
-    {0, NULL},
-};
-
-static PyType_Spec handle_spec = {
-    .name = "amfs._native.IoHandle",
-    .basicsize = sizeof(handle_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = handle_slots,
-};
-
 struct fsio *fsio_of_object(PyObject *object)
 {
     return ((io_object *)object)->io;
@@ -708,7 +489,7 @@ struct fsio *fsio_of_object(PyObject *object)
 
 int add_fsio(PyObject *module)
 {
-    PyType_Spec *specs[] = {&io_spec, &handle_spec};
+    PyType_Spec *specs[] = {&io_spec, &fsio_handle_spec};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
         int added = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);

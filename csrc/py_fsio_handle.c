@@ -1,0 +1,215 @@
+/* amfs._native.IoHandle: an open file of fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
+#include <Python.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "py_fsio.h"
+
+typedef struct {
+    PyObject ob_base;
+    PyObject *owner; /* the Io: lives as long as its handles */
+    struct fsio_handle *handle;
+    int uses; /* calls under way with the GIL released: close must not pull it away under them */
+} handle_object;
+
+#define USING(self, call) \
+    do { \
+        ((handle_object *)(self))->uses++; \
+        WITHOUT_GIL(call); \
+        ((handle_object *)(self))->uses--; \
+    } while (0)
+
+PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle)
+{
+    PyObject *module = PyType_GetModule(Py_TYPE(io)); /* borrowed */
+    PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, "IoHandle");
+    allocfunc allocate = type == NULL ? NULL : (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    handle_object *object = allocate == NULL ? NULL : (handle_object *)allocate((PyTypeObject *)type, 0);
+    Py_XDECREF(type);
+    if (object == NULL) {
+        WITHOUT_GIL(fsio_close(handle));
+        return NULL;
+    }
+    object->owner = Py_NewRef(io);
+    object->handle = handle;
+    return (PyObject *)object;
+}
+
+static struct fsio_handle *handle_of(PyObject *self)
+{
+    struct fsio_handle *handle = ((handle_object *)self)->handle;
+    if (handle == NULL)
+        fsio_failed(EBADF);
+    return handle;
+}
+
+static void handle_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    handle_object *object = (handle_object *)self;
+
+    if (object->handle != NULL)
+        WITHOUT_GIL(fsio_close(object->handle));
+    Py_XDECREF(object->owner);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *handle_read(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    Py_ssize_t count;
+    unsigned long long offset;
+    size_t got;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "nK:read", &count, &offset))
+        return NULL;
+    if (count < 0)
+        return fsio_failed(EINVAL);
+    char *buffer = malloc((size_t)count + 1);
+    if (buffer == NULL)
+        return PyErr_NoMemory();
+    USING(self, error = fsio_read(handle, buffer, (size_t)count, offset, &got));
+    PyObject *bytes = error != 0 ? fsio_failed(error) : PyBytes_FromStringAndSize(buffer, (Py_ssize_t)got);
+    free(buffer);
+    return bytes;
+}
+
+static PyObject *handle_readinto(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    PyObject *target;
+    unsigned long long offset;
+    Py_buffer view;
+    size_t got;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "OK:readinto", &target, &offset) || PyObject_GetBuffer(target, &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    USING(self, error = fsio_read(handle, view.buf, (size_t)view.len, offset, &got));
+    PyBuffer_Release(&view);
+    return error != 0 ? fsio_failed(error) : PyLong_FromSize_t(got);
+}
+
+static PyObject *handle_write(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    PyObject *source;
+    unsigned long long offset;
+    Py_buffer view;
+    int error;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "OK:write", &source, &offset) || PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    USING(self, error = fsio_write(handle, view.buf, (size_t)view.len, offset));
+    PyBuffer_Release(&view);
+    return fsio_nothing_or(error);
+}
+
+static PyObject *handle_truncate(PyObject *self, PyObject *number)
+{
+    struct fsio_handle *handle = handle_of(self);
+    unsigned long long size = handle == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
+    int error;
+
+    if (handle == NULL || PyErr_Occurred())
+        return NULL;
+    USING(self, error = fsio_truncate(handle, size));
+    return fsio_nothing_or(error);
+}
+
+static PyObject *handle_fallocate(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int mode, error;
+    unsigned long long offset, length;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "iKK:fallocate", &mode, &offset, &length))
+        return NULL;
+    USING(self, error = fsio_fallocate(handle, mode, offset, length));
+    return fsio_nothing_or(error);
+}
+
+static PyObject *handle_seek(PyObject *self, PyObject *args)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int whence, error;
+    unsigned long long offset;
+    uint64_t found = 0;
+
+    if (handle == NULL || !PyArg_ParseTuple(args, "Ki:seek", &offset, &whence))
+        return NULL;
+    USING(self, error = fsio_seek(handle, offset, whence, &found));
+    return error != 0 ? fsio_failed(error) : PyLong_FromUnsignedLongLong(found);
+}
+
+static PyObject *handle_flush(PyObject *self, PyObject *unused)
+{
+    struct fsio_handle *handle = handle_of(self);
+    int error;
+
+    (void)unused;
+    if (handle == NULL)
+        return NULL;
+    USING(self, error = fsio_flush(handle));
+    return fsio_nothing_or(error);
+}
+
+static PyObject *handle_stat(PyObject *self, PyObject *unused)
+{
+    struct fsio_handle *handle = handle_of(self);
+    uint64_t size = 0, blocks = 0;
+    int64_t atime = 0, mtime = 0, ctime = 0;
+    int error;
+
+    (void)unused;
+    if (handle == NULL)
+        return NULL;
+    USING(self, error = fsio_stat(handle, &size, &blocks, &atime, &mtime, &ctime));
+    return fsio_stat_tuple(error, size, blocks, atime, mtime, ctime);
+}
+
+static PyObject *handle_close(PyObject *self, PyObject *unused)
+{
+    handle_object *object = (handle_object *)self;
+    struct fsio_handle *handle = object->handle;
+    int error = 0;
+
+    (void)unused;
+    if (object->uses > 0)
+        return fsio_failed(EBUSY);
+    object->handle = NULL;
+    if (handle != NULL)
+        WITHOUT_GIL(error = fsio_close(handle));
+    return fsio_nothing_or(error);
+}
+
+static PyMethodDef handle_methods[] = {
+    {"read", handle_read, METH_VARARGS, "read(count, offset)\n--\n\nAt most count bytes; fewer only at the end."},
+    {"readinto", handle_readinto, METH_VARARGS, "readinto(buffer, offset)\n--\n\nHow many bytes came."},
+    {"write", handle_write, METH_VARARGS, "write(data, offset)\n--\n\nAll of it."},
+    {"truncate", handle_truncate, METH_O, "truncate(size)"},
+    {"fallocate", handle_fallocate, METH_VARARGS, "fallocate(mode, offset, length)"},
+    {"seek", handle_seek, METH_VARARGS, "seek(offset, whence)\n--\n\nSEEK_DATA or SEEK_HOLE."},
+    {"flush", handle_flush, METH_NOARGS, "What is held back goes to its owners; reports what failed."},
+    {"stat", handle_stat, METH_NOARGS, "(size, blocks, atime, mtime, ctime)"},
+    {"close", handle_close, METH_NOARGS, "Flush and close. Repeatable."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, "An open file's data. Made by Io.open."},
+    {Py_tp_dealloc, (void *)(uintptr_t)handle_dealloc},
+    {Py_tp_methods, handle_methods},
+    {0, NULL},
+};
+
+PyType_Spec fsio_handle_spec = {
+    .name = "amfs._native.IoHandle",
+    .basicsize = sizeof(handle_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = handle_slots,
+};
