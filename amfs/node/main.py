@@ -49,7 +49,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         meta = Meta(config.node)
         files = FileWork(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
         files.store_path = store.path_of
-        mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir)
+        mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
         hands = Hands(
             store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files, mounts=mounts
         )

@@ -19,55 +19,142 @@ import msgspec
 
 from amfs._native import Fuse, Io, Meta
 from amfs.engine.events import Event, FsReplied
+from amfs.errors import SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeFace
 from amfs.net import fusemounts
-from amfs.net.fusemounts import Answer, ListMounts, MountFacts, Serve
+from amfs.net.fusemounts import Answer, ListMounts, MountFacts, Serve, ServePortably
 
 log = logging.getLogger("amfs.fs")
 
 _HELLO_S = 10.0  # for the kernel to say hello on a fresh mount
+_END_S = 5.0  # for libfuse to end after its mount has
 _LINES_MAX = 64
 
 
-class Face(Protocol):
-    """A way for programs to see the files, as the machine knows it: native or portable."""
+class Mount(Protocol):
+    """One mount, whoever speaks to the kernel."""
 
     number: int
+    path: str
+    fd: int
+    face: object
 
     def requests(self) -> list[Any]: ...
     def reply(self, effect: FsReplied) -> None: ...
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int: ...
+    def await_forgotten(self, number: int) -> None: ...
+    def open_count(self, ino: int) -> tuple[int, int]: ...
+    def set_alone(self, alone: bool) -> None: ...
+    def is_started(self) -> bool: ...
+    def is_ended(self) -> bool: ...
+    def why(self) -> str: ...
+    def facts(self) -> MountFacts: ...
+    def unmount(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Native:
     """A mount that the C side serves."""
-
-    adapter = "native"
 
     def __init__(self, number: int, path: str, device: str, fuse: Fuse) -> None:
         self.number = number
         self.path = path
         self.device = device
         self.fuse = fuse
-        self.face = NativeFace(number, fuse)
         self.fd = fuse.fd
+        self.face: object = ("fuse", number)
+        self._native = NativeFace(number, fuse)
+        self.requests = self._native.requests
+        self.reply = self._native.reply
+        self.await_forgotten = fuse.await_invalidated
+        self.open_count = fuse.open_count
+        self.set_alone = fuse.set_alone
+        self.stop = fuse.stop
+
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int:
+        numbers = [self.fuse.invalidate_entry(directory, name) for directory, name in entries]
+        numbers += [self.fuse.invalidate_inode(ino, True) for ino in inodes]
+        return max(numbers, default=0)
+
+    def is_started(self) -> bool:
+        return bool(self.fuse.active()["started"])
+
+    def is_ended(self) -> bool:
+        return self.fuse.ended
+
+    def why(self) -> str:
+        return "the mount ended at once"
 
     def facts(self) -> MountFacts:
-        return MountFacts(self.path, self.adapter, self.device, self.fuse.active())
+        return MountFacts(self.path, "native", self.device, self.fuse.active())
+
+    def unmount(self) -> None:
+        fusemounts.unmount_anywhere(self.device, self.path)
+
+
+class Portably:
+    """A mount that libfuse serves in a thread."""
+
+    def __init__(self, portable: Any) -> None:
+        self.number: int = portable.number
+        self.path: str = portable.path
+        self.fd: int = portable.fd
+        self.face: object = ("fusepy", self.number)
+        self.portable = portable
+        self.requests = portable.requests
+        self.reply = portable.reply
+
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int:
+        if entries:
+            self.portable.forget()
+        return 0
+
+    def await_forgotten(self, number: int) -> None:
+        """Nothing to wait for."""
+
+    def open_count(self, ino: int) -> tuple[int, int]:
+        return 0, 0  # Io knows them
+
+    def set_alone(self, alone: bool) -> None:
+        self.portable.alone = alone
+
+    def is_started(self) -> bool:
+        return bool(self.portable.started)
+
+    def is_ended(self) -> bool:
+        return bool(self.portable.ended)
+
+    def why(self) -> str:
+        return str(self.portable.failure) or "the mount ended at once"
+
+    def facts(self) -> MountFacts:
+        made = fusemounts.at(self.path)
+        active = {"library": self.portable.library, "requests": self.portable.served}
+        return MountFacts(self.path, "fusepy", made.device if made is not None else "", active)
+
+    def unmount(self) -> None:
+        with contextlib.suppress(UsageError, SystemSetupError):
+            fusemounts.unmount(self.path, lazy=True)
+
+    def stop(self) -> None:
+        if not self.portable.join(_END_S):
+            log.warning("the thread of the mount at %s does not end", self.path)
 
 
 class Mounts:
     """All mounts of node ``node``."""
 
-    def __init__(self, node: int, meta: Meta, io: Io, run_dir: str) -> None:
+    def __init__(self, node: int, meta: Meta, io: Io, run_dir: str, session: str) -> None:
         self.node = node
         self.meta = meta
         self.io = io
+        self.session = session
         self.alone = False
         self._serial = 0
-        self._mounts: dict[int, Native] = {}  # by number
-        self._by_fd: dict[int, Native] = {}
+        self._mounts: dict[int, Mount] = {}  # by number
+        self._by_fd: dict[int, Mount] = {}
         self._lines: dict[int, socket.socket] = {}  # commands that have not said yet what they want
-        self._waiting: list[tuple[Native, socket.socket, float]] = []  # commands that wait for the kernel's hello
+        self._waiting: list[tuple[Mount, socket.socket, float]] = []  # commands that wait for the kernel's hello
         self._poll = select.epoll()
         self._door_path = fusemounts.door(run_dir, node)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -89,7 +176,7 @@ class Mounts:
         """Whether this node is the whole session: then directories are listed and links made without asking anybody."""
         self.alone = alone
         for mount in self._mounts.values():
-            mount.fuse.set_alone(alone)
+            mount.set_alone(alone)
 
     def facts(self) -> tuple[MountFacts, ...]:
         return tuple(mount.facts() for mount in self._mounts.values())
@@ -102,8 +189,8 @@ class Mounts:
         for fd, _ in self._poll.poll(0):
             mount = self._by_fd.get(fd)
             if mount is not None:
-                events.extend(mount.face.requests())
-                if mount.fuse.ended:
+                events.extend(mount.requests())
+                if mount.is_ended():
                     events.extend(self._drop(mount))
             elif fd == self._door.fileno():
                 self._open_line()
@@ -118,25 +205,22 @@ class Mounts:
         assert isinstance(effect.token, tuple)
         mount = self._mounts.get(effect.token[1])
         if mount is not None:
-            mount.face.reply(effect)
+            mount.reply(effect)
 
     def forget(
         self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
-    ) -> list[tuple[Fuse, int]]:
+    ) -> list[tuple[Mount, int]]:
         """Have the kernel forget, in every mount but one (a face), what is old. Returns at once what ``await_forgotten`` waits for."""
         begun = []
-        for number, mount in list(self._mounts.items()):
-            if but != ("fuse", number):
-                numbers = [mount.fuse.invalidate_entry(directory, name) for directory, name in entries]
-                numbers += [mount.fuse.invalidate_inode(ino, True) for ino in inodes]
-                if last := max(numbers, default=0):
-                    begun.append((mount.fuse, last))
+        for mount in list(self._mounts.values()):
+            if but != mount.face and (last := mount.forget(inodes, entries)):
+                begun.append((mount, last))
         return begun
 
-    def await_forgotten(self, begun: list[tuple[Fuse, int]]) -> None:
+    def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:
         """Wait until the kernel has, 50 ms at most. Any thread may call this."""
-        for fuse, number in begun:
-            fuse.await_invalidated(number)
+        for mount, number in begun:
+            mount.await_forgotten(number)
 
     def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> None:
         """Both."""
@@ -145,7 +229,8 @@ class Mounts:
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) besides those that Io knows."""
         for mount in self._mounts.values():
-            return mount.fuse.open_count(ino)  # each answers for the node
+            if isinstance(mount, Native):
+                return mount.open_count(ino)  # each answers for the node
         return 0, 0
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
@@ -174,6 +259,8 @@ class Mounts:
         elif isinstance(order, Serve) and descriptor >= 0:
             self._serve(line, order, descriptor)
             return
+        elif isinstance(order, ServePortably):
+            self._serve_portably(line, order)
         else:
             self._answer(line, Answer("this node does not do that"))
         if descriptor >= 0:
@@ -191,20 +278,41 @@ class Mounts:
             return
         fuse.set_alone(self.alone)
         self._serial += 1
-        mount = Native(self._serial, order.path, order.device, fuse)
+        self._add(Native(self._serial, order.path, order.device, fuse), line)
+
+    def _serve_portably(self, line: socket.socket, order: ServePortably) -> None:
+        from amfs.fs.fusepy_adapter import Portable  # only where it is asked for: libfuse need not be there
+
+        self._serial += 1
+        try:
+            portable = Portable(self._serial, order.path, self.session, self.node, self.meta, self.io, self.alone)
+        except SystemSetupError as error:
+            self._answer(line, Answer(str(error)))
+            return
+        self._add(Portably(portable), line)
+
+    def _add(self, mount: Mount, line: socket.socket) -> None:
         self._mounts[mount.number] = mount
         self._by_fd[mount.fd] = mount
         self._poll.register(mount.fd, select.EPOLLIN)
-        log.info("mount %d at %s", mount.number, order.path)
+        self._share()
+        log.info("mount %d at %s", mount.number, mount.path)
         self._waiting.append((mount, line, time.monotonic() + _HELLO_S))
+
+    def _share(self) -> None:
+        """Those that change things by themselves must know whether others keep caches."""
+        for mount in self._mounts.values():
+            mount.set_alone(self.alone)
+            if isinstance(mount, Portably):
+                mount.portable.shared = len(self._mounts) > 1
 
     def _greet(self) -> None:
         """Answer the commands whose mounts the kernel has greeted."""
         left = []
         for mount, line, until in self._waiting:
             if mount.number not in self._mounts:
-                self._answer(line, Answer("the mount ended at once"))
-            elif mount.fuse.active()["started"]:
+                self._answer(line, Answer(mount.why()))
+            elif mount.is_started():
                 self._answer(line, Answer("", (mount.facts(),)))
             elif time.monotonic() > until:
                 self._answer(line, Answer("the kernel does not speak to this mount"))
@@ -214,22 +322,23 @@ class Mounts:
 
     # ── ends ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _drop(self, mount: Native) -> list[Event]:
+    def _drop(self, mount: Mount) -> list[Event]:
         """It was unmounted: close what it had open. Returns what it tells at the end."""
         self._poll.unregister(mount.fd)
         del self._by_fd[mount.fd]
-        mount.fuse.stop()
+        mount.stop()
         del self._mounts[mount.number]
+        self._share()
         log.info("mount %d at %s has ended", mount.number, mount.path)
-        return list(mount.face.requests())
+        return list(mount.requests())
 
     def stop(self) -> None:
         """Unmount everything, wherever it is, and end. Repeatable."""
         if self._poll.closed:
             return
         for mount in list(self._mounts.values()):
-            if not mount.fuse.ended:
-                fusemounts.unmount_anywhere(mount.device, mount.path)
+            if not mount.is_ended():
+                mount.unmount()
             self._drop(mount)
         for line in [*self._lines.values(), *(line for _, line, _ in self._waiting)]:
             line.close()
