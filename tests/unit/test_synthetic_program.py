@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -81,6 +82,14 @@ def test_it_takes_the_time_it_is_told(tmp_path: Path) -> None:
         begin = time.monotonic()
         assert run(tmp_path, *words).returncode == 0
         assert 0.2 <= time.monotonic() - begin < 5
+
+
+def test_busy_means_on_a_cpu() -> None:
+    used = []
+    for words in (["0.3"], ["-b", "0.3"]):
+        pid = os.posix_spawn(program("amfs-synthetic"), ["amfs-synthetic", *words], os.environ)
+        used.append(os.wait4(pid, 0)[2].ru_utime)
+    assert used[0] < 0.02 < used[1]
 
 
 @pytest.mark.parametrize(
