@@ -129,7 +129,8 @@ def test_times_and_sizes_are_as_recorded(amfs: Amfs, tmp_path: Path) -> None:
 
 def test_busy_tasks(amfs: Amfs, tmp_path: Path) -> None:
     (tmp_path / "two.dax").write_text(TWO)
-    assert [task.argv[:3] for task in replay(load_workflow(tmp_path / "two.dax"), "x", busy=True).workflow.tasks] == [("x", "-b", "0.4")] * 2
+    tasks = replay(load_workflow(tmp_path / "two.dax"), "x", busy=True).workflow.tasks
+    assert [task.argv[:3] for task in tasks] == [("x", "-b", "0.4")] * 2
     assert amfs("run", "--local", "--synthetic", "--busy", "--time-scale", "0.1", "two.dax").returncode == 0
 
 
