@@ -381,19 +381,18 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     control_in = 0;
     control_out = 1;
+    for (int i = 4; i < argc; i++) {
+        if (strlen(argv[i]) + strlen(argv[3]) + 40 > PATH_BYTES) {
+            errno = ENAMETOOLONG;
+            quit(argv[i]);
+        }
+    }
+    snprintf(directory, sizeof directory, "%s/%s", argv[4], argv[3]);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) quit(directory);
     if (strcmp(argv[1], "-") != 0) control_in = control_out = connect_to(argv[1]);
     for (int i = 0; i < clients; i++) {
         int pair[2];
-        const char *place = argv[4 + i % (argc - 4)];
-        int length = snprintf(path, sizeof path, "%s/%s", place, argv[3]);
-        if (length < 0 || (size_t)length + 40 > sizeof path) {
-            errno = ENAMETOOLONG;
-            quit(place);
-        }
-        if (i == 0) strcpy(directory, path);
-        if (i == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) quit(path);
-        strcpy(path + length, "/");
-        stem = (size_t)length + 1;
+        stem = (size_t)snprintf(path, sizeof path, "%s/%s/", argv[4 + i % (argc - 4)], argv[3]);
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) quit("socketpair");
         pid_t child = fork();
         if (child < 0) quit("fork");
