@@ -79,6 +79,7 @@ class DaxReader(PegasusReader):
         self._plain: dict[str, Job] = {}  # jobs without profiles of their own are all the same
         self._optional: dict[str, tuple[str, ...]] = {}  # job -> outputs that may be missing
         self._needs: dict[str, tuple[str, ...]] = {}  # transformation -> data files that it takes along
+        self._inline: tuple[str, ...] = ()  # catalogs that stand in the document
         self._fed = 0
 
     # ── bytes in ───────────────────────────────────────────────────────────────────────────────────
@@ -132,8 +133,6 @@ class DaxReader(PegasusReader):
 
     # ── elements ───────────────────────────────────────────────────────────────────────────────────
 
-    _inline: tuple[str, ...] = ()
-
     def _start(self, tag: str, attributes: Attributes) -> None:
         path = self._path
         name = tag.rpartition(":")[2]
@@ -157,6 +156,8 @@ class DaxReader(PegasusReader):
             if name == "parent":
                 self._edges += (self._child_ref, self.share(attributes.get("ref", "")))
                 self._edge_lines.append(self._line)
+            else:
+                self.remark(f"element {name}", self._line, f"<{name}> is not known in <child>, and is ignored")
         elif self._open is not None and depth == 3:
             self._within(self._open, name, attributes)
         elif self._open is not None and depth == 4:
