@@ -269,9 +269,37 @@ void fsio_striped_settle(struct fsio_file *file) {
     pthread_mutex_unlock(&file->lock);
 }
 
+/* What was to be read ahead and has not begun: nobody wants it any more. */
+static void withdraw(struct fsio_file *file) {
+    struct fsio *io = file->io;
+    struct fsio_piece *taken = NULL;
+    pthread_mutex_lock(&io->carriers_lock);
+    for (struct fsio_piece **at = &io->carry_head; *at != NULL;) {
+        struct fsio_piece *piece = *at;
+        if (piece->file == file && piece->state == READING) {
+            *at = piece->after;
+            piece->after = taken;
+            taken = piece;
+            io->carry_count--;
+        } else {
+            at = &piece->after;
+        }
+    }
+    io->carry_tail = &io->carry_head;
+    while (*io->carry_tail != NULL) io->carry_tail = &(*io->carry_tail)->after;
+    pthread_mutex_unlock(&io->carriers_lock);
+    while (taken != NULL) {
+        struct fsio_piece *piece = taken;
+        taken = piece->after;
+        file->carried--;
+        drop_piece(piece);
+    }
+}
+
 void fsio_striped_leave(struct fsio_file *file) {
     pthread_mutex_lock(&file->lock);
     settle(file);
+    withdraw(file);
     while (file->pieces != NULL || file->carried > 0) { /* the rest was read ahead */
         struct fsio_piece *piece = file->pieces;
         while (piece != NULL && piece->state != CLEAN) piece = piece->next;
