@@ -19,7 +19,7 @@ FORMATS = ("tasklist", "jsonl", "dax", "pegasus", "wfformat", "makeflow")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="How often; medians are shown.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def translate(only: tuple[str, ...], sizes: tuple[int, ...], repeat: int, output: str) -> int:
-    """Measure how long reading a workflow takes and how much memory, by format and number of tasks.
+    """Measure how much CPU time reading a workflow takes and how much memory, by format and number of tasks.
 
     FORMATs are tasklist, jsonl, dax, pegasus, wfformat and makeflow. Each document says the same workflow and is read by a process of
     its own.
@@ -43,7 +43,7 @@ def curve_table(curve: Curve) -> str:
     """The curve as people read it: for each format the sizes below each other, and what ten times the tasks cost."""
     from amfs.cli.output import table_text
 
-    rows = [["format", "tasks", "document", "seconds", "µs a task", "KiB a task"]]
+    rows = [["format", "tasks", "document", "CPU s", "µs a task", "KiB a task"]]
     before: Point | None = None
     for point in curve.points:
         new = before is None or before.format != point.format
