@@ -86,7 +86,7 @@ class Exerciser:
             self.done += 1
             try:
                 step(file)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: the file is shorter than the map asked for
                 raise WrongByte(self.story(f"{step.__name__} of {file.name} failed: {error}")) from error
         for file in self.files:
             self.look(file)
