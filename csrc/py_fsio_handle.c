@@ -10,15 +10,26 @@ typedef struct {
     PyObject ob_base;
     PyObject *owner; /* the Io: lives as long as its handles */
     struct fsio_handle *handle;
-    int uses; /* calls under way with the GIL released: close must not pull it away under them */
+    struct fsio_handle *closing; /* has been closed while calls were under way: the last of them does it */
+    int uses;                    /* calls under way with the GIL released */
 } handle_object;
 
 #define USING(self, call) \
     do { \
         ((handle_object *)(self))->uses++; \
         WITHOUT_GIL(call); \
-        ((handle_object *)(self))->uses--; \
+        end_use((handle_object *)(self)); \
     } while (0)
+
+static void end_use(handle_object *object)
+{
+    struct fsio_handle *closing = object->closing;
+
+    if (--object->uses > 0 || closing == NULL)
+        return;
+    object->closing = NULL;
+    WITHOUT_GIL(fsio_close(closing)); /* close has told what the flush met */
+}
 
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle)
 {
@@ -179,11 +190,13 @@ static PyObject *handle_close(PyObject *self, PyObject *unused)
     int error = 0;
 
     (void)unused;
-    if (object->uses > 0)
-        return fsio_failed(EBUSY);
     object->handle = NULL;
-    if (handle != NULL)
+    if (handle != NULL && object->uses > 0) {
+        object->closing = handle;
+        USING(self, error = fsio_flush(handle));
+    } else if (handle != NULL) {
         WITHOUT_GIL(error = fsio_close(handle));
+    }
     return fsio_nothing_or(error);
 }
 

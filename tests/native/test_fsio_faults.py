@@ -188,6 +188,28 @@ def test_a_dead_user_no_longer_holds_a_file(nodes: Nodes) -> None:
     assert nodes.read(0, ino, LOCAL, 7) == b"content"
 
 
+def test_a_handle_is_closed_under_a_read(root: Path, processes: list[subprocess.Popen[str]]) -> None:
+    (root / "0").mkdir()
+    io = Io(0, str(root / "0"), "")
+    io.set_table([0, 1])
+    io.set_peer(1, "127.0.0.1", start(processes, root / "1", "5"), token(1, 0))
+    remote = io.open(5, REMOTE, 1)
+    freeze(processes[0])
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(remote.read(100, 0)))
+    reader.start()
+    time.sleep(0.2)
+    remote.close()
+    remote.close()
+    fails(lambda: remote.read(1, 0), errno.EBADF, seconds=1)
+    assert not got and io.open_count(5) == (1, 0)
+    processes[0].send_signal(signal.SIGCONT)
+    reader.join(10)
+    assert got == [b"from another process"]
+    eventually(lambda: io.open_count(5) == (0, 0))
+    io.stop()
+
+
 def test_nobody_listens(root: Path) -> None:
     (root / "0").mkdir()
     io = Io(0, str(root / "0"), "")
