@@ -22,7 +22,7 @@ TASKS_DRAWN = 60
 LEVEL_DRAWN = 30
 
 #: At most so many columns and so many groups in a column; what is beyond is drawn together.
-COLUMNS_MAX = 40
+COLUMNS_MAX = 24
 ROWS_MAX = 14
 
 _ODD = re.compile(r"\A\.|//|/\.|/\Z")

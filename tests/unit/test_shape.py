@@ -149,7 +149,7 @@ def test_long_chains_become_columns_of_several_levels() -> None:
     picture = picture_of(chain)
     assert max(group.column for group in picture.groups) < COLUMNS_MAX
     assert sum(group.tasks for group in picture.groups) == 1000
-    assert picture.groups[0].detail == "levels 1 to 25"
+    assert picture.groups[0].detail == "levels 1 to 42"
     assert all(picture.groups[edge.start].column < picture.groups[edge.end].column for edge in picture.edges)
 
 
