@@ -261,8 +261,8 @@ def _write(line: Line, source: Source, layout: Layout, exclusive: bool, progress
                 line.wait(out.popleft())
             return Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
         finally:
-            line.discard(out)
             if line.generation == generation and line.gateway >= 0 and not line.closed:
+                line.settle(out)
                 line.wait(line.submit(Call("close", (handle,), about), generation))
 
 
@@ -360,6 +360,6 @@ def _read(line: Line, path: bytes, local: str, exclusive: bool, progress: Progre
                 if len(data) < CHUNK:
                     return Attr(*fields)
     finally:
-        line.discard(out)
         if line.generation == generation and line.gateway >= 0 and not line.closed:
+            line.settle(out)
             line.discard([line.submit(Call("close", (handle,), about), generation)])

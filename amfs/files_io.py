@@ -11,7 +11,7 @@ import errno
 import io
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from amfs.files_line import Call, GatewayLost, Line, Pending, failure
@@ -58,7 +58,9 @@ class RawFile(io.RawIOBase):
         self._ordered = 0  # where a reader in order would read next
         self._ahead: deque[tuple[int, Pending]] = deque()
         self._held: tuple[int, memoryview] = (0, memoryview(b""))
+        self._short = False  # what was fetched last ended with the file
         self._sent: deque[Pending] = deque()  # writes
+        self._stray: list[Pending] = []  # reads that nobody wants any more
         self._open(flags, permissions, layout, stripe, rank)
         if self._appends:
             self._at = self.attr.size
@@ -82,6 +84,7 @@ class RawFile(io.RawIOBase):
     def _reopen(self) -> None:
         was = self.attr.ino
         self._drop_ahead()
+        self._stray = []
         self._open(os.O_RDONLY)
         if self.attr.ino != was:
             raise failure(errno.ESTALE, (self.name,))
@@ -115,16 +118,21 @@ class RawFile(io.RawIOBase):
         self._want(self._reads, "readable")
         self._drain()
         view = memoryview(buffer).cast("B")
+        got = 0
         if len(view) > CHUNK:
-            got = 0
             for piece in self._pieces(self._at, len(view)):
                 view[got : got + len(piece)] = piece
                 got += len(piece)
+            self._at += got
         else:
-            some = self._some(len(view))
-            got = len(some)
-            view[:got] = some
-        self._at += got
+            while got < len(view):
+                some = self._some(len(view) - got)
+                view[got : got + len(some)] = some
+                got += len(some)
+                self._at += len(some)
+                self._ordered = self._at
+                if self._short or not len(some):
+                    break
         self._ordered = self._at
         return got
 
@@ -157,12 +165,16 @@ class RawFile(io.RawIOBase):
                 held = self._next_ahead()
             elif self._at == self._ordered and count:
                 self._drop_ahead()
-                held = memoryview(self._call("read", self._at, CHUNK if self._at else max(count, BUFFER)))
-                if len(held) >= count:
+                wanted = CHUNK if self._at else max(count, BUFFER)
+                held = memoryview(self._call("read", self._at, wanted))
+                self._short = len(held) < wanted
+                if not self._short:
                     self._look_ahead(self._at + len(held))
             else:
                 self._drop_ahead()
-                return self._call("read", self._at, count) if count else b""
+                alone = bytes(self._call("read", self._at, count)) if count else b""
+                self._short = len(alone) < count
+                return alone
             start = self._at
             self._held = (start, held)
         offset = self._at - start
@@ -185,17 +197,22 @@ class RawFile(io.RawIOBase):
             held = memoryview(self._line.wait(pending))
         except GatewayLost:
             self._drop_ahead()
-            return memoryview(self._call("read", offset, CHUNK))
-        if len(held) < CHUNK:
+            held = memoryview(self._call("read", offset, CHUNK))
+        self._short = len(held) < CHUNK
+        if self._short:
             self._drop_ahead()  # the end; what comes after it would be of another time
         else:
             self._look_ahead(offset + CHUNK)
         return held
 
     def _drop_ahead(self) -> None:
-        self._line.discard(pending for _, pending in self._ahead)
+        self._give_up(pending for _, pending in self._ahead)
         self._ahead.clear()
         self._held = (0, memoryview(b""))
+
+    def _give_up(self, reads: Iterable[Pending]) -> None:
+        self._stray = [pending for pending in self._stray if not pending.done]
+        self._stray += [pending for pending in reads if not pending.done]
 
     def _pieces(self, offset: int, count: int) -> Iterator[bytes]:
         """The bytes from ``offset``, in order, several calls on their way; ends early at the end of the file."""
@@ -218,7 +235,7 @@ class RawFile(io.RawIOBase):
                 if len(piece) < size:
                     return
         finally:
-            self._line.discard(pending for _, _, pending in out)
+            self._give_up(pending for _, _, pending in out)
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
@@ -310,6 +327,8 @@ class RawFile(io.RawIOBase):
         try:
             self._drain()
         finally:
+            if self._generation == self._line.generation and self._line.gateway >= 0:
+                self._line.settle(self._stray)
             if self._writes or (self._generation == self._line.generation and self._line.gateway >= 0):
                 call = Call("close", (self._handle,), (self.name,))
                 if self._writes:

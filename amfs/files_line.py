@@ -179,6 +179,12 @@ class Line:
             self._serial += 1
             return self._serial
 
+    def settle(self, pendings: Iterable[Pending]) -> None:
+        """Wait until these have been answered, whatever the answer: a handle is closed only when nothing is at work on it."""
+        for pending in pendings:
+            with suppress(OSError):
+                self.wait(pending)
+
     def discard(self, pendings: Iterable[Pending]) -> None:
         """Nobody will ask for these."""
         with self._turns:
