@@ -270,6 +270,7 @@ class NodeCore:
             "files": sum(len(run.files) for run in worker.runs.values()),
             "records": sum(len(records) for records in self.fls.runs.values()),
             "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
+            "fs_asked": self.fs.asked if self.fs is not None else 0,  # questions to other nodes about files so far
         }
 
     def check_invariants(self) -> None:

@@ -236,10 +236,9 @@ class FileWork:
         replaced = number in self._replaced
         self._replaced.discard(number)
         try:
-            handle.flush()
             facts = None if replaced else tuple(handle.stat()[:4])
         finally:
-            handle.close()
+            handle.close()  # flushes, and raises what went wrong with that
         return facts  # type: ignore[return-value]
 
     def scratch(self, name: bytes) -> str:
@@ -249,11 +248,12 @@ class FileWork:
         return path
 
     def adopt(self, number: int, scratch: bytes, ino: int) -> None:
-        used, limit, _ = self.io.usage()
-        if limit and used > limit:
-            os.unlink(self._scratch(scratch))
-            raise OSError(errno.ENOSPC, "no room for it on this node")
-        os.rename(self._scratch(scratch), self.path(ino))
+        path = self._scratch(scratch)
+        try:
+            self.io.part_adopt(ino, path)
+        except OSError:
+            os.unlink(path)
+            raise
         self._replaced.add(number)
 
     def pour(self, number: int, scratch: bytes) -> None:
@@ -298,10 +298,13 @@ class FileWork:
         source = self.store_path(key)
         size = os.stat(source).st_size
         if ino and _MAY_LINK:
-            path = self.path(ino)
             temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
             os.link(source, temporary)
-            os.rename(temporary, path)
+            try:
+                self.io.part_adopt(ino, temporary)
+            except OSError:
+                os.unlink(temporary)
+                raise
             self._replaced.add(number)
             return size
         with open(source, "rb", buffering=0) as file:

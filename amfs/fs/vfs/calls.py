@@ -82,6 +82,7 @@ class Calls(Machine):
         super().__init__(node)
         self.live: frozenset[int] = frozenset((node,))
         self._serial = 0
+        self.asked = 0  # how many questions this node has asked others
         self._asked: dict[int, _Asked] = {}
         self._works: dict[int, Answer] = {}
         self._sleepers: dict[int, _Running] = {}
@@ -175,6 +176,7 @@ class Calls(Machine):
             answer(failure(errno.EHOSTDOWN), None)
         else:
             self._serial += 1
+            self.asked += 1
             self._asked[self._serial] = _Asked(call.node, answer, self.now + ASK_S)
             self.send(call.node, m.FsAsk(self._serial, call.op, call.args))
             if not self._watching:

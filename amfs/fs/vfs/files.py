@@ -33,7 +33,7 @@ from amfs.fs.attr import (
 from amfs.fs.openflags import O_ACCMODE, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
-from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_LAST_S, attr_of
+from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
@@ -114,14 +114,21 @@ class Files(Directories):
 
     def find(self, dir: int, name: bytes) -> Operation:
         """The attributes of an entry. ENOENT, ENOTDIR."""
-        try:
-            known = self.meta.dir_find(dir, name)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        else:
-            return (yield from self.dir_attr(known[0]))
-        ino, type, attr = yield from self.at_name("lookup", dir, name)
+        end = self.now + PATIENCE_S
+        while True:
+            try:
+                known = self.meta.dir_find(dir, name)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            else:
+                return (yield from self.dir_attr(known[0]))
+            ino, type, attr = yield from self.at_name("lookup", dir, name)
+            if type != stat.S_IFDIR or self._is_directory(ino):
+                break
+            if self.now >= end:
+                raise failure(errno.EIO)
+            yield Sleep(PAUSE_FIRST_S)  # it is being made, or removed, and the news of that is on its way
         if type == stat.S_IFDIR:
             return (yield from self.dir_attr(ino))
         return (yield from self.live_attr(attr_of(attr))) if attr is not None else (yield from self.inode(ino))

@@ -132,8 +132,9 @@ class Paths(Files):
                 try:
                     attr = (yield from self.op_mkdir(r, attr.ino, name, mode))[0]
                 except OSError as lost:
-                    if lost.errno != errno.EEXIST:  # another made it at the same time
+                    if lost.errno != errno.EEXIST:
                         raise
+                    # Another makes it at the same time.
                     attr = yield from self._walk(r, done, True)
             if not stat.S_ISDIR(attr.mode):
                 raise failure(errno.ENOTDIR if done != path else errno.EEXIST)
