@@ -151,7 +151,9 @@ class Shard(Calls):
         if type == stat.S_IFDIR:
             raise failure(errno.EISDIR)
         if meta.owner(meta.ino_partition(ino)) == self.node:
-            holders = meta.holders(ino)
+            holders: tuple[int, ...] = ()
+            with suppress(OSError):  # the record may have been lost with a node; then only the entry goes
+                holders = meta.holders(ino)
             left, gone, tell = meta.unlink(dir, name, now)
             if gone:
                 self.drop_data(attr_of(left), holders)
@@ -159,7 +161,12 @@ class Shard(Calls):
             return left
         _, _, tell = meta.remove(dir, name, 0, ino)
         yield from self.told(peer, tell, (), ((dir, name),))
-        return (yield from self.at_ino("link", ino, -1, now))
+        try:
+            return (yield from self.at_ino("link", ino, -1, now))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return tuple(Attr(ino=ino))  # lost with its node
 
     def s_lock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
         self.meta.lock(dir, name, owner)
