@@ -32,7 +32,7 @@ from amfs.files_copy import Layout, Progress, Source
 from amfs.files_io import RawFile, flags_of, wrap
 from amfs.files_kv import KeyValue
 from amfs.files_line import ANSWER_S, Call, Line, failure
-from amfs.files_path import clean
+from amfs.files_path import clean, join
 from amfs.files_tree import Entry
 from amfs.fs import attr as a
 from amfs.fs.attr import Attr
@@ -431,14 +431,21 @@ class Files:
         self, path: StrPath, data: bytes | bytearray | memoryview, *, temporary: bytes | None = None, mode: int = 0o666
     ) -> None:
         """The same, but whoever reads meanwhile gets the old content or the new one, nothing between. ``temporary``: a path beside it."""
-        temporary = temporary or clean(path) + b".%x-%d" % (self.client, self.line.number())
+        temporary = temporary or self.beside(path)
         try:
             with self.open(temporary, "xb", buffering=0, permissions=mode) as file:
                 file.write(data)
             self.rename(temporary, path)
+        except OSError as error:
+            self.line.call_many([Call("unlink_path", (temporary,))])
+            raise failure(error.errno or errno.EIO, (os.fspath(path),), error.strerror or "") from None
         except BaseException:
             self.line.call_many([Call("unlink_path", (temporary,))])
             raise
+
+    def beside(self, path: StrPath) -> bytes:
+        """A path in the same directory that nobody else uses."""
+        return join(clean(path).rpartition(b"/")[0] or b"/", b".amfs-%x-%d" % (self.client, self.line.number()))
 
     def put_file(
         self,

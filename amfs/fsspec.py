@@ -376,7 +376,7 @@ class AmfsFile(io.IOBase):
         self.mode = mode
         self.autocommit = autocommit or "r" in mode
         self.how = how or {}
-        self.name = path if self.autocommit else f"{path}.{os.getpid():x}-{fs.files.line.number()}"
+        self.name = path if self.autocommit else os.fsdecode(fs.files.beside(path))
         if not self.autocommit and "x" in mode and fs.files.lexists(path):
             raise FileExistsError(path)
         self.f = fs.files.open(self.name, mode if "b" in mode else mode + "b", **self.how)

@@ -42,7 +42,19 @@ def cat(paths: tuple[str, ...], session: str | None) -> int:
 
 
 def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
-    with work.files.open(path, "rb", buffering=0) as file:
+    from amfs.files_copy import open_exported
+
+    files = work.files
+    if files.line.same_host:
+        parts = files.locate(path)
+        if len(parts) == 1 and files.gateway in parts[0].nodes:  # it lies there whole: no need to have it sent
+            opened = open_exported(files.line.call("export", path, about=(path,)))
+            if opened is not None:
+                with os.fdopen(opened[0], "rb", buffering=0) as local:
+                    while piece := local.read(PIECE):
+                        yield memoryview(piece)
+                return
+    with files.open(path, "rb", buffering=0) as file:
         buffer = bytearray(4 * PIECE)
         while count := file.readinto(buffer):  # type: ignore[attr-defined]
             yield memoryview(buffer)[:count]

@@ -497,3 +497,20 @@ def test_when_the_gateway_dies_another_node_takes_over(tmp_path: Path) -> None:
         with pytest.raises(SessionError, match=f"session {session.name} does not answer"):
             files.listdir()
         assert time.monotonic() - began < 20
+
+
+def test_writing_at_once_or_not_at_all(session: Session) -> None:
+    with Files() as files:
+        files.makedirs("/atomic/d")
+        name = "/atomic/" + "n" * 255
+        files.write_atomic(name, b"old")
+        files.write_atomic(name, b"new")
+        assert files.read_bytes(name) == b"new"
+        files.unlink(name)
+        with pytest.raises(IsADirectoryError) as caught:
+            files.write_atomic("/atomic/d", b"x")
+        assert caught.value.filename == "/atomic/d" and files.listdir("/atomic") == ["d"]
+        with pytest.raises(FileNotFoundError) as missing:
+            files.write_atomic("/none/x", b"x")
+        assert missing.value.filename == "/none/x"
+        files.rmtree("/atomic")
