@@ -108,8 +108,9 @@ def remote(report: Report) -> list[str]:
             return [f"from another node: not measured: {row.error}"]
         sign = "≥" if row.relation == "at least" else "≤"
         value, reference = ("" if number is None else f"{number:.2f} {row.unit}" for number in (row.value, row.reference))
-        cells = (value, row.compared_with, reference, "" if row.ratio is None else share(row.ratio), f"{sign} {row.target:g}")
-        rows.append((row.title, *cells, "PASS" if row.passed else "miss"))
+        cells = (value, row.compared_with, reference, "" if row.ratio is None else share(row.ratio))
+        informal = row.relation == "at least" and row.target == 0
+        rows.append((row.title, *cells, *(("", "") if informal else (f"{sign} {row.target:g}", "PASS" if row.passed else "miss"))))
     return [aligned(rows, (1, 3, 4))]
 
 

