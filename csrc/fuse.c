@@ -199,7 +199,7 @@ static bool wait_for_request(struct amfs_fuse *mount) {
     struct pollfd fds[2] = {{.fd = mount->fd, .events = POLLIN}, {.fd = mount->wake_fd, .events = POLLIN}};
     while (poll(fds, 2, -1) < 0)
         if (errno != EINTR && errno != EAGAIN) return false;
-    return !atomic_load(&mount->stopping);
+    return !atomic_load(&mount->halting);
 }
 
 static void *read_requests(void *argument) {
@@ -293,16 +293,20 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     return NULL;
 }
 
+/* The thread that tells the kernel may wait for a lock whose holder waits for an answer: so requests are read, and refused where the poll loop would
+ * be needed, until that thread has ended. */
 void amfs_fuse_stop(struct amfs_fuse *mount) {
     uint64_t one = 1;
     atomic_store(&mount->stopping, true);
+    slow_end(mount);
+    notify_end(mount);
+    atomic_store(&mount->halting, true);
     if (mount->wake_fd >= 0 && write(mount->wake_fd, &one, sizeof one) < 0) {}
     if (mount->reader_runs) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
     work_end(mount);
-    notify_end(mount);
     if (mount->node != NULL) known_end(mount);
     if (mount->node != NULL) files_end(mount);
     slow_end(mount);

@@ -41,7 +41,7 @@ static void *work(void *argument) {
     struct amfs_fuse *mount = argument;
     char *out = malloc(MESSAGE_BYTES);
     pthread_mutex_lock(&mount->work_lock);
-    while (!atomic_load(&mount->stopping) || mount->work != NULL) {
+    while (!atomic_load(&mount->halting) || mount->work != NULL) {
         struct message *message = mount->work;
         if (message == NULL) {
             mount->idle++;

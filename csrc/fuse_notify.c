@@ -1,5 +1,6 @@
-/* What the kernel must forget. Telling it may wait for the lock of a directory that a process holds which waits for our answer: so a thread of
- * its own does it, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS. */
+/* What the kernel must forget. Telling it takes the lock of a directory, which a process may hold that waits for our answer: so a thread of its
+ * own does it, later if it is seen that somebody waits there, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS. The thread
+ * must not be caught waiting when this process is killed: nobody could take it away then but amfs umount --force. */
 #include "fuse_private.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 125 };
+enum { SWEEP_MS = 125, LATER_MS = 2 };
 
 static int64_t exact_ns(void) {
     struct timespec now;
@@ -40,39 +41,49 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice) {
     while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
 }
 
+/* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
+static struct notice *next_notice(struct amfs_fuse *mount) {
+    struct notice **at = &mount->notices, *notice;
+    while ((notice = *at) != NULL && notice->code == NOTIFY_INVAL_ENTRY && slow_busy(mount, notice->ino)) at = &notice->next;
+    if (notice == NULL) return NULL;
+    *at = notice->next;
+    if (mount->notices_tail == &notice->next) mount->notices_tail = at;
+    return notice;
+}
+
+static void wait_for(struct amfs_fuse *mount, long milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += milliseconds * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&mount->notice_wake, &mount->notice_lock, &until);
+}
+
 static void *notify(void *argument) {
     struct amfs_fuse *mount = argument;
     pthread_mutex_lock(&mount->notice_lock);
     while (!atomic_load(&mount->stopping)) {
-        struct notice *notice = mount->notices;
-        if (notice == NULL && mount->options.no_open) { /* nobody says when files are closed here: look */
-            struct timespec until;
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            until.tv_nsec += SWEEP_MS * 1000000;
-            until.tv_sec += until.tv_nsec / 1000000000;
-            until.tv_nsec %= 1000000000;
-            int waited = pthread_cond_timedwait(&mount->notice_wake, &mount->notice_lock, &until);
-            if (waited == ETIMEDOUT && atomic_load(&mount->node->writing) > 0) {
+        struct notice *notice = mount->telling = next_notice(mount);
+        if (notice != NULL) {
+            pthread_mutex_unlock(&mount->notice_lock);
+            tell_kernel(mount, notice);
+            pthread_mutex_lock(&mount->notice_lock);
+            mount->telling = NULL;
+            free(notice);
+            pthread_cond_broadcast(&mount->notice_done);
+        } else if (mount->notices != NULL) {
+            wait_for(mount, LATER_MS);
+        } else if (mount->options.no_open) { /* nobody says when files are closed here: look */
+            wait_for(mount, SWEEP_MS);
+            if (mount->notices == NULL && atomic_load(&mount->node->writing) > 0) {
                 pthread_mutex_unlock(&mount->notice_lock);
                 files_sweep(mount);
                 pthread_mutex_lock(&mount->notice_lock);
             }
-            continue;
-        }
-        if (notice == NULL) {
+        } else {
             pthread_cond_wait(&mount->notice_wake, &mount->notice_lock);
-            continue;
         }
-        mount->notices = notice->next;
-        if (mount->notices == NULL) mount->notices_tail = &mount->notices;
-        mount->notice_began_ns = exact_ns();
-        pthread_mutex_unlock(&mount->notice_lock);
-        tell_kernel(mount, notice);
-        pthread_mutex_lock(&mount->notice_lock);
-        mount->notice_began_ns = 0;
-        mount->done_number = notice->number;
-        free(notice);
-        pthread_cond_broadcast(&mount->notice_done);
     }
     pthread_mutex_unlock(&mount->notice_lock);
     return NULL;
@@ -91,6 +102,7 @@ void notify_end(struct amfs_fuse *mount) {
     pthread_mutex_unlock(&mount->notice_lock);
     pthread_join(mount->notifier, NULL);
     mount->notifier_runs = false;
+    mount->notices_tail = &mount->notices;
     while (mount->notices != NULL) {
         struct notice *notice = mount->notices;
         mount->notices = notice->next;
@@ -99,10 +111,10 @@ void notify_end(struct amfs_fuse *mount) {
 }
 
 static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t ino, const char *name, size_t length) {
-    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || mount->socket) return 0;
+    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || atomic_load(&mount->stopping) || mount->socket) return 0;
     struct notice *notice = malloc(sizeof *notice + length + 1);
     if (notice == NULL) return 0;
-    *notice = (struct notice){.ino = ino, .code = code, .data = data, .length = length};
+    *notice = (struct notice){.ino = ino, .code = code, .data = data, .length = length, .born_ns = exact_ns()};
     if (length > 0) memcpy(notice->name, name, length);
     notice->name[length] = '\0';
     pthread_mutex_lock(&mount->notice_lock);
@@ -124,10 +136,17 @@ void notify_epoch(struct amfs_fuse *mount) {
     if (mount->minor >= WIRE_MINOR_EPOCH) add(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
 }
 
+/* Up to which number all is done, or has been tried for long enough. With the lock held. */
+static uint64_t done_number(const struct amfs_fuse *mount) {
+    const struct notice *oldest = mount->notices;
+    if (mount->telling != NULL && (oldest == NULL || mount->telling->number < oldest->number)) oldest = mount->telling;
+    if (oldest == NULL || atomic_load(&mount->ended)) return mount->last_number;
+    return exact_ns() - oldest->born_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000 ? mount->last_number : oldest->number - 1;
+}
+
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->notice_lock);
-    bool stuck = mount->notice_began_ns != 0 && exact_ns() - mount->notice_began_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000;
-    uint64_t number = stuck || atomic_load(&mount->ended) ? mount->last_number : mount->done_number;
+    uint64_t number = done_number(mount);
     pthread_mutex_unlock(&mount->notice_lock);
     return number;
 }
@@ -139,7 +158,7 @@ void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&mount->notice_lock);
-    while (mount->done_number < number && !atomic_load(&mount->ended))
+    while (done_number(mount) < number)
         if (pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != 0) break;
     pthread_mutex_unlock(&mount->notice_lock);
 }

@@ -90,6 +90,7 @@ struct message { /* a request with its data, or room for one */
 struct notice {
     struct notice *next;
     uint64_t number, ino;
+    int64_t born_ns;
     bool data;
     uint32_t code;
     size_t length;
@@ -104,7 +105,7 @@ struct amfs_fuse {
     bool socket; /* a test, not the kernel */
 
     /* Written by the reader when the kernel says hello. */
-    atomic_bool started, ended, stopping;
+    atomic_bool started, ended, stopping, halting; /* stopping: nothing new is begun; halting: nothing is read any more */
     uint32_t minor, max_write;
     uint64_t granted;
     atomic_bool passes, no_open;
@@ -121,8 +122,8 @@ struct amfs_fuse {
     pthread_mutex_t notice_lock;
     pthread_cond_t notice_wake, notice_done;
     struct notice *notices, **notices_tail;
-    uint64_t last_number, done_number;
-    int64_t notice_began_ns; /* 0: none under way */
+    uint64_t last_number;
+    struct notice *telling; /* the one under way */
     pthread_t notifier;
     bool notifier_runs;
 
@@ -254,6 +255,7 @@ void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NU
 void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
 void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now); /* entries of a directory changed */
 void slow_end(struct amfs_fuse *mount);
+bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 
 /* fuse_notify.c */
 int notify_begin(struct amfs_fuse *mount);

@@ -73,10 +73,12 @@ void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request **at = pending_at(mount, request->unique);
-    if (*at == NULL) { /* the kernel never repeats a number that is unanswered */
+    bool refused = atomic_load(&mount->stopping);
+    if (*at == NULL && !refused) { /* the kernel never repeats a number that is unanswered */
         *at = request;
         append(mount, request);
     } else {
+        if (refused) answer(mount, request->unique, EIO, NULL, 0);
         amfs_fuse_request_free(request);
     }
     pthread_mutex_unlock(&mount->slow_lock);
@@ -129,6 +131,16 @@ void slow_end(struct amfs_fuse *mount) {
         }
     }
     pthread_mutex_unlock(&mount->slow_lock);
+}
+
+bool slow_busy(struct amfs_fuse *mount, uint64_t dir) {
+    bool busy = false;
+    pthread_mutex_lock(&mount->slow_lock);
+    for (size_t i = 0; i < PENDING_BUCKETS && !busy; i++)
+        for (const struct amfs_fuse_request *request = mount->pending[i]; request != NULL && !busy; request = request->pending)
+            busy = request->ino == dir || request->other == dir;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return busy;
 }
 
 /* ── answers ── */
