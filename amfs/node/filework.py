@@ -73,6 +73,7 @@ class FileWork:
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
         self._done: deque[FsWorked] = deque()
+        self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], None]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -87,13 +88,13 @@ class FileWork:
             except OSError as error:
                 self._finish(effect.serial, error.errno or errno.EIO, None)
         elif effect.what in _AT_ONCE:
-            self._run(effect)
+            self._run(effect, True)
         elif effect.what == "invalidate":
             self.invalidate(effect)
         else:
             self._threads.submit(self._run, effect)
 
-    def _run(self, effect: FsWork) -> None:
+    def _run(self, effect: FsWork, at_once: bool = False) -> None:
         number, value = 0, None
         try:
             value = getattr(self, effect.what)(*effect.args)
@@ -102,10 +103,12 @@ class FileWork:
         except Exception:
             log.exception("%s%r", effect.what, effect.args)
             number = errno.EIO
-        self._finish(effect.serial, number, value)
+        self._finish(effect.serial, number, value, at_once)
 
-    def _finish(self, serial: int, error: int, value: Any) -> None:
-        if serial:
+    def _finish(self, serial: int, error: int, value: Any, at_once: bool = False) -> None:
+        if serial and at_once:
+            self.heard(FsWorked(serial, error, value))
+        elif serial:
             self._done.append(FsWorked(serial, error, value))
             os.eventfd_write(self._wake, 1)
 

@@ -69,6 +69,7 @@ class Hands:
         }
         if files is not None:
             self.acts[FsWork] = files.act
+            files.heard = lambda event: self.immediate.append(event)
         if mounts is not None:
             self.acts[FsReplied] = mounts.reply
 

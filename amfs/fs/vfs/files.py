@@ -597,15 +597,44 @@ class Files(Directories):
         yield from self._closed(ino, writing, facts)
 
     def _closed(self, ino: int, wrote: bool, facts: Any) -> Operation:
-        """What was written is told before it is told that nobody uses it here: one closing of a file after the other."""
+        """Tell the shard, one closing of a file after the other: what was written, and whether anybody here still uses it."""
         key = ("closing", ino)
         yield Acquire(key)
         try:
-            if wrote and ino not in self.hosted and not any(counts[True] for counts in self.users.get(ino, {}).values()):
-                yield from self._finish(ino, facts)
+            last = wrote and ino not in self.hosted and not any(counts[True] for counts in self.users.get(ino, {}).values())
+            if last and facts is None:
+                facts = yield from self._written(ino)
+            used = bool(self.opening[ino] or self.users.get(ino))
+            if not self.opening[ino]:
+                del self.opening[ino]
+            if not used:
+                self.users.pop(ino, None)
+            if last or not used:
+                yield from self._tell_closed(ino, facts if last else None, used)
         finally:
-            self._forget_if_unused(ino)
             self.release(key)
+
+    def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
+        stripe = self._striped.pop(ino, 0) if facts is not None else 0
+        try:
+            answer = yield from self.at_ino("closed", ino, facts, stripe, used)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return
+        if answer is not None:
+            out = attr_of(answer)
+            if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
+                self.meta.cache(tuple(out), True)
+
+    def _written(self, ino: int) -> Operation:
+        """(size, blocks, atime, mtime) of what was written here, of which the face has said nothing."""
+        attr = attr_of((yield from self.at_ino("getattr", ino)))
+        try:
+            return (yield Work("live", (tuple(attr),)))
+        except OSError as error:
+            self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
+            return attr.size, attr.blocks, attr.atime, attr.mtime
 
     def _forget_if_unused(self, ino: int) -> None:
         """Tell the shard when no face of this node has it open, nor is about to."""
@@ -621,33 +650,6 @@ class Files(Directories):
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
-
-    def _finish(self, ino: int, facts: Any) -> Operation:
-        """The last writing handle of this node is closed: what it wrote is what the file is, unless others still write through us."""
-        try:
-            attr = attr_of((yield from self.at_ino("getattr", ino)))
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return
-            raise
-        if attr.writer != self.node:
-            return
-        if facts is None:
-            try:
-                facts = yield Work("live", (tuple(attr),))
-            except OSError as error:
-                self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
-                facts = attr.size, attr.blocks, attr.atime, attr.mtime
-        size, blocks, atime, mtime = facts
-        stripe = self._striped.pop(ino, 0)
-        if stripe:
-            attr = attr._replace(layout=STRIPED, stripe=stripe)
-            yield from self.at_ino("setattr", ino, META_SET_LAYOUT | META_SET_CTIME, tuple(attr), self.clock())
-        ctime = max(attr.ctime, mtime)
-        done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=ctime)
-        out = attr_of((yield from self.at_ino("wrote", ino, tuple(done))))
-        if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-            self.meta.cache(tuple(out), True)
 
     def _on_striped(self, event: FsStriped) -> None:
         self._striped[event.ino] = event.stripe

@@ -13,7 +13,16 @@ from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
-from amfs.fs.attr import META_BUSY, META_NOT_MINE, META_SET_ATIME, META_SET_MTIME, STRIPED, Attr
+from amfs.fs.attr import (
+    META_BUSY,
+    META_NOT_MINE,
+    META_SET_ATIME,
+    META_SET_CTIME,
+    META_SET_LAYOUT,
+    META_SET_MTIME,
+    STRIPED,
+    Attr,
+)
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
 
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
@@ -219,6 +228,23 @@ class Shard(Calls):
         out, holders, tell = self.meta.open(ino, peer, writing)
         yield from self.told(peer, tell, (ino,))
         return out, holders
+
+    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool) -> Operation:
+        """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote, None: it did not write; ``stripe``: it was
+        laid in stripes of so many bytes meanwhile, 0: no; ``used``: it still has it open. Answers the record if it was written."""
+        out = None
+        if facts is not None:
+            attr = attr_of(self.meta.getattr(ino, self.node))
+            if attr.writer == peer:
+                size, blocks, atime, mtime = facts
+                if stripe:
+                    wanted = attr._replace(layout=STRIPED, stripe=stripe)
+                    self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
+                done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
+                out = yield from self.s_wrote(peer, ino, done)
+        if not used:
+            self.s_unused(peer, ino)
+        return out
 
     def s_wrote(self, peer: int, ino: int, attr: Any) -> Operation:
         before = self.meta.holders(ino)
