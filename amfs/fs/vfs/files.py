@@ -104,6 +104,8 @@ class Files(Directories):
             return
 
         def answered(error: OSError | None, value: Any) -> None:
+            if op not in ("closed", "close"):  # these have just put into the cache what is so now
+                self._uncache(request.inodes)
             if request.inodes or request.entries:
                 self.tell(Work("invalidate", (tuple(request.inodes), tuple(request.entries), face)))
             answer(error, value)
