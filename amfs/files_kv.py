@@ -23,6 +23,7 @@ _PIECE = 240
 _MORE = b"%+"
 _TEMPORARY = b"%~"  # no key begins so
 KEY_MAX = 4096
+_TRIES = 2  # again, for what seems not to be there
 
 
 def path_of(key: str | bytes) -> bytes:
@@ -71,10 +72,10 @@ class KeyValue:
 
     def get(self, key: str | bytes) -> bytes:
         """The value. Raises KeyError."""
-        try:
-            return self._files.read_bytes(path_of(key))
-        except (FileNotFoundError, NotADirectoryError):
-            raise KeyError(key) from None
+        (value,) = self.get_many([key])
+        if value is None:
+            raise KeyError(key)
+        return value
 
     def delete(self, key: str | bytes) -> None:
         """Forget the key. Raises KeyError if there is none."""
@@ -100,6 +101,19 @@ class KeyValue:
                     yield key_of(entry.path)
 
     def get_many(self, keys: Iterable[str | bytes]) -> list[bytes | None]:
-        """The values of many keys, None for those that there are not, in much less time than one by one."""
-        wanted = list(keys)
-        return [None if isinstance(value, OSError) else value for value in self._files.read_many([path_of(key) for key in wanted])]
+        """The values of many keys, None for those that there are not, in much less time than one by one. Raises OSError."""
+        paths = [path_of(key) for key in keys]
+        values = self._files.read_many(paths)
+        for _ in range(_TRIES):
+            missing = [at for at, value in enumerate(values) if isinstance(value, FileNotFoundError)]
+            if not missing:
+                break
+            # A value that is being replaced may be gone between its name and its content.
+            for at, value in zip(missing, self._files.read_many([paths[at] for at in missing]), strict=True):
+                values[at] = value
+        found: list[bytes | None] = []
+        for value in values:
+            if isinstance(value, OSError) and not isinstance(value, (FileNotFoundError, NotADirectoryError)):
+                raise value
+            found.append(None if isinstance(value, OSError) else value)
+        return found
