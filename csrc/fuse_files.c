@@ -455,5 +455,6 @@ void do_release(struct call *call) {
         }
     }
     if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+    else files_forget(mount, call->in->ino);
     refuse(call, 0);
 }

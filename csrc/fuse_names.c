@@ -400,7 +400,9 @@ static void give_created(struct call *call, const struct making *it, struct meta
         struct wire_open_out open;
     } out;
     struct opening opening = {.ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime};
-    int error = files_open(mount, &opening, &out.open);
+    bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed); /* else closing it is not told either */
+    out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
     if (error != 0) {
         struct meta_attr left;
         bool gone;
@@ -411,7 +413,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         return;
     }
     put_entry(mount, &out.entry, attr, false);
-    if (give(call, &out, sizeof out) == ENOENT) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
+    if (give(call, &out, sizeof out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 

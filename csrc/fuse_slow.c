@@ -257,10 +257,13 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     if (request == NULL) return ENOENT;
     struct opening opening = opening_of(request, attr->ino, kind, node, stripe, size);
     opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
-    int error = files_open(mount, &opening, &out.open);
+    bool told = !atomic_load(&mount->no_open);
+    out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
     else put_entry(mount, &out.entry, attr, false);
-    if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) files_close(mount, attr->ino, true);
+    if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
+        files_close(mount, attr->ino, true);
     return 0;
 }
 
