@@ -11,7 +11,7 @@
 enum {
     ERROR_BYTES = 9216,       /* two paths and a reason */
     PART_BYTES = 4096 + 64,   /* a path and the temporary name */
-    BUFFER_BYTES = 1 << 20,
+    BUFFER_BYTES = 2 << 20,   /* a huge page: see mover_fetch.c */
 };
 
 struct port;

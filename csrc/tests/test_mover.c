@@ -129,7 +129,7 @@ static void test_copies(void) {
 static void test_fetches(void) {
     struct mover *server = start("127.0.0.1"), *client = start("");
     uint8_t ticket[MOVER_TICKET_BYTES];
-    uint64_t sizes[] = {0, 1, 65536, 256 << 10, (256 << 10) + 1, (5 << 20) + 3};
+    uint64_t sizes[] = {0, 1, 65536, 256 << 10, (256 << 10) + 1, 2 << 20, (2 << 20) + 1, (5 << 20) + 3};
     int port = mover_port(server);
     CHECK(port > 0 && mover_port(client) == 0 && mover_offer(client, "/x", ticket) != 0);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -152,7 +152,7 @@ static void test_fetches(void) {
     CHECK(entries(at("got")) == 1);
     struct mover_counters counters;
     mover_read_counters(client, &counters);
-    CHECK(counters.bytes_fetched == 1 + 65536 + (256 << 10) + (256 << 10) + 1 + (5 << 20) + 3);
+    CHECK(counters.bytes_fetched == 1 + 65536 + (256 << 10) + (256 << 10) + 1 + (2 << 20) + (2 << 20) + 1 + (5 << 20) + 3);
     mover_free(client);
     mover_free(server);
 }
@@ -239,6 +239,41 @@ static void fetch_from_liar(const char *say, size_t length, size_t extra, bool h
     close(liar.listener);
 }
 
+/* A fine answer, and then the file in drops: each is progress, though the whole takes longer than a stall. */
+static void *drip(void *argument) {
+    struct liar *slow = argument;
+    uint8_t request[REQUEST_BYTES];
+    char drop[1000] = {0};
+    int fd = accept(slow->listener, NULL, NULL);
+    CHECK(fd >= 0 && recv(fd, request, sizeof request, MSG_WAITALL) == REQUEST_BYTES);
+    (void)!send(fd, slow->say, slow->length, MSG_NOSIGNAL);
+    for (size_t sent = 0; sent < slow->extra; sent += sizeof drop) {
+        poll(NULL, 0, 100);
+        (void)!send(fd, drop, sizeof drop, MSG_NOSIGNAL);
+    }
+    (void)!recv(fd, drop, 1, 0); /* the other side ends it: it must not take our end for the file's */
+    close(fd);
+    return NULL;
+}
+
+static void test_slow_peer(const char *say, size_t length) {
+    struct liar slow = {.listener = socket(AF_INET, SOCK_STREAM, 0), .say = say, .length = length, .extra = 15000};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    uint8_t ticket[MOVER_TICKET_BYTES] = {0};
+    CHECK(bind(slow.listener, (struct sockaddr *)&address, size) == 0 && listen(slow.listener, 1) == 0);
+    getsockname(slow.listener, (struct sockaddr *)&address, &size);
+    pthread_t thread;
+    pthread_create(&thread, NULL, drip, &slow);
+    struct mover *client = start("");
+    mover_set_stall_ms(client, 800);
+    mover_fetch(client, 8, "127.0.0.1", ntohs(address.sin_port), ticket, slow.extra, at("slow"), 0444);
+    expect_fine(client, 8, slow.extra);
+    mover_free(client);
+    pthread_join(thread, NULL);
+    close(slow.listener);
+}
+
 static void test_liars(void) {
     uint8_t fine[REPLY_BYTES] = {0}, odd[REPLY_BYTES] = {0};
     put_le(fine, DATA_MAGIC, 4);
@@ -251,6 +286,7 @@ static void test_liars(void) {
     fetch_from_liar((char *)odd, sizeof odd, 0, false, false, "unknown status 77");
     fetch_from_liar((char *)fine, sizeof fine, 300000, false, false, "after 300000 of 1048576 bytes");
     fetch_from_liar((char *)fine, sizeof fine, 1000, true, false, "no progress for too long");
+    test_slow_peer((char *)fine, sizeof fine);
     fetch_from_liar("", 0, 0, true, true, "stopped");
 }
 
