@@ -7,8 +7,8 @@ business of ``net.daemon`` and the commands.
 from __future__ import annotations
 
 import logging
+import os
 import signal
-import sys
 import time
 from urllib.parse import urlsplit
 
@@ -93,4 +93,6 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(enter(serve))
+    status = enter(serve)
+    logging.shutdown()
+    os._exit(status)  # without waiting for threads: one may hang in a kernel that waits for a mount of its own

@@ -37,6 +37,7 @@ from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
+OPEN_S = 10.0  # a file that keeps changing under who wants to open it is EIO after so long
 HOSTED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 _CURSOR_BITS = 48
 _NOTHING = Attr()
@@ -126,14 +127,19 @@ class Files(Directories):
             else:
                 return (yield from self.dir_attr(known[0]))
             ino, type, attr = yield from self.at_name("lookup", dir, name)
-            if type != stat.S_IFDIR or self._is_directory(ino):
-                break
-            if self.now >= end:
+            if attr is not None:
+                return (yield from self.live_attr(attr_of(attr)))
+            if type != stat.S_IFDIR:
+                try:
+                    return (yield from self.inode(ino))
+                except OSError as error:  # replaced by a rename since we looked: look again
+                    if error.errno != errno.ENOENT or self.now >= end:
+                        raise
+            elif self._is_directory(ino):
+                return (yield from self.dir_attr(ino))
+            elif self.now >= end:
                 raise failure(errno.EIO)
             yield Sleep(PAUSE_FIRST_S)  # it is being made, or removed, and the news of that is on its way
-        if type == stat.S_IFDIR:
-            return (yield from self.dir_attr(ino))
-        return (yield from self.live_attr(attr_of(attr))) if attr is not None else (yield from self.inode(ino))
 
     def inode(self, ino: int) -> Operation:
         """The attributes of an inode, as its writer knows them."""
@@ -441,7 +447,9 @@ class Files(Directories):
 
     def _open(self, ino: int, writing: bool, truncate: bool) -> Operation:
         fetched: Attr | None = None  # the record of the content that lies here since, for a writer
-        for _ in range(10):
+        end, pause = self.now + OPEN_S, PAUSE_FIRST_S
+        while True:
+            opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
             first_look = writing and not truncate and fetched is None
             answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders = attr_of(answer), [int(node) for node in answered]
@@ -452,11 +460,12 @@ class Files(Directories):
             mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
             if first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
-                fetched = attr if not elsewhere or (yield from self._bring(attr, holders, True)) else None
-                continue
-            if attr.writer not in (-1, self.node):
+                if not elsewhere or (yield from self._bring(attr, holders, True)):
+                    fetched = attr
+                    continue
+            elif attr.writer not in (-1, self.node):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size)
-            if attr.layout == STRIPED:
+            elif attr.layout == STRIPED:
                 opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
             elif not attr.size or truncate:
                 yield Work("make", (ino,))
@@ -476,16 +485,22 @@ class Files(Directories):
             elif not holders:
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
-                raise failure(errno.EAGAIN)  # another has written between our look and our opening; we are the writer now, without content
+                # Another has written between our look and our opening. We are the writer now, and get its content.
+                if (yield from self._bring(attr, holders, True)):
+                    fetched = attr
+                    continue
             elif (yield from self._bring(attr, holders, False)):
                 return Opened(LOCAL, self.node, 0, attr.size)
-            else:
+            if opened is None:
+                if self.now >= end:
+                    raise failure(errno.EIO)
+                yield Sleep(pause)
+                pause = min(2 * pause, PAUSE_LAST_S)
                 continue
             if truncate and (attr.size or not attr.finished):
                 yield Work("truncate", (ino, *opened, 0))
                 opened = opened._replace(size=0)
             return opened
-        raise failure(errno.EIO)
 
     def _bring(self, attr: Attr, holders: list[int], writing: bool) -> Operation:
         """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
@@ -512,7 +527,9 @@ class Files(Directories):
             if self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                 self.meta.cache(tuple(now), True)
             return True
-        raise failure(errno.EIO)
+        if not self.live.intersection(holders):
+            raise failure(errno.EIO)
+        return False
 
     def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
         """Lay a whole file of this node in stripes."""

@@ -352,7 +352,9 @@ class Paths(Files):
 
     # ── content ────────────────────────────────────────────────────────────────────────────────────
 
-    def op_open_path(self, r: Request, path: bytes, flags: int, mode: int, layout: int, stripe: int, rank: int) -> Operation:
+    def op_open_path(
+        self, r: Request, path: bytes, flags: int, mode: int, layout: int, stripe: int, rank: int, attempts: int = 20
+    ) -> Operation:
         """A handle of this node, and the attributes."""
         writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
         try:
@@ -379,7 +381,13 @@ class Paths(Files):
                 raise failure(errno.ELOOP)
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.ENXIO)
-            opened = yield from self.op_open(r, attr.ino, flags)
+            try:
+                opened = yield from self.op_open(r, attr.ino, flags)
+            except OSError as error:
+                if error.errno != errno.ENOENT or attempts <= 0:
+                    raise
+                # Replaced by a rename since we looked.
+                return (yield from self.op_open_path(r, path, flags, mode, layout, stripe, rank, attempts - 1))
             attr = attr._replace(size=opened.size)
         number = yield from self._handle(r, attr.ino, opened, writing)
         return number, attr
@@ -438,12 +446,17 @@ class Paths(Files):
         for number in [handle.number for handle in self.handles.values() if handle.face == face]:
             self.spawn(self.op_close(Request(face, 0, 0, self.clock()), number))
 
-    def op_export(self, r: Request, path: bytes) -> Operation:
+    def op_export(self, r: Request, path: bytes, attempts: int = 20) -> Operation:
         """(file of this node's store that has the whole content, attributes)."""
         attr = yield from self._walk(r, path, True)
         if stat.S_ISDIR(attr.mode):
             raise failure(errno.EISDIR)
-        opened = yield from self.op_open(Request(("export", attr.ino), r.uid, r.gid, r.now), attr.ino, O_RDONLY)
+        try:
+            opened = yield from self.op_open(Request(("export", attr.ino), r.uid, r.gid, r.now), attr.ino, O_RDONLY)
+        except OSError as error:
+            if error.errno != errno.ENOENT or attempts <= 0:
+                raise
+            return (yield from self.op_export(r, path, attempts - 1))
         yield from self._close(Request(("export", attr.ino), r.uid, r.gid, r.now), attr.ino, False, None)
         if opened.kind in (REMOTE, STRIPES):
             raise failure(errno.EFBIG)
