@@ -176,7 +176,9 @@ def move_about(place: Path, number: int, rounds: int) -> int:
                 os.rename(place / source, place / target)
                 done += 1
             except OSError as error:
-                if error.errno not in (2, 17, 20, 22, 39, 40):  # gone, there, no directory, into itself, not empty, in a circle of links
+                # Gone, there, no directory, into itself, not empty, in a circle of links; and, between the kernels of two nodes that both
+                # have just moved it, stale.
+                if error.errno not in (2, 17, 20, 22, 39, 40, 116):
                     raise
     return done
 
