@@ -74,8 +74,24 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
         }  # fmt: skip
         if number in answers:
             node.update({key: value for key, value in answers[number].data.items() if key not in node})
+            node["mounts"] = _mounts(session, number, host)
         fact["nodes"].append(node)
     return fact
+
+
+def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
+    """What a node of this host serves; of others nobody else would see it."""
+    from amfs.errors import SessionError
+    from amfs.net import fusemounts
+    from amfs.net.session import host_mark
+
+    if host != host_mark():
+        return []
+    try:
+        answer = fusemounts.ask(str(session.directory), node, fusemounts.ListMounts(), timeout_s=1.0)
+    except SessionError:
+        return []
+    return [{"path": mount.path, "adapter": mount.adapter, **mount.active} for mount in answer.mounts]
 
 
 def _print(fact: dict[str, Any]) -> None:
@@ -98,3 +114,7 @@ def _print(fact: dict[str, Any]) -> None:
     for row in rows:
         padded = [cell.ljust(widths[place]) if place in left else cell.rjust(widths[place]) for place, cell in enumerate(row)]
         click.echo("  " + "  ".join(padded).rstrip())
+    for node in nodes:
+        for mount in node.get("mounts", ()):
+            how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"
+            click.echo(f"  node {node['node']} mounts {mount['path']}: {mount['adapter']}, {how}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("directories", nargs=-1, type=click.Path())
+@click.argument("directories", nargs=-1)  # no click.Path: that would look at them, and wait for what is stuck
 @click.option("--all", "everything", is_flag=True, help="All mounts of amfs that can be seen here (of --session, if given).")
 @click.option("--session", "name", metavar="NAME", help="With --all: only the mounts of this session.")
 @click.option("--lazy", is_flag=True, help="Take it out of sight now; it ends when the last process has left it.")

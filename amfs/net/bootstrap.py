@@ -81,6 +81,7 @@ def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = Non
     wishes = wishes or Wishes()
     litter.sweep()
     chosen, directory = registry.claim(name)
+    sweep_mounts()
     started: list[daemon.Started] = []
     try:
         keys = make_keys()
@@ -100,6 +101,14 @@ def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = Non
         registry.remove_directory(directory)
         raise
     return session
+
+
+def sweep_mounts() -> None:
+    """Unmount what dead sessions left mounted; those who use it get errors anyway."""
+    from amfs.net import fusemounts  # few sessions meet any
+
+    if fusemounts.mounted():
+        fusemounts.sweep()
 
 
 def prepare_join(session: Session, wishes: Wishes) -> NodeConfig:

@@ -1,0 +1,200 @@
+"""Mounts as a person uses them: mount, look, umount; killed and stopped nodes, namespaces, libfuse, fusermount3."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from amfs.net import fusemounts
+from amfs.net.session import Session, load
+
+PATIENCE_S = 60.0  # only turns a hang into a failure
+pytestmark = pytest.mark.skipif(os.environ.get("AMFS_TESTS_NO_FUSE") == "1", reason="AMFS_TESTS_NO_FUSE=1")
+
+Amfs = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Where to mount."""
+    path = Path(tempfile.mkdtemp(prefix="amfs-at-", dir="/tmp"))
+    yield path
+    path.rmdir()
+
+
+@pytest.fixture
+def amfs(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amfs]:
+    """Runs ``amfs ARGUMENTS`` among sessions of this test only; nothing of it may be left at the end."""
+    if os.geteuid() != 0 or not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.fail("these tests mount: run them as root with /dev/fuse, or set AMFS_TESTS_NO_FUSE=1", pytrace=False)
+    home = Path(tempfile.mkdtemp(prefix="amfs-m-", dir="/tmp"))
+    monkeypatch.setenv("AMFS_RUN_DIR", str(home))
+    monkeypatch.delenv("AMFS_SESSION", raising=False)
+
+    def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "amfs", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"amfs {arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    yield run
+    run("umount", "--all", "--session", name(), "--force")
+    run("down", "--all")
+    shutil.rmtree(home)
+    assert not fusemounts.mounted(name())
+
+
+def name() -> str:
+    return f"mnt-{os.getpid()}"
+
+
+@pytest.fixture
+def session(amfs: Amfs) -> Session:
+    amfs("up", "--name", name(), "--slots", "1")
+    return load(Path(os.environ["AMFS_RUN_DIR"]) / name() / "session.json")
+
+
+def in_time(*command: object, patience_s: float = 20.0) -> int:
+    quiet = subprocess.DEVNULL
+    return subprocess.run([*map(str, command)], stdout=quiet, stderr=quiet, timeout=patience_s, check=False).returncode
+
+
+@pytest.mark.parametrize("options", [[], ["--no-passthrough"], ["--cache", "open"], ["--fuse", "fusepy"]], ids=" ".join)
+def test_mount_and_umount(amfs: Amfs, session: Session, place: Path, options: list[str]) -> None:
+    said = amfs("mount", place, *options, "--verbose").stdout
+    assert str(place) in said and ("fusepy" in said) == ("fusepy" in options)
+    assert ("passthrough: the kernel" in said) == (not options)
+    (place / "d").mkdir()
+    (place / "d" / "f").write_bytes(b"x" * 200_000)
+    os.link(place / "d" / "f", place / "g")
+    os.symlink("g", place / "h")
+    assert (place / "h").read_bytes() == b"x" * 200_000 and sorted(os.listdir(place)) == ["d", "g", "h"]
+    os.setxattr(place / "g", "user.a", b"b")
+    assert os.getxattr(place / "d" / "f", "user.a") == b"b"
+    (place / "d").rename(place / "e")
+    shutil.rmtree(place / "e")
+    assert (place / "g").read_bytes() == b"x" * 200_000
+    amfs("umount", place)
+    assert not os.path.ismount(place)
+    amfs("mount", place)
+    assert sorted(os.listdir(place)) == ["g", "h"], "what was there stays in the session"
+
+
+def test_a_session_ends_with_its_mounts(amfs: Amfs, session: Session, place: Path) -> None:
+    amfs("mount", place)
+    with open(place / "f", "w"):
+        amfs("down", name())
+    assert not os.path.ismount(place)
+
+
+def test_status_shows_mounts(amfs: Amfs, session: Session, place: Path) -> None:
+    amfs("mount", place)
+    (one,) = json.loads(amfs("status", name(), "--output", "json").stdout)["sessions"]
+    (mount,) = one["nodes"][0]["mounts"]
+    assert mount["path"] == str(place) and mount["adapter"] == "native"
+    assert str(place) in amfs("status", name()).stdout
+
+
+def test_mistakes_are_told(amfs: Amfs, session: Session, place: Path) -> None:
+    assert "make it first" in amfs("mount", place / "none", code=2).stderr
+    assert "node 7 does not run" in amfs("mount", place, "--node", "7", code=2).stderr
+    assert "no mount of amfs" in amfs("umount", place, code=2).stderr
+    assert "or --all" in amfs("umount", code=2).stderr
+    amfs("mount", place)
+    assert "is mounted there already" in amfs("mount", place, code=2).stderr
+    with open(place / "f", "w"):
+        assert "in use" in amfs("umount", place, code=2).stderr
+    amfs("umount", place)
+    assert "no session named nobody" in amfs("mount", place, "--session", "nobody", code=4).stderr
+
+
+def test_after_kill_9(amfs: Amfs, session: Session, place: Path) -> None:
+    """Whoever uses the mount gets an error at once; the mount goes without --force, and by itself with the next session."""
+    amfs("mount", place)
+    (place / "f").write_bytes(b"x")
+    os.kill(session.nodes[0].pid, signal.SIGKILL)
+    assert in_time("cat", place / "f") != 0
+    amfs("umount", place)
+    assert not os.path.ismount(place)
+
+
+def test_the_next_session_sweeps(amfs: Amfs, session: Session, place: Path) -> None:
+    amfs("mount", place)
+    os.kill(session.nodes[0].pid, signal.SIGKILL)
+    amfs("up", "--name", name(), "--slots", "1")
+    assert not os.path.ismount(place)
+
+
+def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: Session, place: Path) -> None:
+    amfs("mount", place)
+    os.kill(session.nodes[0].pid, signal.SIGSTOP)
+    waiting = subprocess.Popen(["ls", str(place)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.3)
+    assert waiting.poll() is None
+    amfs("umount", place, "--force")
+    assert waiting.wait(20) != 0 and not os.path.ismount(place)
+    os.kill(session.nodes[0].pid, signal.SIGCONT)
+
+
+def test_in_another_mount_and_network_namespace(amfs: Amfs, session: Session, place: Path) -> None:
+    """Mounted there, it is seen there only; it ends with the last process there, and with the session."""
+    script = f"{sys.executable} -m amfs mount {place} -v && echo hi > {place}/f && cat {place}/f && touch {place}.in && exec sleep 60"
+    inside = subprocess.Popen(["unshare", "-n", "-m", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    mark = Path(f"{place}.in")
+    end = time.monotonic() + PATIENCE_S
+    while not mark.exists() and inside.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    try:
+        assert mark.exists(), inside.communicate()[0]
+        assert not os.path.ismount(place) and os.listdir(place) == []
+        table = f"/proc/{inside.pid}/mountinfo"
+        assert fusemounts.mounted(name(), table=table)
+        amfs("down", name())
+        assert not fusemounts.mounted(name(), table=table)
+    finally:
+        inside.kill()
+        inside.communicate()
+        mark.unlink(missing_ok=True)
+
+
+def test_through_fusermount(amfs: Amfs, session: Session, place: Path) -> None:
+    """As ordinary users mount: the helper gives the descriptor back over a socket."""
+    if fusemounts.fusermount() is None:
+        pytest.skip("no fusermount3 here")
+    descriptor = fusemounts.mount_by_helper(str(place), f"amfs:{name()}")
+    made = fusemounts.at(str(place))
+    assert made is not None and made.session == name() and made.kind == fusemounts.KIND
+    order = fusemounts.Serve(str(place), made.device)
+    assert fusemounts.ask(str(session.directory), 0, order, descriptor).mounts[0].active["started"]
+    os.close(descriptor)
+    (place / "f").write_bytes(b"x")
+    assert (place / "f").read_bytes() == b"x"
+    amfs("umount", place)
+
+
+def test_two_nodes_see_what_the_other_has_closed(amfs: Amfs, place: Path) -> None:
+    amfs("up", "--name", name(), "--slots", "1", "--nodes", "2")
+    for node in range(2):
+        (place / str(node)).mkdir()
+        amfs("mount", place / str(node), "--node", node)
+    a, b = place / "0", place / "1"
+    for number in range(30):
+        writer, reader = (a, b) if number % 2 else (b, a)
+        (writer / f"f{number}").write_bytes(b"%d" % number * 1000)
+        assert (reader / f"f{number}").read_bytes() == b"%d" % number * 1000
+    assert sorted(os.listdir(a)) == sorted(os.listdir(b)) and len(os.listdir(a)) == 30
+    for node in range(2):
+        amfs("umount", place / str(node))
+        (place / str(node)).rmdir()
