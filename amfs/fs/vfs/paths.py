@@ -94,7 +94,7 @@ class Paths(Files):
         if not stat.S_ISDIR(attr.mode):
             raise failure(errno.ENOTDIR)
         limit = max(1, min(limit, PAGE))
-        page = yield from self.op_list(r, attr.ino, cursor, limit)
+        page = yield from self.listing(attr.ino, cursor, limit)
         return (yield from self._with_attrs(page)), page[-1][3] if len(page) == limit else 0
 
     def _with_attrs(self, page: list[Any]) -> Operation:
@@ -505,7 +505,7 @@ class Paths(Files):
             cursor = 0
             while True:
                 try:
-                    page = yield from self.op_list(r, attr.ino, cursor, PAGE)
+                    page = yield from self.listing(attr.ino, cursor, PAGE)
                 except OSError as error:
                     if error.errno in (errno.ENOENT, errno.ENOTDIR):
                         break  # removed meanwhile
