@@ -268,7 +268,10 @@ static int kill_suid(const struct call *call, const struct wire_setattr_in *in, 
     struct meta_attr old;
     bool chown = (*mask & (META_SET_UID | META_SET_GID)) != 0;
     if ((*mask & META_SET_MODE) != 0 || (!chown && *mask != 0 && (in->valid & FATTR_KILL_SUIDGID) == 0)) return 0;
-    if (meta_getattr(node->meta, call->in->ino, node->id, &old) != 0 || S_ISDIR(old.mode)) return 0;
+    bool replica;
+    int error = meta_getattr(node->meta, call->in->ino, node->id, &old);
+    if (error == META_NOT_MINE) error = meta_cached(node->meta, call->in->ino, &old, &replica);
+    if (error != 0 || S_ISDIR(old.mode)) return 0;
     want->mode = without_suid(call->in, &old);
     if (want->mode == (old.mode & 07777)) return 0;
     if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !is_written_past_us(node, old.ino)) return EPERM;

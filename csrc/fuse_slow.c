@@ -216,6 +216,10 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_attr_out out;
     if (request == NULL) return ENOENT;
+    struct meta_attr old;
+    bool replica;
+    if (request->op == FUSE_OP_SETATTR && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
+        meta_cache(mount->node->meta, attr, replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
     put_attr_out(mount, &out, attr, cache);
     finish(mount, request, 0, &out, sizeof out);
     return 0;
