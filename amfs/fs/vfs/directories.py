@@ -37,7 +37,7 @@ class Directories(Shard):
                 made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
             ino = yield from self.at_name("number", dir, name)
             made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
-            yield from self.spread(("add", ino, dir, name, made))
+            yield from self.spread(peer, ("add", ino, dir, name, made))
             self._touch(dir, now)
             return made
         finally:
@@ -49,20 +49,20 @@ class Directories(Shard):
             ino, type, _ = yield from self.at_name("lookup", dir, name)
             if type != stat.S_IFDIR:
                 raise failure(errno.ENOTDIR)
-            yield from self._remove_directory(ino, dir, name, 0)
+            yield from self._remove_directory(peer, ino, dir, name, 0)
             self._touch(dir, now)
         finally:
             self.release(LOCK)
 
-    def _remove_directory(self, ino: int, dir: int, name: bytes, keep_entry: int) -> Operation:
+    def _remove_directory(self, peer: int, ino: int, dir: int, name: bytes, keep_entry: int) -> Operation:
         """Take it out everywhere if it is empty everywhere. ``keep_entry``: its entry is another's already."""
-        counts = yield from self.spread(("freeze", ino, True))
+        counts = yield from self.spread(peer, ("freeze", ino, True))
         if sum(counts):
-            yield from self.spread(("freeze", ino, False))
+            yield from self.spread(peer, ("freeze", ino, False))
             raise failure(errno.ENOTEMPTY)
         if not keep_entry:
             yield from self.at_name("remove", dir, name, ino, 0)
-        yield from self.spread(("remove", ino, dir, name))
+        yield from self.spread(peer, ("remove", ino, dir, name))
 
     def s_rename(self, peer: int, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int, now: int) -> Operation:
         """Rename where at least one of the two is a directory."""
@@ -83,10 +83,10 @@ class Directories(Shard):
                 yield from self.at_name("insert", dir, name, other, other_type, True, owner)
                 yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
                 if type == other_type == stat.S_IFDIR:
-                    yield from self.spread(("exchange", ino, other, now))
+                    yield from self.spread(peer, ("exchange", ino, other, now))
                 else:
                     for moved, moved_type, to, named in ((ino, type, to_dir, to_name), (other, other_type, dir, name)):
-                        yield from self._moved(moved, moved_type, to, named, now)
+                        yield from self._moved(peer, moved, moved_type, to, named, now)
             else:
                 if other and other_type == stat.S_IFDIR and type != stat.S_IFDIR:
                     raise failure(errno.EISDIR)
@@ -95,11 +95,11 @@ class Directories(Shard):
                 if other and type != stat.S_IFDIR:
                     raise failure(errno.EBUSY)  # both were directories when this was asked for
                 if other:
-                    yield from self._remove_directory(other, to_dir, to_name, ino)
+                    yield from self._remove_directory(peer, other, to_dir, to_name, ino)
                 yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
                 yield from self.at_name("remove", dir, name, ino, owner)
-                yield from self._moved(ino, type, to_dir, to_name, now)
-                yield from self.spread(("forget", dir, name))
+                yield from self._moved(peer, ino, type, to_dir, to_name, now)
+                yield from self.spread(peer, ("forget", dir, name))
             self._touch(dir, now)
             if to_dir != dir:
                 self._touch(to_dir, now)
@@ -122,16 +122,16 @@ class Directories(Shard):
         if type == stat.S_IFDIR and self.meta.dir_below(to_dir, ino):
             raise failure(errno.EINVAL)
 
-    def _moved(self, ino: int, type: int, to_dir: int, to_name: bytes, now: int) -> Operation:
+    def _moved(self, peer: int, ino: int, type: int, to_dir: int, to_name: bytes, now: int) -> Operation:
         if type == stat.S_IFDIR:
-            yield from self.spread(("move", ino, to_dir, to_name, now))
+            yield from self.spread(peer, ("move", ino, to_dir, to_name, now))
         else:
             yield from self.at_ino("setattr", ino, 0, Attr(), now)
 
     def s_dirset(self, peer: int, ino: int, mask: int, attr: Any, now: int) -> Operation:
         yield Acquire(LOCK)
         try:
-            yield from self.spread(("set", ino, mask, attr, now))
+            yield from self.spread(peer, ("set", ino, mask, attr, now))
             return self.meta.dir_get(ino)[0]
         finally:
             self.release(LOCK)
@@ -140,29 +140,34 @@ class Directories(Shard):
         """Extended attributes and layout rules of directories."""
         yield Acquire(LOCK)
         try:
-            yield from self.spread(tuple(change))
+            yield from self.spread(peer, tuple(change))
         finally:
             self.release(LOCK)
 
     # ── the tree ───────────────────────────────────────────────────────────────────────────────────
 
-    def spread(self, change: tuple[Any, ...]) -> Operation:
-        """Apply ``change`` on every node, this one first; the answers of all."""
+    def spread(self, asker: int, change: tuple[Any, ...]) -> Operation:
+        """Apply ``change``, which node ``asker`` wants, on every node, this one first; the answers of all."""
         order = [self.node, *sorted(self.live - {self.node})]
-        return (yield from self.s_spread(self.node, change, order, 0))
+        return (yield from self.s_spread(self.node, change, order, 0, asker))
 
-    def s_spread(self, peer: int, change: Any, order: list[int], place: int) -> Operation:
+    def s_spread(self, peer: int, change: Any, order: list[int], place: int, asker: int) -> Operation:
         mine = getattr(self, f"apply_{change[0]}")(*change[1:]) or 0
         forgotten, self._forgotten = self._forgotten, []
-        if forgotten:
-            yield All([Work("invalidate", names) for names in forgotten])
-        return (yield from self.relay(change, order, place, mine))
+        works = [Work("invalidate", names) for names in forgotten]
+        if self.node == asker:
+            # The kernel that asked changes its own names, and holds the directory until it is answered: not to be waited for.
+            for work in works:
+                self.tell(work)
+        elif works:
+            yield All(works)
+        return (yield from self.relay(change, order, place, asker, mine))
 
-    def relay(self, change: Any, order: list[int], place: int, mine: int) -> Operation:
+    def relay(self, change: Any, order: list[int], place: int, asker: int, mine: int) -> Operation:
         """Pass a change on down the tree; the answers from below and ``mine``."""
         below = [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < len(order)]
         answers = [mine]
-        for answer in (yield All([Ask(order[child], "spread", (change, order, child)) for child in below])) if below else ():
+        for answer in (yield All([Ask(order[child], "spread", (change, order, child, asker)) for child in below])) if below else ():
             if isinstance(answer, OSError):
                 if answer.errno == errno.EHOSTDOWN:
                     continue  # it is no member any more, and has no say

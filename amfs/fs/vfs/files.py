@@ -180,7 +180,7 @@ class Files(Directories):
         return (yield from self.at_ino("readlink", ino))
 
     def op_list(self, r: Request, dir: int, cursor: int, limit: int) -> Operation:
-        """A page for a mount. With attributes only where no other node changes anything: the kernel would keep them, and no shard knows that."""
+        """A page for a mount. Attributes only where no other node changes anything: the kernel keeps them, and no shard knows it."""
         page = yield from self.listing(dir, cursor, limit)
         return page if len(self.live) == 1 else [(*entry[:4], None) for entry in page]
 

@@ -139,11 +139,11 @@ class Moving(Paths):
         self.meta.import_(data)
         self.knows_directories = True
 
-    def s_spread(self, peer: int, change: Any, order: list[int], place: int) -> Operation:
+    def s_spread(self, peer: int, change: Any, order: list[int], place: int, asker: int) -> Operation:
         if not self.knows_directories:
             # Whoever introduces us has applied it already, so it is in what we are going to get.
-            return (yield from self.relay(change, order, place, 0))
-        return (yield from super().s_spread(peer, change, order, place))
+            return (yield from self.relay(change, order, place, asker, 0))
+        return (yield from super().s_spread(peer, change, order, place, asker))
 
     def _tabled(self) -> Operation:
         """Wait for this node's first table: others may have learnt earlier than itself that it is a member."""
