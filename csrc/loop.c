@@ -111,7 +111,8 @@ static int prepare(amfs_loop *loop, char *fault, size_t fault_size)
     struct rusage own;
     if (getrusage(RUSAGE_SELF, &own) == 0)
         loop->own_rss_kib = own.ru_maxrss;
-    return amfs_spawner_init(&loop->spawner);
+    amfs_spawner_init(&loop->spawner);
+    return 0;
 }
 
 static void dismantle(amfs_loop *loop)
@@ -121,6 +122,8 @@ static void dismantle(amfs_loop *loop)
             close(loop->slots[i].out.fd);
         if (loop->slots[i].err.fd >= 0)
             close(loop->slots[i].err.fd);
+        free(loop->slots[i].env);
+        amfs_nest_free(loop->slots[i].nest);
     }
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
@@ -128,7 +131,6 @@ static void dismantle(amfs_loop *loop)
         close(loop->files.directory_fd);
     if (loop->null_fd >= 0)
         close(loop->null_fd);
-    amfs_spawner_free(&loop->spawner);
     free(loop->slots);
     free(loop->free_slots);
     free(loop);

@@ -17,6 +17,8 @@ typedef struct {
 
 typedef struct {
     amfs_task *task; /* NULL: free */
+    amfs_nest *nest; /* made when first needed, then used again */
+    const char **env; /* made for the task that runs now; NULL: its context's */
     pid_t pid;
     int pidfd;
     int killed;          /* AMFS_KILLED_... */

@@ -128,27 +128,36 @@ static void explain_too_big(const amfs_command *command, amfs_text *detail)
         amfs_text_add(detail, " (arguments and environment take %zu bytes; this system allows about %ld)", total, sysconf(_SC_ARG_MAX));
 }
 
-static void explain_spawn(const amfs_task *task, const amfs_command *command, const amfs_process *process, amfs_text *detail)
+static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_text *detail)
 {
-    const char *why = strerror(process->error);
+    const char *why = strerror(nest->error);
 
-    switch (process->failed_at) {
+    switch (nest->failed_at) {
     case AMFS_SPAWN_CLONE:
         amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why);
         break;
     case AMFS_SPAWN_DIRECTORY:
-        amfs_text_add(detail, "cannot enter the working directory '%s': %s", command->directory, why);
+        amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->directory, why);
         break;
     case AMFS_SPAWN_STREAMS:
         amfs_text_add(detail, "cannot set up stdin, stdout and stderr of '%s': %s", task->program, why);
         break;
     default:
         amfs_text_add(detail, "cannot start '%s': %s", task->program, why);
-        if (process->error == E2BIG)
-            explain_too_big(command, detail);
-        else if (process->error == ENOENT && task->program[0] == '/' && access(task->program, F_OK) == 0)
+        if (nest->error == E2BIG)
+            explain_too_big(&nest->command, detail);
+        else if (nest->error == ENOENT && task->program[0] == '/' && access(task->program, F_OK) == 0)
             amfs_text_add(detail, " (the file exists; the interpreter that it asks for does not)");
     }
+}
+
+/* The process is over, or never was. */
+static void forget(amfs_slot *slot)
+{
+    free(slot->env);
+    slot->env = NULL;
+    slot->task = NULL;
+    slot->pidfd = -1;
 }
 
 static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int failed, amfs_text *detail)
@@ -167,7 +176,7 @@ static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int fai
             amfs_files_remove(&loop->files, task);
     }
     completion->detail = detail->data;
-    slot->task = NULL;
+    forget(slot);
 }
 
 /* Watch the process for its end: 0 or an errno. */
@@ -182,9 +191,7 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
 {
     amfs_text detail = {0};
     amfs_command command = {.program = task->program, .argv = task->argv, .env = task->context->env};
-    const char **own_env = NULL;
     int opened[3] = {-1, -1, -1}, failed = 0;
-    amfs_process process;
 
     task->completion->slot = (int)(slot - loop->slots);
     if (is_staged(task))
@@ -192,28 +199,28 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
     if (!failed)
         failed = open_streams(loop, slot, task, &command, opened, &detail);
     if (!failed && task->envc > 0) {
-        command.env = own_env = make_environment(task);
-        if (own_env == NULL)
+        command.env = slot->env = make_environment(task);
+        if (slot->env == NULL)
             amfs_text_add(&detail, "cannot make the environment: %s", strerror(failed = ENOMEM));
     }
     if (!failed && amfs_files_cwd(&loop->files, task, task->context->base) < 0)
         amfs_text_add(&detail, "cannot enter the working directory '%s': %s", task->cwd, strerror(failed = ENAMETOOLONG));
+    if (!failed && slot->nest == NULL && (slot->nest = amfs_nest_new()) == NULL)
+        amfs_text_add(&detail, "cannot make room for a process: %s", strerror(failed = ENOMEM));
     if (!failed) {
         command.directory = loop->files.path;
         task->completion->start_us = epoch_us();
-        amfs_spawn(&loop->spawner, &command, &process);
-        failed = process.error;
+        failed = amfs_spawn(&loop->spawner, &command, slot->nest);
         if (failed)
-            explain_spawn(task, &command, &process, &detail);
+            explain_spawn(task, slot->nest, &detail);
     }
     for (int i = 0; i < 3; i++)
         if (opened[i] >= 0)
             close(opened[i]);
-    free(own_env);
     if (!failed) {
         slot->task = task;
-        slot->pid = process.pid;
-        slot->pidfd = process.pidfd;
+        slot->pid = slot->nest->pid;
+        slot->pidfd = slot->nest->pidfd;
         slot->killed = AMFS_NOT_KILLED;
         slot->killed_hard = false;
         slot->deadline_us = INT64_MAX;
@@ -242,9 +249,9 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
 
 void amfs_run_signal(const amfs_slot *slot, int number)
 {
-    kill(-slot->pid, number);
-    /* A task that left its group (setsid) would not have heard; one that did not need not be told twice before the end. */
-    if (number == SIGKILL || getpgid(slot->pid) != slot->pid)
+    int unheard = kill(-slot->pid, number);
+    /* A task that left its group (setsid) or has yet to make it would not have heard; others need not be told twice before the end. */
+    if (unheard < 0 || number == SIGKILL || getpgid(slot->pid) != slot->pid)
         syscall(SYS_pidfd_send_signal, slot->pidfd, number, NULL, 0);
 }
 
@@ -423,6 +430,10 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
         completion->outcome = AMFS_SETUP;
         completion->code = failed;
         amfs_text_add(&detail, "the exit status of '%s' is lost: another part of this process waits for all children", task->program);
+    } else if (slot->killed == AMFS_NOT_KILLED && slot->nest->error != 0) {
+        completion->outcome = AMFS_SETUP;
+        completion->code = slot->nest->error;
+        explain_spawn(task, slot->nest, &detail);
     } else {
         judge(slot, task, &ending, &detail);
     }
@@ -436,7 +447,6 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
             amfs_files_remove(&loop->files, task);
     }
     completion->detail = detail.data;
-    slot->task = NULL;
-    slot->pidfd = -1;
+    forget(slot);
     return task;
 }

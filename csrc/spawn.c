@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +21,7 @@
 #define P_PIDFD 3
 #endif
 
-enum { STACK = 64 * 1024, SIGNALS = 64, KERNEL_SIGSET = 8 };
+enum { NEST = 64 * 1024, SIGNALS = 64, KERNEL_SIGSET = 8 };
 
 /* The child runs in our memory until execve, with no stack protector or shadow memory of ours to keep up to date. */
 #define CHILD_CODE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
@@ -31,28 +32,60 @@ typedef struct {
     uint64_t rest[7];
 } kernel_sigaction;
 
-typedef struct {
-    const amfs_spawner *spawner;
-    const amfs_command *command;
-    int failed_at, error;
-} child_world;
+/* A child's system calls. It shares our thread's errno, which must not change under us, so it leaves errno alone: result or -errno. Where
+ * we cannot call the kernel so, we stand still until the child is out of our memory. */
+#if defined(__x86_64__)
+enum { WAIT_FOR_CHILD = 0 };
 
-int amfs_spawner_init(amfs_spawner *spawner)
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
 {
-    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED)
-        return errno;
-    spawner->stack = stack;
+    register long fourth __asm__("r10") = d;
+    register long fifth __asm__("r8") = e;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth) : "rcx", "r11", "memory");
+    return number;
+}
+#elif defined(__aarch64__)
+enum { WAIT_FOR_CHILD = 0 };
+
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
+{
+    register long what __asm__("x8") = number;
+    register long first __asm__("x0") = a;
+    register long second __asm__("x1") = b;
+    register long third __asm__("x2") = c;
+    register long fourth __asm__("x3") = d;
+    register long fifth __asm__("x4") = e;
+    __asm__ volatile("svc #0" : "+r"(first) : "r"(what), "r"(second), "r"(third), "r"(fourth), "r"(fifth) : "memory");
+    return first;
+}
+#else
+enum { WAIT_FOR_CHILD = CLONE_VFORK };
+
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
+{
+    long result = syscall(number, a, b, c, d, e);
+    return result < 0 ? -errno : result;
+}
+#endif
+
+void amfs_spawner_init(amfs_spawner *spawner)
+{
     spawner->parent = getpid();
     amfs_spawner_look(spawner);
-    return 0;
 }
 
-void amfs_spawner_free(amfs_spawner *spawner)
+_Static_assert(sizeof(amfs_nest) < NEST / 2, "the child's stack is the upper end of the nest");
+
+amfs_nest *amfs_nest_new(void)
 {
-    if (spawner->stack != NULL)
-        munmap(spawner->stack, STACK);
-    spawner->stack = NULL;
+    void *memory = mmap(NULL, NEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void amfs_nest_free(amfs_nest *nest)
+{
+    if (nest != NULL)
+        munmap(nest, NEST);
 }
 
 void amfs_spawner_look(amfs_spawner *spawner)
@@ -69,67 +102,57 @@ void amfs_spawner_look(amfs_spawner *spawner)
 
 CHILD_CODE static int child(void *argument)
 {
-    child_world *world = argument;
-    const amfs_command *command = world->command;
+    amfs_nest *nest = argument;
+    const amfs_command *command = &nest->command;
     static const kernel_sigaction standard; /* SIG_DFL */
     uint64_t none = 0;
+    long failed;
 
     /* Handlers of this process must never run in here, so they go before any signal may come in. */
-    for (uint64_t odd = world->spawner->odd_signals; odd != 0; odd &= odd - 1)
-        syscall(SYS_rt_sigaction, __builtin_ctzll(odd) + 1, &standard, NULL, KERNEL_SIGSET);
-    syscall(SYS_setpgid, 0, 0);
-    syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (syscall(SYS_getppid) != world->spawner->parent) /* it died before we could ask to be told */
+    for (uint64_t odd = nest->spawner->odd_signals; odd != 0; odd &= odd - 1)
+        call(SYS_rt_sigaction, __builtin_ctzll(odd) + 1, (long)&standard, 0, KERNEL_SIGSET, 0);
+    call(SYS_setpgid, 0, 0, 0, 0, 0);
+    call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
         goto out;
 
-    world->failed_at = AMFS_SPAWN_DIRECTORY;
-    if (syscall(SYS_chdir, command->directory) < 0)
+    nest->failed_at = AMFS_SPAWN_DIRECTORY;
+    failed = call(SYS_chdir, (long)nest->directory, 0, 0, 0, 0);
+    if (failed < 0)
         goto failed;
-    world->failed_at = AMFS_SPAWN_STREAMS;
-    if (syscall(SYS_dup3, command->in, 0, 0) < 0 || syscall(SYS_dup3, command->out, 1, 0) < 0 ||
-        syscall(SYS_dup3, command->err, 2, 0) < 0)
+    nest->failed_at = AMFS_SPAWN_STREAMS;
+    if ((failed = call(SYS_dup3, command->in, 0, 0, 0, 0)) < 0 || (failed = call(SYS_dup3, command->out, 1, 0, 0, 0)) < 0 ||
+        (failed = call(SYS_dup3, command->err, 2, 0, 0, 0)) < 0)
         goto failed;
-    world->failed_at = AMFS_SPAWN_PROGRAM;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, KERNEL_SIGSET);
-    syscall(SYS_execve, command->program, command->argv, command->env);
-    if (errno == ENOEXEC) {
+    nest->failed_at = AMFS_SPAWN_PROGRAM;
+    call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, KERNEL_SIGSET, 0);
+    failed = call(SYS_execve, (long)command->program, (long)command->argv, (long)command->env, 0, 0);
+    if (failed == -ENOEXEC) {
         /* A script without "#!": every shell and execvp(3) give it to sh. */
         const char **shell = (const char **)(uintptr_t)(command->argv - 1);
         shell[0] = "/bin/sh";
         shell[1] = command->program;
-        syscall(SYS_execve, shell[0], shell, command->env);
+        failed = call(SYS_execve, (long)shell[0], (long)shell, (long)command->env, 0, 0);
     }
 failed:
-    world->error = errno;
+    nest->error = (int)-failed;
 out:
-    syscall(SYS_exit_group, 127);
+    call(SYS_exit_group, 127, 0, 0, 0, 0);
     __builtin_unreachable();
 }
 
-void amfs_spawn(amfs_spawner *spawner, const amfs_command *command, amfs_process *process)
+int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest)
 {
-    /* volatile by address: the child writes it before we go on */
-    child_world world = {spawner, command, AMFS_SPAWN_CLONE, 0};
+    nest->spawner = spawner;
+    nest->command = *command;
+    snprintf(nest->directory, sizeof nest->directory, "%s", command->directory);
+    nest->command.directory = nest->directory;
+    nest->failed_at = AMFS_SPAWN_CLONE;
+    nest->error = 0;
     int pidfd = -1;
-
-    process->pidfd = -1;
-    process->error = 0;
-    process->pid = clone(child, spawner->stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &world, &pidfd);
-    if (process->pid < 0) {
-        process->failed_at = AMFS_SPAWN_CLONE;
-        process->error = errno;
-        return;
-    }
-    process->pidfd = pidfd;
-    __asm__ volatile("" ::: "memory");
-    if (world.error == 0)
-        return;
-    process->failed_at = world.failed_at;
-    process->error = world.error;
-    amfs_ending ending;
-    amfs_collect(pidfd, true, &ending);
-    close(pidfd);
-    process->pidfd = -1;
+    nest->pid = clone(child, (char *)nest + NEST, CLONE_VM | WAIT_FOR_CHILD | CLONE_PIDFD | SIGCHLD, nest, &pidfd);
+    nest->pidfd = pidfd;
+    return nest->pid < 0 ? nest->error = errno : 0;
 }
 
 int amfs_collect(int pidfd, bool wait, amfs_ending *ending)

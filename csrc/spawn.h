@@ -1,15 +1,18 @@
-/* Starting one process and collecting it: vfork semantics with a pidfd. Knows no queue and no sandbox. */
+/* Starting one process and collecting it, with a pidfd. Knows no queue and no sandbox.
+ *
+ * A child shares our memory until it executes its program, so nothing is copied for it, and we do not wait for that: what it is told lies in
+ * a nest, which is its own until the process has ended. Only then is known whether its program was started. */
 #ifndef AMFS_SPAWN_H
 #define AMFS_SPAWN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 /* What a launcher thread needs to start children; one per thread. */
 typedef struct {
-    char *stack;         /* the child runs on this until it executes its program */
-    pid_t parent;        /* this process */
+    pid_t parent;         /* this process */
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
 
@@ -24,11 +27,15 @@ typedef struct {
 /* Where a start failed, for the message. */
 enum { AMFS_SPAWN_CLONE, AMFS_SPAWN_DIRECTORY, AMFS_SPAWN_STREAMS, AMFS_SPAWN_PROGRAM };
 
+/* What one child reads, and runs on. `error` is final when the process has been collected; 0: its program was started. */
 typedef struct {
+    const amfs_spawner *spawner;
+    amfs_command command; /* what it points to must stay */
+    char directory[PATH_MAX];
+    int failed_at, error;
     pid_t pid;
     int pidfd;
-    int failed_at, error; /* error 0: the program runs */
-} amfs_process;
+} amfs_nest;
 
 typedef struct {
     bool signalled;
@@ -37,15 +44,18 @@ typedef struct {
     int64_t cpu_us, maxrss_kib;
 } amfs_ending;
 
-/* 0 or an errno. The calling thread must have all signals blocked, and a file table without descriptors that children must not get. */
-int amfs_spawner_init(amfs_spawner *spawner);
-void amfs_spawner_free(amfs_spawner *spawner);
+/* The calling thread must have all signals blocked, and a file table without descriptors that children must not get. */
+void amfs_spawner_init(amfs_spawner *spawner);
+
+/* A nest for one child at a time. NULL without memory. */
+amfs_nest *amfs_nest_new(void);
+void amfs_nest_free(amfs_nest *nest); /* NULL does nothing; a child still in there must have been sent SIGKILL */
 
 /* See again which signals are ignored or handled; cheap, to be called now and then. */
 void amfs_spawner_look(amfs_spawner *spawner);
 
-/* Start a process in a group of its own that dies with this thread. On error nothing is left behind. */
-void amfs_spawn(amfs_spawner *spawner, const amfs_command *command, amfs_process *process);
+/* Start a process in a group of its own that dies with this thread: 0 or an errno, also in the nest. The command's directory is copied. */
+int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest);
 
 /* Collect a process. Returns 0, EAGAIN when it still runs, or ECHILD when somebody else took its status. */
 int amfs_collect(int pidfd, bool wait, amfs_ending *ending);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -188,6 +189,56 @@ def test_two_thousand_tasks(root: Path) -> None:
     assert (world.launcher.queued(), world.launcher.running()) == (0, 0)
     world.launcher.stop()
     world.assert_clean()
+
+
+def test_starts_that_fail_among_those_that_do_not(root: Path) -> None:
+    """Several children are on their way to their programs at once: each has its own arguments, environment, directory and error."""
+    several = World(root, slots=6)
+    plain = several.base / "plain"
+    plain.write_text("no program\n")
+    outcomes: dict[int, tuple[int, int, str]] = {}
+    records = []
+    for serial in range(1, 601):
+        kind = serial % 5
+        if kind == 0:
+            records.append(several.record(["/no/such/program"], serial=serial))
+            outcomes[serial] = (Outcome.SETUP, errno.ENOENT, "cannot start '/no/such/program': No such file")
+        elif kind == 1:
+            records.append(several.record(["./plain"], serial=serial, flags=0))
+            outcomes[serial] = (Outcome.SETUP, errno.EACCES, "cannot start './plain': Permission denied")
+        elif kind == 2:
+            cwd = f"none{serial}"
+            records.append(several.record(["/bin/true"], serial=serial, flags=0, cwd=cwd))
+            outcomes[serial] = (Outcome.SETUP, errno.ENOENT, f"cannot enter the working directory '{several.base}/{cwd}'")
+        else:
+            script = 'test "$MINE" = "$0" || exit 9; exit $1'
+            argv = ["/bin/sh", "-c", script, str(serial), str(serial % 7)]
+            records.append(several.record(argv, serial=serial, env=[f"MINE={serial}"]))
+            outcomes[serial] = (Outcome.EXIT if serial % 7 else Outcome.OK, serial % 7, "exit status" if serial % 7 else "")
+    several.launcher.submit(records)
+    for done in several.wait(600):
+        outcome, code, words = outcomes.pop(done.serial)
+        assert (done.outcome, done.code) == (outcome, code), done
+        assert done.detail.startswith(words), done
+        assert (done.stdout, done.stderr) == (b"", b"")
+    assert outcomes == {}
+    several.assert_clean()
+    several.launcher.stop()
+
+
+def test_kills_meet_children_that_have_yet_to_start_their_programs(root: Path) -> None:
+    several, late = World(root, slots=4), 0
+    for turn in range(60):
+        serials = [turn * 4 + each + 1 for each in range(4)]
+        several.launcher.submit([several.record(["/bin/sleep", "100"], serial=serial) for serial in serials])
+        time.sleep(0.0005 * (turn % 6))
+        started = time.monotonic()
+        several.launcher.kill(serials)
+        assert {done.outcome for done in several.wait(4)} == {Outcome.CANCELLED}
+        late += time.monotonic() - started > 0.9
+    assert late <= 2, "SIGTERM was not heard, only SIGKILL a second later"
+    several.assert_clean()
+    several.launcher.stop()
 
 
 def test_no_wake_up_is_lost(world: World) -> None:
