@@ -147,6 +147,7 @@ class Shard(Calls):
 
     def s_insert(self, peer: int, dir: int, name: bytes, ino: int, type: int, replace: bool, owner: int) -> Operation:
         old, old_type, tell = self.meta.insert(dir, name, owner, ino, type, replace)
+        self.meta.lookup(dir, name, peer)  # whoever makes an entry has it in its cache, too, and must be told of later changes
         yield from self.told(peer, tell, (), ((dir, name),))
         return old, old_type
 
