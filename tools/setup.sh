@@ -44,6 +44,9 @@ missing() {  # what is lacking, as words of ours: python compiler headers venv
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || printf 'headers '
     fi
     command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || printf 'compiler '
+    if [ $system = yes ]; then  # programs that the tests run in a mount
+        for program in fusermount3 git make rsync sqlite3 tar; do command -v $program >/dev/null || { printf 'programs '; break; }; done
+    fi
 }
 
 install_command() {  # how this system installs $1 (our words); empty if unknown
@@ -57,15 +60,16 @@ install_command() {  # how this system installs $1 (our words); empty if unknown
                 headers) packages="$packages python${version:-3}-dev" ;;
                 venv) packages="$packages python${version:-3}-venv" ;;
                 compiler) packages="$packages gcc libc6-dev" ;;
+                programs) packages="$packages fuse3 libfuse2 git make rsync sqlite3 tar" ;;
             esac
         done
         echo "apt-get install -y --no-install-recommends$packages"
     elif command -v dnf >/dev/null; then
-        echo "dnf install -y $(for word in $1; do case $word in python) echo python3.12 python3.12-devel ;; headers) echo python3-devel ;; venv) echo python3 ;; compiler) echo gcc ;; esac; done | xargs)"
+        echo "dnf install -y $(for word in $1; do case $word in python) echo python3.12 python3.12-devel ;; headers) echo python3-devel ;; venv) echo python3 ;; compiler) echo gcc ;; programs) echo fuse3 fuse-libs git make rsync sqlite tar ;; esac; done | xargs)"
     elif command -v zypper >/dev/null; then
-        echo "zypper --non-interactive install $(for word in $1; do case $word in python) echo python312 python312-devel ;; headers) echo python3-devel ;; venv) echo python3-venv ;; compiler) echo gcc ;; esac; done | xargs)"
+        echo "zypper --non-interactive install $(for word in $1; do case $word in python) echo python312 python312-devel ;; headers) echo python3-devel ;; venv) echo python3-venv ;; compiler) echo gcc ;; programs) echo fuse3 git make rsync sqlite3 tar ;; esac; done | xargs)"
     elif command -v apk >/dev/null; then
-        echo "apk add $(for word in $1; do case $word in python) echo python3 python3-dev ;; headers) echo python3-dev linux-headers ;; venv) echo python3 ;; compiler) echo gcc musl-dev linux-headers ;; esac; done | xargs)"
+        echo "apk add $(for word in $1; do case $word in python) echo python3 python3-dev ;; headers) echo python3-dev linux-headers ;; venv) echo python3 ;; compiler) echo gcc musl-dev linux-headers ;; programs) echo fuse3 git make rsync sqlite tar ;; esac; done | xargs)"
     fi
 }
 
@@ -76,6 +80,7 @@ in_words() {
             venv) echo "Python's venv module" ;;
             headers) echo "Python's C headers" ;;
             compiler) echo "a C compiler" ;;
+            programs) echo "programs that the tests run (fuse3, git, make, rsync, sqlite3, tar)" ;;
         esac
     done | paste -sd, - | sed 's/,/, /g'
 }

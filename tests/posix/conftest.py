@@ -23,9 +23,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in here:
             item.add_marker(pytest.mark.skip(reason=f"{mounting.NO_FUSE}=1"))
     if "soak" not in (config.option.markexpr or ""):
-        soaking = [item for item in here if item.get_closest_marker("soak")]
+        soaking = [item for item in here if item.get_closest_marker("soak") or not _is_ordinary(item)]
         items[:] = [item for item in items if item not in soaking]
         config.hook.pytest_deselected(items=soaking)
+
+
+def _is_ordinary(item: pytest.Item) -> bool:
+    """Between two nodes every call waits for messages, and all suites take minutes: ordinarily only real programs run there."""
+    spec = getattr(item, "callspec", None)
+    return spec is None or spec.params.get("mounts") != 2 or item.path.name == "test_posix_programs.py"
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one-mount", "two-mounts"])

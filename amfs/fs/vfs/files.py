@@ -561,7 +561,10 @@ class Files(Directories):
             attr = attr_of(self.meta.getattr(ino, self.node))
             if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
                 yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
-        return (yield from super().s_open(peer, ino, writing))
+        out, holders = yield from super().s_open(peer, ino, writing)
+        if out[9] not in (-1, peer) and out[9] in self.live:
+            yield Ask(out[9], "stale", ((ino,), ()))  # what its kernel keeps is not all there is any more
+        return out, holders
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has."""
@@ -584,6 +587,7 @@ class Files(Directories):
                 yield from self._unhost(ino, self.hosted.pop(ino))
 
     def _on_handles_closed(self, event: FsHandlesClosed) -> None:
+        self.tell(Work("invalidate", ((event.ino,), ())))  # others have written here; this node's kernel has not seen that
         handle = self.hosted.pop(event.ino, None)
         if handle is not None:
             self.spawn(self._unhost(event.ino, handle))

@@ -215,7 +215,7 @@ class Shard(Calls):
             for node in {*self.meta.holders(ino), told.writer} & self.live:
                 self.tell(Ask(node, "set_times", (ino, told.atime, told.mtime)))
         yield from self.told(peer, tell, (ino,))
-        return out
+        return self._now(ino, peer, out)
 
     def s_set_times(self, peer: int, ino: int, atime: int, mtime: int) -> None:
         self.tell(Work("set_times", (ino, atime, mtime)))
@@ -250,6 +250,12 @@ class Shard(Calls):
                 out = yield from self.s_wrote(peer, ino, done)
         if not used:
             self.s_unused(peer, ino)
+        return self._now(ino, peer, out)
+
+    def _now(self, ino: int, peer: int, out: Any) -> Any:
+        """The record as it is now: while others were told of a change, the next one may have been made and answered."""
+        with suppress(OSError):
+            return self.meta.getattr(ino, peer) if out is not None else None
         return out
 
     def s_wrote(self, peer: int, ino: int, attr: Any) -> Operation:
