@@ -263,6 +263,19 @@ static void note_atime(struct node *node, struct file *file) {
     meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
 }
 
+/* Has it lost its last name while other nodes hold its content too? Then they must be told when it goes. */
+static bool held_elsewhere(struct node *node, uint64_t ino) {
+    struct meta_attr attr;
+    struct meta_nodes holders = {NULL, 0, 0};
+    bool elsewhere = false;
+    if (meta_getattr(node->meta, ino, node->id, &attr) != 0 || attr.nlink > 0) return false;
+    if (attr.layout == META_STRIPED) return true;
+    if (meta_holders(node->meta, ino, &holders) == 0)
+        for (size_t i = 0; i < holders.count; i++) elsewhere = elsewhere || holders.nodes[i] != node->id;
+    free(holders.nodes);
+    return elsewhere;
+}
+
 /* With the lock held. */
 static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign) {
     struct node *node = mount->node;
@@ -271,6 +284,7 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign) {
     if (is_held(node, ino)) return;
     fsio_open_count(node->io, ino, &readers, &writers);
     if (readers + writers > 0) return;
+    foreign = foreign || (!is_alone(node) && held_elsewhere(node, ino));
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
     if (foreign) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
