@@ -25,7 +25,7 @@ demo: ## run the Montage example to a mosaic picture, from nothing
 	@$(BIN)/python examples/montage/demo.py $(ARGS)
 
 test: ## set everything up and run the test suite
-	@$(SETUP) --system test,dev,examples,mpi
+	@$(SETUP) --system test,dev,examples,fs,mpi
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: ## ruff and mypy --strict
