@@ -45,7 +45,9 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
     fi
     command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || printf 'compiler '
     if [ $system = yes ]; then  # programs that the tests run in a mount
-        for program in fusermount3 git make rsync sqlite3 tar; do command -v $program >/dev/null || { printf 'programs '; break; }; done
+        more=
+        if command -v apt-get >/dev/null; then more="mProjectPP rsvg-convert"; fi  # elsewhere their tests are left out, and say so
+        for program in fusermount3 git make rsync sqlite3 tar $more; do command -v $program >/dev/null || { printf 'programs '; break; }; done
     fi
 }
 
@@ -60,7 +62,7 @@ install_command() {  # how this system installs $1 (our words); empty if unknown
                 headers) packages="$packages python${version:-3}-dev" ;;
                 venv) packages="$packages python${version:-3}-venv" ;;
                 compiler) packages="$packages gcc libc6-dev" ;;
-                programs) packages="$packages fuse3 libfuse2 git make rsync sqlite3 tar" ;;
+                programs) packages="$packages fuse3 libfuse2 git make rsync sqlite3 tar librsvg2-bin montage montage-gridtools" ;;
             esac
         done
         echo "apt-get install -y --no-install-recommends$packages"

@@ -66,7 +66,7 @@ class FileWork:
         self.io = Io(node, self.root, listen, limit=limit)
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
-        self.umask = 0o022
+        self.umask = 0o022  # of the run that began last, as told by the hands
         self.handles: dict[int, IoHandle] = {}
         self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place
@@ -291,10 +291,10 @@ class FileWork:
         os.rename(temporary, target)
         return os.stat(target).st_size
 
-    def owner_of_store(self, key: str) -> tuple[int, int, int]:
-        """(uid, gid, mode) for a file that is made of a task's output."""
+    def owner_of_store(self, key: str) -> tuple[int, int, int, int]:
+        """(uid, gid, mode, mode of directories above) for a file that is made of a task's output."""
         facts = os.stat(self.store_path(key))
-        return facts.st_uid, facts.st_gid, 0o666 & ~self.umask | facts.st_mode & 0o111
+        return facts.st_uid, facts.st_gid, (0o666 | facts.st_mode & 0o111) & ~self.umask, 0o777 & ~self.umask
 
     def from_store(self, number: int, key: str, ino: int) -> int:
         """A task's output becomes the content of the file that handle ``number`` has open; by a link if ``ino`` is given. The size."""

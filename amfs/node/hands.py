@@ -113,6 +113,8 @@ class Hands:
     def open_run(self, effect: OpenRun) -> None:
         self.launcher.set_context(effect.run, effect.info.base, effect.info.env)
         self.umask = effect.info.umask
+        if self.files is not None:
+            self.files.umask = self.umask
 
     def close_run(self, effect: CloseRun) -> None:
         self.launcher.drop_context(effect.run)

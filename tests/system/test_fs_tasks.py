@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,13 +36,20 @@ def test_inputs_and_outputs_lie_in_the_file_system(session: str, tmp_path: Path)
     assert amfs("mkdir", "-p", "amfs:/data", "--session", session, cwd=tmp_path).returncode == 0
     assert amfs("put", "in.txt", "amfs:/data/in.txt", "--session", session, cwd=tmp_path).returncode == 0
     (tmp_path / "list").write_text(LIST)
-    ran = amfs("run", "list", "--session", session, cwd=tmp_path)
+    before = os.umask(0o027)
+    try:
+        ran = amfs("run", "list", "--session", session, cwd=tmp_path)
+    finally:
+        os.umask(before)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "top.txt").read_text() == "999\n998\n997\n"
     # What stands in the file system stays there, although other tasks read it; nothing of it is on shared storage.
     assert amfs("cat", "amfs:/out/top.txt", "--session", session, cwd=tmp_path).stdout == "999\n998\n997\n"
     assert amfs("cat", "amfs:/out/sorted.txt", "--session", session, cwd=tmp_path).stdout.count("\n") == 1000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "list", "top.txt"]
+    # Modes are what the user's umask says, not wider.
+    listed = amfs("ls", "-l", "-d", "amfs:/out", "amfs:/out/top.txt", "--session", session, cwd=tmp_path).stdout.split("\n")
+    assert [line[:10] for line in listed if line] == ["drwxr-x---", "-rw-r-----"]
     # A second run finds the inputs where the first left them, and overwrites what it makes again.
     (tmp_path / "again").write_text("again -b wc -i amfs:/out/sorted.txt -stdout amfs:/out/top.txt -a -l amfs:/out/sorted.txt\n")
     ran = amfs("run", "again", "--session", session, cwd=tmp_path)

@@ -47,11 +47,11 @@ class Tasks(Moving):
 
     def _take_out(self, r: Request, path: bytes, key: str) -> Operation:
         yield from self.introduced()
-        uid, gid, mode = yield Work("owner_of_store", (key,))
+        uid, gid, mode, above_mode = yield Work("owner_of_store", (key,))
         r = Request(r.face, uid, gid, r.now)
         above = path.rpartition(b"/")[0]
         if above:
-            yield from self.op_mkdir_path(r, above, 0o777, True)
+            yield from self.op_mkdir_path(r, above, above_mode, True)
         number, attr = yield from self.op_open_path(r, path, O_WRONLY | O_CREAT | O_TRUNC, mode, -1, 0, -1)
         here = attr.writer in (-1, self.node) and self._of(r, number).kind == LOCAL
         failed: OSError | None = None
