@@ -1,84 +1,37 @@
-"""What mounts ask: the operations of POSIX on numbers of directories and inodes (``op_...``). Pure.
-
-Where a file's bytes are, and who may write them:
-
-- A file is written through one node at a time, its ``writer``. Who opens it there writes into that node's store; who opens it elsewhere
-  meanwhile reads and writes through the writer's node and sees every byte at once. When the last handle closes, the file is finished.
-- A finished ``whole`` file lies complete on its holders. Opening it elsewhere fetches a replica; opening it to write makes that node the
-  only holder. A finished ``striped`` file is read and written stripe by stripe wherever it is opened.
-- So between nodes: who opens after a close sees all of it (close-to-open). A handle that was open before another node began to write
-  a finished file may go on seeing the old content.
-"""
+"""What mounts ask: the operations of POSIX on numbers of directories and inodes (``op_...``). Pure."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import stat
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from amfs._native import Meta
-from amfs.engine.events import FsHandlesClosed, FsReplied, FsRequested, FsStriped
+from amfs.engine.events import FsReplied, FsRequested
 from amfs.fs.attr import (
     META_NOT_MINE,
-    META_SET_CTIME,
-    META_SET_LAYOUT,
     META_SET_SIZE,
     STRIPED,
     WHOLE,
     Attr,
 )
-from amfs.fs.openflags import O_ACCMODE, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
+from amfs.fs.openflags import O_EXCL, O_TRUNC, O_WRONLY
+from amfs.fs.vfs.calls import All, Ask, Operation, Sleep, Work, failure
+from amfs.fs.vfs.contents import LOCAL, STRIPE_BYTES, STRIPES, Contents, Opened, Request
+from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE
 from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
-STRIPE_BYTES = 512 << 10  # default, MemFS §III
-LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
-OPEN_S = 10.0  # a file that keeps changing under who wants to open it is EIO after so long
-HOSTED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 _CURSOR_BITS = 48
 _NOTHING = Attr()
 
 
-class Opened(NamedTuple):
-    """How to reach a file's bytes from this node."""
-
-    kind: int
-    node: int
-    stripe: int
-    size: int
-
-
-class Request:
-    """Who asks, and what of this node's kernel caches is old afterwards."""
-
-    __slots__ = ("entries", "face", "gid", "inodes", "now", "uid")
-
-    def __init__(self, face: object, uid: int, gid: int, now: int) -> None:
-        self.face = face  # of this node: a mount, or a client
-        self.uid = uid
-        self.gid = gid
-        self.now = now
-        self.inodes: list[int] = []
-        self.entries: list[tuple[int, bytes]] = []
-
-
-class Files(Directories):
+class Files(Contents):
     """Runs the operations of this node's faces."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
         super().__init__(node, meta, clock)
-        #: inode -> face -> [readers, writers]: handles given out here
-        self.users: dict[int, dict[object, list[int]]] = {}
-        self.opening: Counter[int] = Counter()  # inode -> openings of it under way here
-        self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
-        self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsRequested] = self._on_requested
-        self.on_event[FsStriped] = self._on_striped
-        self.on_event[FsHandlesClosed] = self._on_handles_closed
 
     def _on_requested(self, event: FsRequested) -> None:
         token = event.token
@@ -433,256 +386,3 @@ class Files(Directories):
     def s_usage(self, peer: int) -> Operation:
         used, limit, _ = yield Work("usage")
         return used, limit, self.meta.counts()["inodes"]
-
-    # ── content ────────────────────────────────────────────────────────────────────────────────────
-
-    def op_open(self, r: Request, ino: int, flags: int) -> Operation:
-        writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
-        self.opening[ino] += 1
-        try:
-            opened = yield from self._open(ino, writing, bool(flags & O_TRUNC))
-            self._opened(r, ino, writing)
-        finally:
-            self.opening[ino] -= 1
-            self._forget_if_unused(ino)
-        return opened
-
-    def op_ensure(self, r: Request, ino: int, writing: bool) -> Operation:
-        return (yield from self.op_open(r, ino, O_RDWR if writing else O_RDONLY))
-
-    def _open(self, ino: int, writing: bool, truncate: bool) -> Operation:
-        fetched: Attr | None = None  # the record of the content that lies here since, for a writer
-        end, pause = self.now + OPEN_S, PAUSE_FIRST_S
-        while True:
-            opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
-            first_look = writing and not truncate and fetched is None
-            answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
-            attr, holders = attr_of(answer), [int(node) for node in answered]
-            if not stat.S_ISREG(attr.mode):
-                raise failure(errno.EINVAL)
-            # Opened to write, the record names us as writer whether or not we were: what counts is who it was at the first look.
-            was = attr if not writing or first_look else fetched
-            mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
-            if first_look:
-                elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
-                if not elsewhere or (yield from self._bring(attr, holders, True)):
-                    fetched = attr
-                    continue
-            elif attr.writer not in (-1, self.node):
-                return Opened(REMOTE, attr.writer, attr.stripe, attr.size)
-            elif attr.layout == STRIPED:
-                opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
-            elif not attr.size or truncate:
-                yield Work("make", (ino,))
-                if not writing and attr.finished and not mine:
-                    try:
-                        yield from self.at_ino("hold", ino)  # so that the empty part goes when the file does
-                    except OSError as error:
-                        self.tell(Work("drop", ((ino,),)))
-                        if error.errno != errno.EAGAIN:
-                            raise
-                        continue
-                opened = Opened(LOCAL, self.node, 0, attr.size)
-            elif mine or (fetched is not None and (fetched.size, fetched.mtime) == (attr.size, attr.mtime)):
-                opened = Opened(LOCAL, self.node, 0, attr.size)
-                if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                    self.meta.cache(tuple(attr), True)  # so that the mount opens it by itself the next time
-            elif not holders:
-                raise failure(errno.EIO)  # they are all gone
-            elif writing:
-                # Another has written between our look and our opening. We are the writer now, and get its content.
-                if (yield from self._bring(attr, holders, True)):
-                    fetched = attr
-                    continue
-            elif (yield from self._bring(attr, holders, False)):
-                return Opened(LOCAL, self.node, 0, attr.size)
-            if opened is None:
-                if self.now >= end:
-                    raise failure(errno.EIO)
-                yield Sleep(pause)
-                pause = min(2 * pause, PAUSE_LAST_S)
-                continue
-            if truncate and (attr.size or not attr.finished):
-                yield Work("truncate", (ino, *opened, 0))
-                opened = opened._replace(size=0)
-            return opened
-
-    def _bring(self, attr: Attr, holders: list[int], writing: bool) -> Operation:
-        """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
-        ino = attr.ino
-        for node in holders:
-            if node not in self.live:
-                continue
-            try:
-                yield Work("fetch", (ino, node, attr.size, attr.atime, attr.mtime))
-            except OSError as error:
-                if error.errno == errno.ENOSPC:
-                    yield Ask(node, "restripe", (ino, STRIPE_BYTES))
-                    return False
-                continue
-            if writing:
-                return True
-            try:
-                now = yield from self.at_ino("hold", ino)
-            except OSError as error:
-                self.tell(Work("drop", ((ino,),)))
-                if error.errno == errno.EAGAIN:
-                    return False
-                raise
-            if self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                self.meta.cache(tuple(now), True)
-            return True
-        if not self.live.intersection(holders):
-            raise failure(errno.EIO)
-        return False
-
-    def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
-        """Lay a whole file of this node in stripes."""
-        yield Acquire(("restripe", ino))
-        try:
-            attr = attr_of((yield from self.at_ino("getattr", ino)))
-            if attr.layout == STRIPED or attr.writer >= 0:
-                return
-            yield Work("restripe", (ino, stripe))
-            others = yield from self.at_ino("holders", ino)
-            striped = attr._replace(layout=STRIPED, stripe=stripe)
-            yield from self.at_ino("setattr", ino, META_SET_LAYOUT | META_SET_CTIME, tuple(striped), self.clock())
-            for node in others:
-                if node in self.live:
-                    self.tell(Ask(node, "drop_whole", (ino,)))
-        finally:
-            self.release(("restripe", ino))
-
-    def s_drop_whole(self, peer: int, ino: int) -> None:
-        self.tell(Work("drop_whole", (ino,)))
-
-    def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
-        if writing:
-            attr = attr_of(self.meta.getattr(ino, self.node))
-            if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
-                yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
-        out, holders = yield from super().s_open(peer, ino, writing)
-        if out[9] not in (-1, peer) and out[9] in self.live:
-            yield Ask(out[9], "stale", ((ino,), ()))  # what its kernel keeps is not all there is any more
-        return out, holders
-
-    def s_host(self, peer: int, ino: int) -> Operation:
-        """Open a file here for writing, so that others write through this node; closed when the last of them has."""
-        if ino in self.hosted:
-            return
-        answer, _ = yield from self.at_ino("open", ino, True)
-        attr = attr_of(answer)
-        if attr.writer != self.node:
-            return
-        yield Work("make", (ino,))
-        kind = STRIPES if attr.layout == STRIPED else LOCAL
-        self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
-        self.spawn(self._watch_hosted(ino))
-
-    def _watch_hosted(self, ino: int) -> Operation:
-        """Who asked for it may have died before it opened anything."""
-        while ino in self.hosted:
-            yield Sleep(HOSTED_S)
-            if ino in self.hosted and not (yield Work("handles_of_others", (ino,))) and ino in self.hosted:
-                yield from self._unhost(ino, self.hosted.pop(ino))
-
-    def _on_handles_closed(self, event: FsHandlesClosed) -> None:
-        self.tell(Work("invalidate", ((event.ino,), ())))  # others have written here; this node's kernel has not seen that
-        handle = self.hosted.pop(event.ino, None)
-        if handle is not None:
-            self.spawn(self._unhost(event.ino, handle))
-
-    def _unhost(self, ino: int, handle: int) -> Operation:
-        facts = yield Work("close", (handle,))
-        yield from self._closed(ino, True, facts)
-
-    # ── handles of this node ───────────────────────────────────────────────────────────────────────
-
-    def _opened(self, r: Request, ino: int, writing: bool) -> None:
-        self.users.setdefault(ino, {}).setdefault(r.face, [0, 0])[writing] += 1
-
-    def op_closed(self, r: Request, ino: int, wrote: bool, attr: Any) -> Operation:
-        """A mount has closed its last handle (``wrote``: its last writing one)."""
-        facts = (attr[11], attr[12], attr[13], attr[14]) if attr is not None else None
-        faces = self.users.get(ino, {})
-        counts = faces.get(r.face)
-        if counts is not None:
-            counts[True] = 0
-            if not wrote:  # else handles for reading may be left, of which only the mount knows; it says when they are gone
-                del faces[r.face]
-        if wrote:
-            r.inodes.append(ino)
-        yield from self._closed(ino, wrote, facts)
-
-    def _close(self, r: Request, ino: int, writing: bool, facts: Any) -> Operation:
-        """One handle of a client is closed."""
-        faces = self.users.get(ino, {})
-        counts = faces.get(r.face)
-        if counts is not None:
-            counts[writing] -= 1
-            if counts == [0, 0]:
-                del faces[r.face]
-        yield from self._closed(ino, writing, facts)
-
-    def _closed(self, ino: int, wrote: bool, facts: Any) -> Operation:
-        """Tell the shard, one closing of a file after the other: what was written, and whether anybody here still uses it."""
-        key = ("closing", ino)
-        yield Acquire(key)
-        try:
-            last = wrote and ino not in self.hosted and not any(counts[True] for counts in self.users.get(ino, {}).values())
-            if last and facts is None:
-                facts = yield from self._written(ino)
-            used = bool(self.opening[ino] or self.users.get(ino))
-            if not self.opening[ino]:
-                del self.opening[ino]
-            if not used:
-                self.users.pop(ino, None)
-            if last or not used:
-                yield from self._tell_closed(ino, facts if last else None, used)
-        finally:
-            self.release(key)
-
-    def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
-        stripe = self._striped.pop(ino, 0) if facts is not None else 0
-        try:
-            answer = yield from self.at_ino("closed", ino, facts, stripe, used)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return
-        if answer is not None:
-            out = attr_of(answer)
-            if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                self.meta.cache(tuple(out), True)
-
-    def _written(self, ino: int) -> Operation:
-        """(size, blocks, atime, mtime) of what was written here, of which the face has said nothing."""
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
-        try:
-            return (yield Work("live", (tuple(attr),)))
-        except OSError as error:
-            self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
-            return attr.size, attr.blocks, attr.atime, attr.mtime
-
-    def _forget_if_unused(self, ino: int) -> None:
-        """Tell the shard when no face of this node has it open, nor is about to."""
-        if not self.opening[ino]:
-            del self.opening[ino]
-            if not self.users.get(ino):
-                self.users.pop(ino, None)
-                self.spawn(self._unused(ino))
-
-    def _unused(self, ino: int) -> Operation:
-        try:
-            yield from self.at_ino("unused", ino)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-
-    def _on_striped(self, event: FsStriped) -> None:
-        self._striped[event.ino] = event.stripe
-
-    def op_touched(self, r: Request, dir: int) -> Operation:
-        self._touch(dir, r.now)
-        r.inodes.append(dir)
-        yield from ()

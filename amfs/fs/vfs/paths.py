@@ -16,7 +16,8 @@ from amfs._native import Meta
 from amfs.fs.attr import META_SET_LAYOUT, META_SET_RANK, STRIPED, WHOLE, Attr
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
-from amfs.fs.vfs.files import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Files, Opened, Request
+from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
+from amfs.fs.vfs.files import Files
 from amfs.fs.vfs.shard import attr_of
 
 ROOT = 1

@@ -11,7 +11,7 @@ import stat
 
 from amfs.fs.openflags import O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import Answer, Operation, Sleep, Work, failure
-from amfs.fs.vfs.files import LOCAL, Opened, Request
+from amfs.fs.vfs.contents import LOCAL, Opened, Request
 from amfs.fs.vfs.moving import Moving
 
 UNFINISHED_S = 60.0  # an input that somebody still writes is waited for
