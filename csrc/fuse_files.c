@@ -157,6 +157,17 @@ static void give_back(struct amfs_fuse *mount, struct view *view) {
     view->reader = view->writer = NULL;
 }
 
+/* An empty file may have no part yet: what is made for it has the times of the record. */
+static bool lacks_part(struct node *node, const struct opening *opening) {
+    struct stat found;
+    return opening->stamp && files_part_stat(node, opening->ino, &found) == ENOENT;
+}
+
+static void stamp_fresh(struct node *node, const struct opening *opening) {
+    struct meta_attr attr = {.atime = opening->atime, .mtime = opening->mtime};
+    stamp_part(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
+}
+
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
     struct node *node = mount->node;
     int error = ENOMEM;
@@ -171,11 +182,13 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
             view->passes = atomic_load_explicit(&mount->passes, memory_order_relaxed) && opening->kind == FSIO_LOCAL && view->reader == NULL &&
                            view->writer == NULL && !(opening->writing && node->limited);
         }
+        bool fresh = lacks_part(node, opening);
         error = view->passes ? pass(mount, view, opening) : EAGAIN;
         if (error == EAGAIN) {
             view->passes = false;
             error = copy(mount, view, opening);
         }
+        if (error == 0 && fresh) stamp_fresh(node, opening);
     }
     if (error == 0) {
         uint32_t *mine = opening->writing ? &view->writers : &view->readers;
@@ -429,8 +442,8 @@ void do_open(struct call *call) {
     bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     if (error == 0) {
-        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = writing, .truncate = truncate,
-                                  .create = attr.size == 0 || truncate};
+        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime, .writing = writing,
+                                  .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate};
         error = files_open(mount, &opening, &out);
         if (error != 0) {
             forget_unused(mount, attr.ino);

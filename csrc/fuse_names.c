@@ -205,7 +205,7 @@ void clear_suid(const struct call *call) {
 }
 
 /* The part of a file here has the same times as the record: what is written later starts from them. */
-static void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
     uint32_t ns;
     char path[64];
@@ -220,8 +220,11 @@ static void stamp_part(struct node *node, uint64_t ino, unsigned mask, const str
     if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) != 0) {}
 }
 
-static int cut_part(struct node *node, uint64_t ino, uint64_t size) {
+/* By its name a file that has that size already is left as it is; by a handle it counts as written. */
+static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name) {
     struct fsio_handle *handle;
+    struct stat found;
+    if (by_name && files_part_stat(node, ino, &found) == 0 && (uint64_t)found.st_size == size) return 0;
     int error = fsio_open(node->io, ino, FSIO_LOCAL, -1, 0, size, true, true, &handle);
     if (error != 0) return error;
     error = fsio_truncate(handle, size);
@@ -303,7 +306,7 @@ void do_setattr(struct call *call) {
         return;
     }
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
-    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size);
+    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, (in->valid & FATTR_FH) == 0);
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
     if (error == 0) {
         struct wire_attr_out out;

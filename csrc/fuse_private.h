@@ -178,6 +178,7 @@ void do_rename(struct call *call);
 void do_link(struct call *call);
 void do_statfs(struct call *call);
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
 void clear_suid(const struct call *call);
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
 static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
@@ -202,8 +203,9 @@ struct opening {
     int32_t node;
     uint32_t stripe;
     uint64_t size;
-    int64_t atime;
+    int64_t atime, mtime;
     bool writing, truncate, create, foreign;
+    bool stamp; /* a part that has to be made gets these times */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);

@@ -137,15 +137,19 @@ class FileWork:
     def path(self, ino: int) -> str:
         return f"{self.root}/{self.io.part_path(ino, -1)}"
 
-    def make(self, ino: int) -> None:
-        """An empty part, if there is none."""
+    def make(self, ino: int, *times: int) -> None:
+        """An empty part, if there is none; with these times of access and modification, else those of now."""
         path = self.path(ino)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             os.close(os.open(path, flags, 0o600))
+        except FileExistsError:
+            return
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             os.close(os.open(path, flags, 0o600))
+        if times:
+            os.utime(path, ns=(times[0], times[1]))
 
     def live(self, attr: Any) -> tuple[int, int, int, int]:
         """(size, blocks, atime, mtime) of a file that is open for writing here."""

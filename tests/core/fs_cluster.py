@@ -50,7 +50,7 @@ class Node:
 
     # works, as node.filework has them
 
-    def make(self, ino: int) -> None:
+    def make(self, ino: int, *times: int) -> None:
         self.parts.setdefault(ino, bytearray())
 
     def content(self, ino: int, kind: int, node: int, stripe: int, size: int) -> bytearray:

@@ -112,7 +112,8 @@ class Contents(Directories):
             elif attr.layout == STRIPED:
                 opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
             elif not attr.size or truncate:
-                yield Work("make", (ino,))
+                was = attr if was is None else was
+                yield Work("make", (ino, was.atime, was.mtime) if was.finished and not truncate else (ino,))
                 if not writing and attr.finished and not mine:
                     try:
                         yield from self.at_ino("hold", ino)  # so that the empty part goes when the file does
