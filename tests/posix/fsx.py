@@ -318,11 +318,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--files", type=int, default=1, help="files in use at a time [1]")
     parser.add_argument("--size", type=int, default=SIZE_MAX, help=f"largest size of a file in bytes [{SIZE_MAX}]")
-    parser.add_argument("--nodes", type=int, default=1, help="nodes, with a mount each [1]")
+    mounting.add_options(parser)
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append a line that says what was run, and what came of it")
     options = parser.parse_args(arguments)
     if options.size <= PIECE_MAX or options.files < 1 or options.nodes < 1:
         parser.error(f"--size is more than {PIECE_MAX}, --files and --nodes are at least 1")
+    mounting.take_options(options)
     seconds = 10.0 if options.ops is None and options.seconds is None else options.seconds
+    began = time.monotonic()
     try:
         with mounting.mounted(options.nodes) as mounts:
             it = Exerciser(mounts, options.seed, options.files, options.size)
@@ -330,6 +333,7 @@ def main(arguments: list[str]) -> int:
                 done = it.run(options.ops, seconds)
             except WrongByte as wrong:
                 print(f"{wrong}\n  (seed {options.seed}, call {it.done})")
+                note(options, it.done, began, "a wrong byte")
                 return 1
             finally:
                 it.close()
@@ -337,8 +341,17 @@ def main(arguments: list[str]) -> int:
         print(missing, file=sys.stderr)
         return 2
     without = f"; not supported: fallocate {', '.join(sorted(it.unsupported))}" if it.unsupported else ""
-    print(f"{done:,} calls on {options.files} files, {options.nodes} mounts: every byte right (seed {options.seed}){without}")
+    note(options, done, began, f"every byte right{without}")
+    print(f"{done:,} calls on {options.files} files, {mounting.kind(options.nodes)}: every byte right (seed {options.seed}){without}")
     return 0
+
+
+def note(options: argparse.Namespace, done: int, began: float, words: str) -> None:
+    if options.log:
+        files = f"{options.files} file" + ("s" if options.files > 1 else "")
+        what = f"fsx: {mounting.kind(options.nodes)}, {files} of {options.size:,} bytes at most"
+        with options.log.open("a", encoding="utf-8") as log:
+            log.write(f"{what}: seed {options.seed}, {done:,} calls in {time.monotonic() - began:.0f} s: {words}\n")
 
 
 if __name__ == "__main__":

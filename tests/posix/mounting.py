@@ -1,12 +1,15 @@
 """Sessions and mounts for the suites of the file system: the one place that knows how they are started and ended.
 
 ``AMFS_POSIX_DIR=DIR[:DIR…]`` runs everything on directories given by hand instead: one for each mount, and they must show the same tree
-(with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``. ``AMFS_POSIX_WITHOUT='fallocate
-EXCHANGE'`` leaves out what needs a call or a flag that the mount is known not to have.
+(with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``,
+``AMFS_POSIX_SESSION='--store-limit 64M'`` to every ``amfs up``; with ``AMFS_POSIX_LAYOUT='--layout striped'`` everything happens in a
+directory made like that. ``AMFS_POSIX_WITHOUT='fallocate EXCHANGE'`` leaves out what needs a call or a flag that the mount is known not to
+have.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shlex
@@ -22,6 +25,8 @@ from pathlib import Path
 PATIENCE_S = 60.0
 BY_HAND = "AMFS_POSIX_DIR"
 OPTIONS = "AMFS_POSIX_MOUNT"
+SESSION_OPTIONS = "AMFS_POSIX_SESSION"
+LAYOUT = "AMFS_POSIX_LAYOUT"
 NO_FUSE = "AMFS_TESTS_NO_FUSE"
 #: Words of tables that are left out: names of calls and flags.
 WITHOUT = frozenset(os.environ.get("AMFS_POSIX_WITHOUT", "").split())
@@ -48,6 +53,31 @@ class Session:
         return done
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which kind of mount, for the programs; what is not said is as the environment has it."""
+    parser.add_argument("--nodes", type=int, default=1, help="nodes, with a mount each [1]")
+    for flag, variable, words in (
+        ("--mount-options", OPTIONS, "options of amfs mount, as '--cache open'"),
+        ("--session-options", SESSION_OPTIONS, "options of amfs up, as '--store-limit 64M'"),
+        ("--layout-options", LAYOUT, "work in a directory made by amfs mkdir with these, as '--layout striped'"),
+    ):
+        parser.add_argument(flag, metavar="WORDS", default=os.environ.get(variable, ""), help=f"{words} [${variable}]")
+
+
+def take_options(options: argparse.Namespace) -> None:
+    """What ``add_options`` read is what every session and mount from now on gets."""
+    os.environ[OPTIONS], os.environ[SESSION_OPTIONS] = options.mount_options, options.session_options
+    os.environ[LAYOUT] = options.layout_options
+
+
+def kind(count: int) -> str:
+    """The kind of mounts, in words."""
+    if given := os.environ.get(BY_HAND):
+        return given
+    words = [os.environ.get(name, "") for name in (OPTIONS, SESSION_OPTIONS, LAYOUT)]
+    return " ".join([f"{count} mount" + ("s" if count > 1 else ""), *filter(None, words)])
+
+
 def needed() -> None:
     """Raises NotHere, in words, unless this process can mount."""
     if os.geteuid() != 0:
@@ -60,7 +90,8 @@ def start_session(nodes: int) -> Session:
     home = Path(tempfile.mkdtemp(prefix="amfs-posix-", dir="/tmp"))  # short: sockets lie in it
     session = Session(f"posix-{os.getpid()}-{nodes}", home)
     try:
-        session.amfs("up", "--nodes", str(nodes), "--slots", "1", "--name", session.name)
+        more = shlex.split(os.environ.get(SESSION_OPTIONS, ""))
+        session.amfs("up", "--nodes", str(nodes), "--slots", "1", "--name", session.name, *more)
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise
@@ -113,7 +144,11 @@ def mounted(count: int, *options: str) -> Iterator[list[Path]]:
             directory = base / f"node{node}"
             mount(session, node, directory, *options)
             done.append(directory)
-        yield done
+        below = ""
+        if like := shlex.split(os.environ.get(LAYOUT, "")):
+            below = "like-that"
+            session.amfs("mkdir", *like, f"/{below}")
+        yield [directory / below for directory in done]
     finally:
         with contextlib.ExitStack() as ending:
             ending.callback(os.rmdir, base)

@@ -1,6 +1,7 @@
 """Random calls by the million on a mount and on tmpfs, which must agree. On a difference the sequence is printed, made as short as it gets.
 
     python tests/posix/torture.py --ops 1000000 --seed 7 [--nodes 2]     starts its own session and mounts
+    python tests/posix/torture.py --mount-options '--cache open'         another kind of mount
     AMFS_POSIX_DIR=DIR python tests/posix/torture.py --ops 100000        on a directory given by hand
     python tests/posix/torture.py --replay FILE                          what an earlier run wrote
 
@@ -92,13 +93,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Random calls on a mount and on tmpfs, which must agree.")
     parser.add_argument("--ops", type=int, default=100_000, help="how many calls [100,000]")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--nodes", type=int, default=1, help="nodes, with a mount each [1]")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many seconds, whatever was done until then")
+    mounting.add_options(parser)
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a sequence that an earlier run wrote")
     parser.add_argument("--write", type=Path, metavar="FILE", help="where to write the sequence of a difference")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append a line that says what was run, and what came of it")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.ops < 1 or options.nodes < 1:
         parser.error("--ops and --nodes are at least 1")
+    mounting.take_options(options)
     try:
         with mounting.on_tmpfs() as oracle, mounting.mounted(options.nodes) as mounts:
             if options.replay:
@@ -113,18 +117,28 @@ def main(arguments: list[str]) -> int:
 
 def torture(oracle: Path, mounts: list[Path], options: argparse.Namespace) -> int:
     done, began = 0, time.monotonic()
-    while done < options.ops:
+    while done < options.ops and time.monotonic() - began < options.seconds:
         seed = f"{options.seed}.{done}"
         turns, differ = explore(oracle, mounts, random.Random(seed), min(ROUND, options.ops - done))
         if differ:
+            note(options, done, began, f"a difference after calls from {done:,} on")
             return report(oracle, mounts, turns, options.write, f"seed {options.seed}, calls from {done:,} on")
         done += len(turns)
         if not options.quiet:
             print(f"\r{done:,} calls agree, {done / (time.monotonic() - began):,.0f} a second ", end="", file=sys.stderr, flush=True)
     if not options.quiet:
         print(file=sys.stderr)
-    print(f"{done:,} calls on {len(mounts)} mounts agree with tmpfs (seed {options.seed})")
+    note(options, done, began, "no difference")
+    print(f"{done:,} calls agree with tmpfs ({mounting.kind(options.nodes)}, seed {options.seed})")
     return 0
+
+
+def note(options: argparse.Namespace, done: int, began: float, words: str) -> None:
+    if options.log:
+        took = time.monotonic() - began
+        line = f"torture: {mounting.kind(options.nodes)}: seed {options.seed}, {done:,} calls in {took:.0f} s: {words}\n"
+        with options.log.open("a", encoding="utf-8") as log:
+            log.write(line)
 
 
 def report(oracle: Path, mounts: list[Path], turns: list[Turn], write: Path | None, which: str) -> int:
