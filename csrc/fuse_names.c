@@ -220,11 +220,13 @@ void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct met
     if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) != 0) {}
 }
 
-/* By its name a file that has that size already is left as it is; by a handle it counts as written. */
-static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name) {
+/* As on tmpfs: by its name a file without data that has that size already is left as it is; otherwise it counts as written. */
+static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name, bool *changed) {
     struct fsio_handle *handle;
     struct stat found;
-    if (by_name && files_part_stat(node, ino, &found) == 0 && (uint64_t)found.st_size == size) return 0;
+    if (files_part_stat(node, ino, &found) != 0) found = (struct stat){.st_size = 0}; /* nothing was ever written to it */
+    *changed = !by_name || (uint64_t)found.st_size != size || found.st_blocks > 0;
+    if (!*changed) return 0;
     int error = fsio_open(node->io, ino, FSIO_LOCAL, -1, 0, size, true, true, &handle);
     if (error != 0) return error;
     error = fsio_truncate(handle, size);
@@ -305,17 +307,19 @@ void do_setattr(struct call *call) {
         refuse(call, killed);
         return;
     }
+    bool cut = false;
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
-    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, (in->valid & FATTR_FH) == 0);
+    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, (in->valid & FATTR_FH) == 0, &cut);
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
     if (error == 0) {
         struct wire_attr_out out;
         bool cache;
         if (mask & META_SET_SIZE && files_overlay(node, &done, false) == 0) { /* nobody writes it: what is recorded is what the part says now */
             struct stat found;
-            struct meta_attr sized = {.blocks = 0, .mtime = done.mtime};
+            struct meta_attr sized = {.blocks = 0, .mtime = now};
+            unsigned more = META_SET_BLOCKS | (cut && (mask & META_SET_MTIME) == 0 ? META_SET_MTIME : 0);
             if (files_part_stat(node, ino, &found) == 0) sized.blocks = (uint64_t)found.st_blocks;
-            meta_setattr_here(node->meta, ino, META_SET_BLOCKS, &sized, done.ctime, &done);
+            meta_setattr_here(node->meta, ino, more, &sized, done.ctime, &done);
             stamp_part(node, ino, META_SET_MTIME, &done);
         }
         complete(node, &done, &cache, false);

@@ -69,6 +69,9 @@ def truncate() -> Iterator[Case]:
         # To the same size: whether the times move is anybody's choice.
         times = "mtime" if size != new else "utimens n 5 6"
         yield case(f"from {size} to {new}", f"write_file n {text}\nutimens n 5 6\ntruncate n {new}\nlstat n size {times}\nread_file n\ntruncate n {size}\nread_file n\nutimens n 7 8".replace("size utimens", "size\nutimens"))
+    for size in SIZES:
+        yield case(f"to the size that it has: {size}", f"write_file n '<b*{size}>'\nutimens n 5 6\ntruncate n {size}\nlstat n mtime size\nopen f n RDWR\nutimens n 5 6\ntruncate n {size}\nlstat n mtime\nutimens n 5 6\nftruncate f {size}\nlstat n mtime\nclose f\nlstat n mtime")
+        yield case(f"of a hole to the size that it has: {size}", f"mknod n reg\ntruncate n {size}\nutimens n 5 6\ntruncate n {size}\nlstat n mtime\nopen f n RDWR\ntruncate n {size}\nlstat n mtime\nclose f\nlstat n mtime")
     for size, new in itertools.product(SIZES[::2], SIZES[1::2]):
         yield case(f"open, from {size} to {new}", f"open f n RDWR|CREAT\npwrite f '<b*{size}>' 0\nftruncate f {new}\nfstat f size\npread f {BIG * 2} 0\nwrite f end\npread f {BIG * 2} 0\nftruncate f 3\nftruncate f {new}\npread f {BIG * 2} 0\nclose f\nread_file n", in_turns=False)
     for kind in MAKE:
