@@ -95,6 +95,7 @@ void seen_time(struct node *node, int64_t time) {
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
+    if (mount->rings != NULL && rings_answer(mount, unique, error, data, size)) return 0;
     for (;;) {
         if (writev(mount->fd, parts, size != 0 ? 2 : 1) >= 0) return 0;
         if (errno == EAGAIN && mount->socket) {
@@ -141,6 +142,7 @@ static void greet(struct call *call) {
     else want |= WIRE_CAN(CAN_ATOMIC_O_TRUNC);
     if (mount->options.passthrough && !mount->options.no_open) want |= WIRE_CAN(CAN_PASSTHROUGH); /* one inode cannot have both */
     want &= have;
+    if (mount->options.io_uring && (have & WIRE_CAN(CAN_IO_URING)) != 0 && mount->rings == NULL && rings_prepare(mount)) want |= WIRE_CAN(CAN_IO_URING);
     out.minor = in->minor < WIRE_MINOR ? in->minor : WIRE_MINOR;
     out.max_readahead = in->max_readahead;
     out.flags = (uint32_t)want;
@@ -158,6 +160,7 @@ static void greet(struct call *call) {
     atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
     if (give(call, &out, sizeof out) == 0) {
         atomic_store(&mount->started, true);
+        if (mount->rings != NULL) rings_begin(mount);
         wake_loop(mount);
     }
 }
@@ -182,12 +185,12 @@ static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_OPENDIR] = do_open_dir, [WIRE_READDIR] = do_list, [WIRE_READDIRPLUS] = do_list, [WIRE_RELEASEDIR] = do_nothing,
 };
 
-void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out) {
+void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out, bool waits) {
     const struct wire_in *in = (const void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
-    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out};
+    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
@@ -209,7 +212,7 @@ static void *read_requests(void *argument) {
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
-            serve(mount, mount->inbox->bytes, (size_t)got, mount->outbox);
+            serve(mount, mount->inbox->bytes, (size_t)got, mount->outbox, false);
             began.tv_sec = 0;
         } else if (got < 0 && errno == EAGAIN) {
             if (mount->options.spin && atomic_load(&mount->started)) {
@@ -306,6 +309,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
+    rings_end(mount);
     work_end(mount);
     if (mount->node != NULL) known_end(mount);
     if (mount->node != NULL) files_end(mount);
@@ -334,6 +338,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
         next = known->next;
         free(known);
     }
+    rings_free(mount);
     free(mount->known);
     free(mount->inbox);
     free(mount->outbox);
@@ -371,6 +376,7 @@ void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) 
         .max_write = mount->max_write,
         .passthrough = atomic_load(&mount->passes),
         .no_open = atomic_load(&mount->no_open),
+        .io_uring = (granted & WIRE_CAN(CAN_IO_URING)) != 0,
         .readdirplus = (granted & WIRE_CAN(CAN_READDIRPLUS)) != 0,
         .parallel_dirops = (granted & WIRE_CAN(CAN_PARALLEL_DIROPS)) != 0,
         .cache_symlinks = (granted & WIRE_CAN(CAN_CACHE_SYMLINKS)) != 0,

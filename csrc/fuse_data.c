@@ -54,7 +54,7 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&mount->work_lock);
         const struct wire_in *in = (const void *)message->bytes;
         if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
-        else serve(mount, message->bytes, message->size, out);
+        else serve(mount, message->bytes, message->size, out, true);
         message_give(mount, message);
         pthread_mutex_lock(&mount->work_lock);
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-enum { BLOCK = 4096, NEGATIVE_S = 3600 };
+enum { BLOCK = 4096, NEGATIVE_S = 3600, JUST_MADE_NS = 20000000 };
 
 /* ── attributes ── */
 
@@ -423,6 +423,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         return;
     }
     put_entry(mount, &out.entry, attr, false);
+    out.entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     if (give(call, &out, sizeof out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
@@ -517,6 +518,7 @@ void do_unlink(struct call *call) {
         touch(mount, call->in->ino, now);
         remember(mount, &was, now);
         refuse(call, 0);
+        rings_send(); /* to delete much takes a while */
         if (gone) fsio_part_delete(node->io, left.ino);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, left.ino, false);

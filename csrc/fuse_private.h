@@ -1,5 +1,6 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names and attributes. fuse_files.c: open files. fuse_data.c: their
- * bytes, workers. fuse_list.c: directories. fuse_slow.c: what the poll loop answers. fuse_notify.c: what the kernel must forget.
+ * bytes, workers. fuse_list.c: directories. fuse_slow.c: what the poll loop answers. fuse_notify.c: what the kernel must forget. fuse_uring.c:
+ * requests that do not come through /dev/fuse.
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. */
 #ifndef AMFS_FUSE_PRIVATE_H
@@ -113,6 +114,7 @@ struct amfs_fuse {
 
     pthread_t reader;
     bool reader_runs;
+    struct rings *rings; /* NULL: the reader gets all requests */
     struct message *inbox; /* what the reader reads into */
     char *outbox;          /* MESSAGE_BYTES for answers of the reader */
 
@@ -148,6 +150,7 @@ struct call {
     const char *body;
     size_t size; /* of the body */
     char *out;   /* MESSAGE_BYTES */
+    bool waits;  /* it is a worker's, who may wait for other nodes */
 };
 
 static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
@@ -161,7 +164,7 @@ int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
 void wake_loop(struct amfs_fuse *mount);
-void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out);
+void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out, bool waits);
 int new_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
 /* fuse_names.c */
@@ -235,7 +238,7 @@ void message_give(struct amfs_fuse *mount, struct message *message);
 void work_add(struct amfs_fuse *mount, struct message *message);
 void work_copy(const struct call *call); /* have a worker serve this request */
 void work_end(struct amfs_fuse *mount);
-static inline bool may_wait(const struct call *call) { return call->out != call->mount->outbox; } /* it is a worker's */
+static inline bool may_wait(const struct call *call) { return call->waits; }
 
 /* fuse_list.c */
 void do_open_dir(struct call *call);
@@ -258,6 +261,15 @@ void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool
 void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now); /* entries of a directory changed */
 void slow_end(struct amfs_fuse *mount);
 bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
+
+/* fuse_uring.c */
+bool rings_prepare(struct amfs_fuse *mount); /* false: this host does not let us */
+void rings_begin(struct amfs_fuse *mount);   /* the kernel has agreed */
+/* Answer a request that came by a ring. False: it did not. */
+bool rings_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size);
+void rings_send(void); /* let the kernel have this thread's answers now rather than when it looks for the next request */
+void rings_end(struct amfs_fuse *mount);
+void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer any more */
 
 /* fuse_notify.c */
 int notify_begin(struct amfs_fuse *mount);
