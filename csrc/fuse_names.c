@@ -255,19 +255,19 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
     return mask;
 }
 
-/* Does the kernel write it without us? */
-static bool is_written_past_us(struct node *node, uint64_t ino) {
-    bool written = false;
+/* May somebody have it open to write? Where opening is not told, anybody. */
+static bool may_be_written(const struct amfs_fuse *mount, uint64_t ino) {
+    struct node *node = mount->node;
+    if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) return true;
     pthread_mutex_lock(&node->lock);
     const struct file *file = files_find(node, ino);
-    for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next)
-        written = written || (view->passes && view->writers > 0);
+    bool written = file != NULL && file->writers > 0;
     pthread_mutex_unlock(&node->lock);
     return written;
 }
 
 /* What the kernel leaves to us of setuid and setgid bits: changing owner or size takes them away. A request to set nothing at all means just
- * that: somebody wrote past us, or said chown without an owner. 0 or EPERM. */
+ * that: somebody writes (the kernel asks before it does), or said chown without an owner. 0 or EPERM. */
 static int kill_suid(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want) {
     struct node *node = call->mount->node;
     struct meta_attr old;
@@ -279,7 +279,7 @@ static int kill_suid(const struct call *call, const struct wire_setattr_in *in, 
     if (error != 0 || S_ISDIR(old.mode)) return 0;
     want->mode = without_suid(call->in, &old);
     if (want->mode == (old.mode & 07777)) return 0;
-    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !is_written_past_us(node, old.ino)) return EPERM;
+    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !may_be_written(call->mount, old.ino)) return EPERM;
     *mask |= META_SET_MODE;
     return 0;
 }
