@@ -307,9 +307,10 @@ void do_setattr(struct call *call) {
         refuse(call, killed);
         return;
     }
-    bool cut = false;
+    bool cut = false, no_open = atomic_load_explicit(&mount->no_open, memory_order_relaxed);
+    bool by_name = (in->valid & FATTR_FH) == 0 && (!no_open || want.size > 0); /* to nothing may be O_TRUNC, of which we hear only this */
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
-    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, (in->valid & FATTR_FH) == 0, &cut);
+    if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, by_name, &cut);
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
     if (error == 0) {
         struct wire_attr_out out;
