@@ -265,6 +265,7 @@ class Serve(msgspec.Struct, frozen=True, tag="serve"):
     device: str
     passthrough: bool = True
     no_open: bool = False
+    io_uring: bool = True
 
 
 class ServePortably(msgspec.Struct, frozen=True, tag="serve-portably"):
