@@ -258,9 +258,9 @@ class Fuse:
         attr_s: float = 3600.0,
     ) -> None:
         """Takes ``fd`` over. ``passthrough``: the kernel reads and writes the parts of open files itself, where it can and we may.
-        ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``io_uring``: requests come
-        that way where the host has it on. ``spin``: look for the next request a moment longer before sleeping. ``workers``: threads at most, 0:
-        as seems right. The rest: how long the kernel may believe what it was told."""
+        ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``io_uring``: requests
+        come that way where the host has it on. ``spin``: look for the next request a moment longer before sleeping. ``workers``: threads at
+        most, 0: as seems right. The rest: how long the kernel may believe what it was told."""
     def set_alone(self, alone: bool) -> None:
         """Whether this node is the whole session. For all mounts of the node."""
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.option("--no-passthrough", is_flag=True, help="Bytes go through the node, even where the kernel could do without it.")
 @click.option("--no-io-uring", is_flag=True, help="Requests come through /dev/fuse, even where io_uring is on.")
 @click.option("--verbose", "-v", is_flag=True, help="Say which features are active.")
-def mount(directory: str, name: str | None, node: int | None, adapter: str, cache: str, no_passthrough: bool, no_io_uring: bool, verbose: bool) -> int:
+def mount(
+    directory: str, name: str | None, node: int | None, adapter: str, cache: str, no_passthrough: bool, no_io_uring: bool, verbose: bool
+) -> int:
     """Mount the file system of a session at DIRECTORY, which must exist.
 
     Any number of mounts may show it, on any node of the session; each is served by one node, which should be on this host. It ends with
