@@ -180,6 +180,7 @@ int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, 
 int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner) {
     uint64_t key = name_key(dir, name, length);
     enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE); /* it is where the partition is now, or goes */
     struct name_lock *lock = find_lock(meta, key, dir, name, length);
     if (lock == NULL || lock->owner != owner) return leave(meta, lock == NULL ? ENOENT : META_BUSY);
     table_remove(&meta->locks, &lock->link);

@@ -194,6 +194,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (error == 0 && grant) error = prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
+    if (node == meta->node) inode->closing = false;
     if (grant) {
         tell_all(meta, tell, &inode->watchers, node);
         grant_writing(inode, node);
@@ -207,8 +208,10 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     enter(meta);
     int error = content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
-    if (error == 0) error = prepare_tell(meta, tell, inode->watchers, 0);
+    if (error == 0) error = prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
+    if (error == META_BUSY) inode->closing = true;
     if (error != 0) return leave(meta, error);
+    inode->closing = false;
     if ((inode->size != in->size || inode->mtime != in->mtime) && inode->ctime < in->ctime) inode->ctime = in->ctime;
     inode->size = in->size;
     inode->blocks = in->blocks;
@@ -234,6 +237,7 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     enter(meta);
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
+    if (node == meta->node) inode->closing = false;
     if (inode->writer >= 0 && inode->writer == node) {
         end_writing(inode);
         if (inode->holders == 0) set_holder(inode, node);
@@ -241,6 +245,13 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     set_remove(&inode->users, node);
     *gone = delete_if_gone(meta, inode);
     return leave(meta, 0);
+}
+
+void meta_closing(struct meta *meta, uint64_t ino) {
+    struct inode *inode;
+    enter(meta);
+    if (file_here(meta, ino, &inode) == 0) inode->closing = true;
+    leave(meta, 0);
 }
 
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
@@ -332,7 +343,7 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
 
 /* Reading: the content must be here. Writing: nobody else may have any view of it. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
-    if (inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
+    if (inode->closing || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
     if (inode->writer < 0 && !set_has(inode->holders, meta->node) && (inode->holders != 0 || inode->size > 0)) return META_BUSY;
     return !writing || inode->writer >= 0 || nobody_else(meta, inode->watchers) ? 0 : META_BUSY;
 }

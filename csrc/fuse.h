@@ -93,7 +93,7 @@ uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount);
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* at most those 50 ms */
 
-/* Handles that mounts of this node have on an inode, besides those of fsio_open_count. */
+/* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);
 
 struct amfs_fuse_active {

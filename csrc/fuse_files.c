@@ -83,7 +83,8 @@ static void put_stat(struct node *node, struct meta_attr *attr, const struct sta
 int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     struct stat found;
     int64_t ctime = attr->ctime;
-    if (atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return 0;
+    bool ours = !attr->finished && attr->writer == node->id; /* others may write it through here, or the news that it was closed is on its way */
+    if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return 0;
     pthread_mutex_lock(&node->lock);
     const struct file *file = files_find(node, attr->ino);
     const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
@@ -91,7 +92,8 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     bool written = view != NULL;
     enum fsio_kind kind = written ? view->kind : FSIO_LOCAL;
     pthread_mutex_unlock(&node->lock);
-    if (!written || kind == FSIO_REMOTE) return 0; /* through another node: that one knows */
+    if (kind == FSIO_REMOTE || (!written && !ours)) return 0; /* through another node: that one knows */
+    if (!written && attr->layout == META_STRIPED) kind = FSIO_STRIPED;
     if (kind == FSIO_LOCAL && files_part_stat(node, attr->ino, &found) == 0) {
         put_stat(node, attr, &found);
         return 1;
@@ -259,6 +261,7 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
     if (writers > 0) return; /* other nodes or faces write it still, and finish later */
     file->atime = said->atime;
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
+    else meta_closing(node->meta, file->ino);
     if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) {
         slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
         file->foreign = true; /* that it is not used any more must be told on the same way, not before */
@@ -300,7 +303,9 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign) {
     foreign = foreign || (!is_alone(node) && held_elsewhere(node, ino));
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
-    if (foreign) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
+    if (!foreign) return;
+    meta_closing(node->meta, ino);
+    slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
 }
 
 void forget_unused(struct amfs_fuse *mount, uint64_t ino) {
@@ -413,8 +418,9 @@ void files_end(struct amfs_fuse *mount) {
 
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {
     pthread_mutex_lock(&mount->node->lock);
-    const struct file *file = files_find(mount->node, ino);
+    struct file *file = files_find(mount->node, ino);
     *readers = *writers = 0;
+    if (file != NULL) file->foreign = true;
     for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next) {
         if (view->reader == NULL && view->writer == NULL) {
             *readers += (int)view->readers;

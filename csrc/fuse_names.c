@@ -67,7 +67,7 @@ static int complete(struct node *node, struct meta_attr *attr, bool *cache, bool
     if (!S_ISREG(attr->mode)) return 0;
     int written = files_overlay(node, attr, waiting);
     if (written < 0) return WAIT;
-    *cache = written == 0;
+    *cache = written == 0 && attr->finished;
     return written || attr->finished || attr->writer == node->id || attr->writer < 0 ? 0 : META_NOT_MINE;
 }
 

@@ -188,6 +188,7 @@ static inline int gone_by_now(int error) { return error == ENOENT || error == EN
 
 /* fuse_xattr.c */
 void do_xattr(struct call *call);
+size_t hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
 /* fuse_known.c: what the kernel may still use although its name is gone */
 void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);

@@ -276,9 +276,21 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
     if (request == NULL) return ENOENT;
     struct wire_getxattr_out out = {.size = (uint32_t)size};
     bool attribute = request->op == FUSE_OP_GET_XATTR || request->op == FUSE_OP_LIST_XATTR;
+    bool hides = request->op == FUSE_OP_LIST_XATTR && request->uid != 0;
+    char *names = hides ? malloc(size + 1) : NULL;
+    if (hides && names == NULL) {
+        finish(mount, request, ENOMEM, NULL, 0);
+        return 0;
+    }
+    if (hides) {
+        memcpy(names, data, size);
+        size = hide_trusted(names, size);
+        data = names;
+    }
     if (attribute && request->room == 0) finish(mount, request, 0, &out, sizeof out);
     else if (attribute && size > request->room) finish(mount, request, ERANGE, NULL, 0);
     else finish(mount, request, 0, data, size);
+    free(names);
     return 0;
 }
 

@@ -30,7 +30,7 @@ _COPY_BYTES = 1 << 20
 _MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
 _AT_ONCE = frozenset((
-    "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times",
+    "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times", "uses",
 ))  # fmt: skip
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
@@ -41,6 +41,7 @@ class Caches(Protocol):
 
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> Any: ...
     def await_forgotten(self, begun: Any) -> None: ...
+    def open_count(self, ino: int) -> tuple[int, int]: ...
 
 
 class FileWork:
@@ -331,6 +332,12 @@ class FileWork:
         """Handles of other nodes that go through this one."""
         mine = sum(1 for handle in self.inodes.values() if handle == ino)
         return sum(self.io.open_count(ino)) - mine
+
+    def uses(self, ino: int) -> tuple[int, int]:
+        """Handles for reading and for writing on it, of this node and of others through it. Mounts say when they have closed theirs."""
+        readers, writers = self.io.open_count(ino)
+        more = self.mounts.open_count(ino) if self.mounts is not None else (0, 0)
+        return readers + more[0], writers + more[1]
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
 

@@ -83,6 +83,10 @@ class Node:
     def handles_of_others(self, ino: int) -> int:
         return sum(handle[:3] == (ino, 1, self.number) for each in self.cluster.nodes.values() for handle in each.handles.values())
 
+    def uses(self, ino: int) -> tuple[int, int]:
+        mine = [handle for handle in self.handles.values() if handle[0] == ino]
+        return 0, len(mine) + self.handles_of_others(ino)
+
     def fetch(self, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
         there = self.cluster.nodes[node].parts.get(ino)
         if there is None or len(there) != size:

@@ -352,6 +352,7 @@ class Reference:
         refuse_if(self.locks.setdefault((dir, name), owner) != owner, META_BUSY)
 
     def unlock(self, dir: int, name: bytes, owner: int) -> None:
+        refuse_if(not self.mine(self.name_partition(dir, name)), META_NOT_MINE)
         refuse_if((dir, name) not in self.locks, errno.ENOENT)
         refuse_if(self.locks[dir, name] != owner, META_BUSY)
         del self.locks[dir, name]

@@ -69,6 +69,7 @@ class Contents(Directories):
         self.users: dict[int, dict[object, list[int]]] = {}
         self.opening: Counter[int] = Counter()  # inode -> openings of it under way here
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
+        self._unfinished: set[int] = set()  # files that were written here, and of whose end the shard was not told
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsStriped] = self._on_striped
         self.on_event[FsHandlesClosed] = self._on_handles_closed
@@ -79,6 +80,8 @@ class Contents(Directories):
         writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
         self.opening[ino] += 1
         try:
+            yield Acquire(("closing", ino))  # who closed it before must not be taken for us
+            self.release(("closing", ino))
             opened = yield from self._open(ino, writing, bool(flags & O_TRUNC))
             self._opened(r, ino, writing)
         finally:
@@ -113,6 +116,8 @@ class Contents(Directories):
                 opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
             elif not attr.size or truncate:
                 was = attr if was is None else was
+                if not mine and not truncate:
+                    self.tell(Work("drop", ((ino,),)))  # what lies here is what it contained before
                 yield Work("make", (ino, was.atime, was.mtime) if was.finished and not truncate else (ino,))
                 if not writing and attr.finished and not mine:
                     try:
@@ -229,8 +234,12 @@ class Contents(Directories):
     def _on_handles_closed(self, event: FsHandlesClosed) -> None:
         self.tell(Work("invalidate", ((event.ino,), ())))  # others have written here; this node's kernel has not seen that
         handle = self.hosted.pop(event.ino, None)
-        if handle is not None:
-            self.spawn(self._unhost(event.ino, handle))
+        self.spawn(self._left(event.ino) if handle is None else self._unhost(event.ino, handle))
+
+    def _left(self, ino: int) -> Operation:
+        """No other node uses it through this one any more: the last of all may have been the writer."""
+        attr = attr_of((yield from self.at_ino("getattr", ino)))
+        yield from self._closed(ino, attr.writer == self.node, None)
 
     def _unhost(self, ino: int, handle: int) -> Operation:
         facts = yield Work("close", (handle,))
@@ -269,10 +278,16 @@ class Contents(Directories):
         key = ("closing", ino)
         yield Acquire(key)
         try:
-            last = wrote and ino not in self.hosted and not any(counts[True] for counts in self.users.get(ino, {}).values())
-            if last and facts is None:
-                facts = yield from self._written(ino)
-            used = bool(self.opening[ino] or self.users.get(ino))
+            if wrote:
+                self._unfinished.add(ino)
+            readers, writers = yield Work("uses", (ino,))
+            writing = writers or ino in self.hosted or any(counts[True] for counts in self.users.get(ino, {}).values())
+            last = ino in self._unfinished and not writing
+            if last:
+                self._unfinished.discard(ino)
+                if facts is None:
+                    facts = yield from self._written(ino)
+            used = bool(self.opening[ino] or self.users.get(ino) or readers or writers)
             if not self.opening[ino]:
                 del self.opening[ino]
             if not used:
@@ -313,6 +328,8 @@ class Contents(Directories):
                 self.spawn(self._unused(ino))
 
     def _unused(self, ino: int) -> Operation:
+        if any((yield Work("uses", (ino,)))):
+            return  # a mount opened it by itself, and says when it has closed it
         try:
             yield from self.at_ino("unused", ino)
         except OSError as error:

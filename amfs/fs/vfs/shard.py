@@ -236,7 +236,8 @@ class Shard(Calls):
     def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool) -> Operation:
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote, None: it did not write; ``stripe``: it was
         laid in stripes of so many bytes meanwhile, 0: no; ``used``: it still has it open. Answers the record if it was written."""
-        out = None
+        out: Any = None
+        tell: tuple[int, ...] = ()
         if facts is not None:
             attr = attr_of(self.meta.getattr(ino, self.node))
             if attr.writer == peer:
@@ -247,9 +248,11 @@ class Shard(Calls):
                     wanted = attr._replace(layout=STRIPED, stripe=stripe)
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
                 done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
-                out = yield from self.s_wrote(peer, ino, done)
+                out, tell = self._finish(peer, ino, done)
         if not used:
-            self.s_unused(peer, ino)
+            self.s_unused(peer, ino)  # before anything else can happen: it may open it again at once
+        if out is not None:
+            yield from self.told(peer, tell, (ino,))
         return self._now(ino, peer, out)
 
     def _now(self, ino: int, peer: int, out: Any) -> Any:
@@ -259,12 +262,17 @@ class Shard(Calls):
         return out
 
     def s_wrote(self, peer: int, ino: int, attr: Any) -> Operation:
+        out, tell = self._finish(peer, ino, attr)
+        yield from self.told(peer, tell, (ino,))
+        return out
+
+    def _finish(self, peer: int, ino: int, attr: Any) -> tuple[Any, tuple[int, ...]]:
+        """``peer`` is done writing it; the record, and who must be told."""
         before = self.meta.holders(ino)
         out, tell = self.meta.wrote(ino, peer, tuple(attr))
         for node in set(before) - {peer}:
             self.tell(Ask(node, "drop", ((ino,),)))
-        yield from self.told(peer, tell, (ino,))
-        return out
+        return out, tell
 
     def s_unused(self, peer: int, ino: int) -> None:
         attr = attr_of(self.meta.getattr(ino, self.node))
