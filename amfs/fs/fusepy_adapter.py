@@ -1,9 +1,9 @@
 """The portable mount: the same operations through libfuse, by fusepy (libfuse 2) or its fork mfusepy (libfuse 3). I/O.
 
-The only module that imports either. libfuse runs in a thread of its own, one request at a time, and knows paths; here they are walked to
-inodes, so that hard links are one file. What concerns only this node is done in that thread with Meta and Io; for the rest it asks the
-machine through the poll loop and waits. What other nodes change is seen after the time-outs of the kernel's caches: libfuse's simple
-interface has no way to invalidate them.
+The only module that imports either; ``fusepy_calls`` is what they call. libfuse runs in a thread of its own, one request at a time, and
+knows paths; here they are walked to inodes, so that hard links are one file. What concerns only this node is done in that thread with Meta
+and Io; for the rest it asks the machine through the poll loop and waits. What other nodes change is seen after the time-outs of the
+kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes; attributes are tuples as ``Attr``, but bare.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ import logging
 import os
 import stat
 import threading
-import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine.events import FsReplied, FsRequested
 from amfs.errors import SystemSetupError
+from amfs.fs import fusepy_calls
 from amfs.fs.attr import (
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
-    META_SET_GID,
-    META_SET_MODE,
+    META_SET_BLOCKS,
     META_SET_MTIME,
     META_SET_SIZE,
-    META_SET_UID,
     NAME_MAX,
     NO_LAYOUT,
     ROOT,
@@ -45,9 +42,14 @@ log = logging.getLogger("amfs.fs")
 LOCAL = 0
 ANSWER_S = 60.0  # the machine's own time-outs end sooner
 _LIST = 4096
-_NO_ID = 0xFFFFFFFF
+_DIRS_MAX = 100_000
 _SLOW = (META_NOT_MINE, META_BUSY)
-T = TypeVar("T")
+_TIMES = META_SET_ATIME | META_SET_MTIME
+#: Places in an attribute tuple.
+_INO, _MODE, _LAYOUT, _FINISHED, _WRITER, _SIZE, _CTIME = map(
+    Attr._fields.index, ("ino", "mode", "layout", "finished", "writer", "size", "ctime")
+)
+Facts = tuple[int, ...]
 
 
 def library() -> tuple[Any, str]:
@@ -64,9 +66,22 @@ def library() -> tuple[Any, str]:
 
 
 class Open(NamedTuple):
+    """What libfuse knows by a number."""
+
     ino: int
     handle: IoHandle
     writing: bool
+
+
+class Using:
+    """The handles of this mount on one inode. ``foreign``: the machine opened it, and must be told when they are closed."""
+
+    __slots__ = ("foreign", "numbers", "readers", "writers")
+
+    def __init__(self) -> None:
+        self.readers = self.writers = 0
+        self.numbers: set[int] = set()
+        self.foreign = False
 
 
 class Portable:
@@ -92,9 +107,9 @@ class Portable:
         self._serials = itertools.count(1)
         self._files: dict[int, Open] = {}
         self._numbers = itertools.count(1)
-        self._counts: dict[int, list[int]] = {}  # inode -> readers, writers
-        self._foreign: set[int] = set()  # inodes that the machine opened: it must be told when they are closed
-        self._dirs: dict[str, int] = {"/": ROOT}
+        self._using: dict[int, Using] = {}  # by inode
+        self._fresh: tuple[int, Facts] = (0, ())  # the file made last, and what it is like until somebody does something with it
+        self._dirs: dict[bytes, int] = {b"/": ROOT}
         self._binding, self.library = library()
         timeout = 1.0 if alone else 0.0
         options = {
@@ -109,10 +124,9 @@ class Portable:
         self._thread.start()
 
     def _run(self, options: dict[str, Any]) -> None:
-        calls = _calls(self, self._binding)
         try:
             # latin-1: bytes as they are, for names need not be UTF-8
-            self._binding.FUSE(calls, os.fsencode(self.path).decode("latin-1"), encoding="latin-1", **options)
+            fusepy_calls.serve(self, self._binding, os.fsencode(self.path).decode("latin-1"), encoding="latin-1", **options)
         except RuntimeError as error:
             self.failure = f"libfuse could not mount or serve {self.path} (error {error})"
         except Exception as error:
@@ -143,7 +157,7 @@ class Portable:
 
     def forget(self) -> None:
         """Some names or directories changed elsewhere."""
-        self._dirs = {"/": ROOT}
+        self._dirs = {b"/": ROOT}
 
     def join(self, timeout_s: float) -> bool:
         """Whether the thread has ended."""
@@ -174,300 +188,296 @@ class Portable:
             raise OSError(number, os.strerror(number))
         return effect.value
 
-    def _here(self, act: Callable[[], T], changes: bool = False) -> T | None:
-        """What ``act`` gives, if it concerns only this node; else None."""
-        if not self.alone or (changes and self.shared):
-            return None
-        try:
-            return act()
-        except OSError as error:
-            if error.errno in _SLOW:
-                return None
-            raise
+    @property
+    def _mine(self) -> bool:
+        """Whether what changes here is nobody else's business."""
+        return self.alone and not self.shared
 
     # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
-    def place(self, path: str) -> tuple[int, bytes]:
+    def place(self, path: bytes) -> tuple[int, bytes]:
         """The directory of a path, and the last name."""
-        above, _, name = path.rpartition("/")
+        above, _, name = path.rpartition(b"/")
         if len(name) > NAME_MAX:
-            raise OSError(errno.ENAMETOOLONG, path)
-        return self.directory(above or "/"), name.encode("latin-1")
+            raise OSError(errno.ENAMETOOLONG, "name too long")
+        known = self._dirs.get(above or b"/")
+        return known if known is not None else self.directory(above), name
 
-    def directory(self, path: str) -> int:
+    def directory(self, path: bytes) -> int:
         known = self._dirs.get(path)
         if known is None:
             attr = self.look(path)
-            if not stat.S_ISDIR(attr.mode):
-                raise OSError(errno.ENOTDIR, path)
-            known = attr.ino
-            if len(self._dirs) > 100_000:
+            if not stat.S_ISDIR(attr[_MODE]):
+                raise OSError(errno.ENOTDIR, "not a directory")
+            known = attr[_INO]
+            if len(self._dirs) > _DIRS_MAX:
                 self.forget()
             self._dirs[path] = known
         return known
 
-    def look(self, path: str) -> Attr:
+    def look(self, path: bytes) -> Facts:
         """The attributes of a path. Raises OSError."""
-        if path == "/":
-            return self.about(ROOT)
+        known = self._dirs.get(path)
+        if known is not None:
+            return self.about(known)
         parent, name = self.place(path)
+        if self.alone:
+            try:
+                ino, kind, attr = self.meta.lookup(parent, name, self.node)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+            else:
+                if kind == stat.S_IFDIR:
+                    return self.about(ino)
+                if attr is not None and (live := self._live(attr)) is not None:
+                    return live
+        answer: Facts = self.ask("lookup", parent, name)[0]
+        return answer
 
-        def here() -> Attr | None:
-            ino, kind, attr = self.meta.lookup(parent, name, self.node)
-            if kind == stat.S_IFDIR:
-                return Attr(*self.meta.dir_get(ino)[0])
-            if attr is None or (not attr[8] and attr[9] not in (-1, self.node)):
-                return None
-            return self._live(Attr(*attr))
+    def about(self, ino: int) -> Facts:
+        if self.alone:
+            try:
+                live = self._live(self.meta.getattr(ino, self.node))
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+            else:
+                if live is not None:
+                    return live
+        answer: Facts = self.ask("getattr", ino)[0]
+        return answer
 
-        return self._here(here) or Attr(*self.ask("lookup", parent, name)[0])
-
-    def about(self, ino: int) -> Attr:
-        def here() -> Attr | None:
-            attr = Attr(*self.meta.getattr(ino, self.node))
-            return self._live(attr) if attr.finished or attr.writer in (-1, self.node) else None
-
-        return self._here(here) or Attr(*self.ask("getattr", ino)[0])
-
-    def _live(self, attr: Attr) -> Attr:
-        """A file that is written here is what its data is."""
-        if attr.finished or not stat.S_ISREG(attr.mode):
+    def about_open(self, number: int) -> Facts:
+        fresh, attr = self._fresh
+        if fresh == number:  # libfuse asks at once what it has made
+            self._fresh = (0, ())
             return attr
+        return self.about(self._files[number].ino)
+
+    def _live(self, attr: Facts) -> Facts | None:
+        """A file that is written here is what its data is. None: only the machine knows."""
+        if attr[_FINISHED] or not stat.S_ISREG(attr[_MODE]):
+            return attr
+        if attr[_WRITER] not in (-1, self.node):
+            return None
         try:
-            size, blocks, atime, mtime, ctime = self.io.part_stat(attr.ino, -1)
+            found = self.io.part_stat(attr[_INO], -1)
         except FileNotFoundError:
-            return attr
-        return attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(ctime, attr.ctime))
+            using = self._using.get(attr[_INO])
+            if using is None or not using.numbers:
+                return None
+            found = self._files[next(iter(using.numbers))].handle.stat()
+        return (*attr[:_SIZE], *found[:4], max(found[4], attr[_CTIME]))
+
+    def list(self, directory: int) -> list[tuple[bytes, int, int]]:
+        """(name, inode, kind) of all that is in it."""
+        found: list[tuple[bytes, int, int]] = [(b".", directory, stat.S_IFDIR), (b"..", 0, stat.S_IFDIR)]
+        cursor = 0
+        while page := self._page(directory, cursor):
+            found += [(bytes(entry[0]), entry[1], entry[2]) for entry in page]
+            cursor = page[-1][3]
+        return found
+
+    def _page(self, directory: int, cursor: int) -> Any:
+        if self.alone:
+            try:
+                return self.meta.list(directory, cursor, _LIST)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+        return self.ask("list", directory, cursor, _LIST)
 
     # ── open files ─────────────────────────────────────────────────────────────────────────────────
 
-    def _keep(self, ino: int, how: tuple[int, int, int, int], writing: bool, create: bool) -> int:
+    def _keep(self, ino: int, how: tuple[int, int, int, int], writing: bool, create: bool, foreign: bool) -> int:
         kind, node, stripe, size = how
         handle = self.io.open(ino, kind, node, stripe, size, writing, create)
-        self._counts.setdefault(ino, [0, 0])[writing] += 1
+        using = self._using.get(ino)
+        if using is None:
+            using = self._using[ino] = Using()
         number = next(self._numbers)
+        using.numbers.add(number)
+        using.foreign = using.foreign or foreign
+        if writing:
+            using.writers += 1
+        else:
+            using.readers += 1
         self._files[number] = Open(ino, handle, writing)
         return number
 
-    def open(self, path: str, flags: int) -> int:
+    def open(self, path: bytes, flags: int) -> int:
         writing = flags & os.O_ACCMODE != os.O_RDONLY
-        attr = self.look(path)
-        found = self._here(lambda: self.meta.open_here(attr.ino, writing))
-        if found is not None:
-            return self._keep(attr.ino, (LOCAL, -1, 0, found[11]), writing, found[11] == 0)
-        kind, node, stripe, size = self.ask("open", attr.ino, flags & ~os.O_TRUNC)
-        self._foreign.add(attr.ino)
-        return self._keep(attr.ino, (kind, node, stripe, size), writing, size == 0)
+        ino = self.look(path)[_INO]
+        if self.alone:
+            try:
+                found = self.meta.open_here(ino, writing)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+            else:
+                fresh = not found[_SIZE] and not self._has_part(ino)
+                number = self._keep(ino, (LOCAL, -1, 0, found[_SIZE]), writing, not found[_SIZE], False)
+                if fresh:
+                    self._stamp(ino, _TIMES, Attr._make(found))
+                return number
+        kind, node, stripe, size = self.ask("open", ino, flags & ~os.O_TRUNC)
+        return self._keep(ino, (kind, node, stripe, size), writing, size == 0, True)
 
-    def create(self, path: str, mode: int) -> int:
+    def create(self, path: bytes, mode: int) -> int:
         parent, name = self.place(path)
-        uid, gid, _ = self._binding.fuse_get_context()
-
-        def here() -> Any:
-            if self.meta.dir_layout(parent)[0] not in (WHOLE, NO_LAYOUT):
-                return None
-            now = time.time_ns()
-            wanted = Attr(mode=stat.S_IFREG | stat.S_IMODE(mode), uid=uid, gid=gid, writer=self.node)
-            made = self.meta.create(parent, name, now, self.node, None, wanted)
-            self.meta.dir_touch(parent, now)
-            return made
-
-        made = self._here(here, changes=True)
-        if made is not None:
-            return self._keep(made[0], (LOCAL, -1, 0, 0), True, True)
+        if self._mine and self.meta.dir_layout(parent)[0] in (WHOLE, NO_LAYOUT):
+            uid, gid, _ = self._binding.fuse_get_context()
+            now = fusepy_calls.now()
+            wanted = (0, stat.S_IFREG | stat.S_IMODE(mode), 0, uid, gid, 0, 0, WHOLE, 0, self.node, -1, 0, 0, 0, 0, 0)
+            try:
+                made = self.meta.create(parent, name, now, self.node, None, wanted)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+            else:
+                self.meta.dir_touch(parent, now)
+                number = self._keep(made[_INO], (LOCAL, -1, 0, 0), True, True, False)
+                self._fresh = (number, made)
+                return number
         attr, kind, node, stripe, size = self.ask("create", parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT)
-        self._foreign.add(attr[0])
-        return self._keep(attr[0], (kind, node, stripe, size), True, size == 0)
+        return self._keep(attr[_INO], (kind, node, stripe, size), True, size == 0, True)
 
     def handle(self, number: int) -> IoHandle:
         return self._files[number].handle
 
+    def write(self, number: int, data: bytes, offset: int) -> None:
+        self._fresh = (0, ())
+        self._files[number].handle.write(data, offset)
+
+    def truncate(self, path: bytes | None, length: int, number: int | None) -> None:
+        self._fresh = (0, ())
+        file = self._files.get(number) if number is not None else None
+        if file is not None and file.writing:
+            file.handle.truncate(length)
+        elif path is None:
+            raise OSError(errno.EINVAL, "not open for writing")
+        else:
+            self.change(path, META_SET_SIZE, size=length)
+
     def release(self, number: int) -> None:
-        file = self._files.pop(number)
-        file.handle.flush()
-        size, blocks, atime, mtime, ctime = file.handle.stat()
-        file.handle.close()
-        counts = self._counts[file.ino]
-        counts[file.writing] -= 1
-        attr = Attr(ino=file.ino, size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=ctime)
-        last = not any(counts)
-        if last:
-            del self._counts[file.ino]
-        foreign = file.ino in self._foreign
-        if foreign and last:
-            self._foreign.discard(file.ino)
-        if foreign or self._here(lambda: self._closed(attr, file.writing and not counts[1], last), changes=True) is None:
-            if file.writing and not counts[1]:
-                self._tell("closed", file.ino, True, tuple(attr))
+        ino, handle, writing = self._files.pop(number)
+        using = self._using[ino]
+        using.numbers.discard(number)
+        said: Facts | None = None
+        if writing:
+            using.writers -= 1
+            if not using.writers:
+                said = handle.stat()
+        else:
+            using.readers -= 1
+        try:
+            handle.close()
+        finally:
+            last = not using.numbers
             if last:
-                self._tell("closed", file.ino, False, None)
+                del self._using[ino]
+            attr = None if said is None else (ino, *(0,) * (_SIZE - 1), *said)
+            if attr is not None or last:
+                self._closed(ino, attr, last, using.foreign)
 
-    def _closed(self, attr: Attr, wrote: bool, last: bool) -> bool:
-        """Tell the record here what became of the file."""
-        with contextlib.suppress(FileNotFoundError):
-            readers, writers = self.io.open_count(attr.ino)
-            if wrote and not writers:
-                self.meta.wrote(attr.ino, self.node, attr)
-            if last and not readers + writers and self.meta.unused(attr.ino, self.node):
-                self.io.part_delete(attr.ino)
-        return True
+    def _closed(self, ino: int, attr: Facts | None, last: bool, foreign: bool) -> None:
+        """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
+        if not foreign and self._mine:
+            try:
+                readers, writers = self.io.open_count(ino)
+                if attr is not None and not writers:
+                    self.meta.wrote(ino, self.node, attr)
+                if last and not readers + writers and self.meta.unused(ino, self.node):
+                    self.io.part_delete(ino)
+                return
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno not in (*_SLOW, errno.EPERM):
+                    raise
+        if attr is not None:
+            self._tell("closed", ino, True, attr)
+        if last:
+            self._tell("closed", ino, False, None)
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: bytes) -> None:
         parent, name = self.place(path)
-
-        def here() -> bool:
-            now = time.time_ns()
-            left, gone, _ = self.meta.unlink(parent, name, now)
-            self.meta.dir_touch(parent, now)
-            if gone:
-                with contextlib.suppress(FileNotFoundError):
-                    self.io.part_delete(left[0])
-            return True
-
-        if self._here(here, changes=True) is None:
-            self.ask("unlink", parent, name)
+        if self._mine:
+            now = fusepy_calls.now()
+            try:
+                left, gone, _ = self.meta.unlink(parent, name, now)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+            else:
+                self.meta.dir_touch(parent, now)
+                if gone:
+                    with contextlib.suppress(FileNotFoundError):
+                        self.io.part_delete(left[_INO])
+                return
+        self.ask("unlink", parent, name)
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
-    def change(self, path: str, mask: int, **wanted: int) -> None:
-        self.ask("setattr", self.look(path).ino, mask, tuple(Attr(**wanted)))
-
-
-def _facts(attr: Attr) -> dict[str, int]:
-    return {
-        "st_ino": attr.ino, "st_mode": attr.mode, "st_nlink": attr.nlink, "st_uid": attr.uid, "st_gid": attr.gid, "st_rdev": attr.rdev,
-        "st_size": attr.size, "st_blocks": attr.blocks, "st_blksize": 4096,
-        "st_atime": attr.atime, "st_mtime": attr.mtime, "st_ctime": attr.ctime,
-    }  # fmt: skip
-
-
-def _calls(face: Portable, binding: Any) -> Any:
-    """libfuse's calls, by path."""
-
-    class Calls(binding.Operations):  # type: ignore[misc]
-        use_ns = True
-
-        def init(self, path: str) -> None:
-            face.started = True
-            os.eventfd_write(face.fd, 1)
-
-        def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
-            face.served += 1
-            return _facts(face.about(face._files[fh].ino) if fh is not None and fh in face._files else face.look(path))
-
-        def readdir(self, path: str, fh: int) -> list[str]:
-            directory, cursor, names = face.directory(path), 0, [".", ".."]
-            while True:
-                page = face.ask("list", directory, cursor, _LIST)
-                names += [bytes(entry[0]).decode("latin-1") for entry in page]
-                if not page:
-                    return names
-                cursor = page[-1][3]
-
-        def open(self, path: str, flags: int) -> int:
-            face.served += 1
-            return face.open(path, flags)
-
-        def create(self, path: str, mode: int, fi: Any = None) -> int:
-            face.served += 1
-            return face.create(path, mode)
-
-        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-            return face.handle(fh).read(size, offset)
-
-        def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-            face.handle(fh).write(data, offset)
-            return len(data)
-
-        def flush(self, path: str, fh: int) -> int:
-            face.handle(fh).flush()
-            return 0
-
-        def fsync(self, path: str, datasync: int, fh: int) -> int:
-            face.handle(fh).flush()
-            return 0
-
-        def release(self, path: str, fh: int) -> int:
-            face.release(fh)
-            return 0
-
-        def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-            if fh is not None and fh in face._files and face._files[fh].writing:
-                face.handle(fh).truncate(length)
+    def change(self, path: bytes, mask: int, **wanted: int) -> None:
+        ino, want = self.look(path)[_INO], Attr(**wanted)
+        if self._mine:
+            now = fusepy_calls.now()
+            try:
+                done = self.meta.setattr_here(ino, mask, want, now)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
             else:
-                face.change(path, META_SET_SIZE, size=length)
-            return 0
+                if mask & META_SET_SIZE:
+                    self._cut(ino, want.size, now)
+                elif mask & _TIMES and stat.S_ISREG(done[_MODE]) and done[_LAYOUT] == WHOLE:
+                    self._stamp(ino, mask, want)
+                return
+        if mask & _TIMES:
+            self._stamp(ino, mask, want)  # if it is here: it is what is believed while written
+        self.ask("setattr", ino, mask, tuple(want))
 
-        def unlink(self, path: str) -> int:
-            face.unlink(path)
-            return 0
+    def _has_part(self, ino: int) -> bool:
+        try:
+            self.io.part_stat(ino, -1)
+        except FileNotFoundError:
+            return False
+        return True
 
-        def mkdir(self, path: str, mode: int) -> int:
-            face.ask("mkdir", *face.place(path), stat.S_IFDIR | mode)
-            return 0
+    def _stamp(self, ino: int, mask: int, want: Attr) -> None:
+        """The part of a file here has the same times as the record."""
+        path = self.io.part_path(ino, -1)
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(path, dir_fd=self.io.root_fd)
+            atime = want.atime if mask & META_SET_ATIME else found.st_atime_ns
+            mtime = want.mtime if mask & META_SET_MTIME else found.st_mtime_ns
+            os.utime(path, ns=(atime, mtime), dir_fd=self.io.root_fd)
 
-        def rmdir(self, path: str) -> int:
-            face.ask("rmdir", *face.place(path))
-            face.forget()
-            return 0
+    def _cut(self, ino: int, size: int, now: int) -> None:
+        """The record has the new size already. A file without data that had it before is not changed, as on tmpfs; but to nothing may be
+        O_TRUNC, which does change it."""
+        with contextlib.suppress(FileNotFoundError):
+            if size and self.io.part_stat(ino, -1)[:2] == (size, 0):
+                return
+        handle = self.io.open(ino, LOCAL, -1, 0, size, True, True)
+        try:
+            handle.truncate(size)
+        finally:
+            handle.close()
+        if not self.io.open_count(ino)[1]:
+            blocks = self.io.part_stat(ino, -1)[1]
+            cut = Attr(blocks=blocks, mtime=now)
+            self.meta.setattr_here(ino, META_SET_BLOCKS | META_SET_MTIME, cut, now)
+            self._stamp(ino, META_SET_MTIME, cut)
 
-        def mknod(self, path: str, mode: int, dev: int) -> int:
-            face.ask("mknod", *face.place(path), mode, dev)
-            return 0
-
-        def symlink(self, target: str, source: str) -> int:
-            face.ask("symlink", *face.place(target), source.encode("latin-1"))
-            return 0
-
-        def readlink(self, path: str) -> str:
-            return bytes(face.ask("readlink", face.look(path).ino)).decode("latin-1")
-
-        def link(self, target: str, source: str) -> int:
-            face.ask("link", face.look(source).ino, *face.place(target))
-            return 0
-
-        def rename(self, old: str, new: str) -> int:
-            face.ask("rename", *face.place(old), *face.place(new), 0)
-            face.forget()
-            return 0
-
-        def chmod(self, path: str, mode: int) -> int:
-            face.change(path, META_SET_MODE, mode=stat.S_IMODE(mode))
-            return 0
-
-        def chown(self, path: str, uid: int, gid: int) -> int:
-            mask = (META_SET_UID if uid & _NO_ID != _NO_ID else 0) | (META_SET_GID if gid & _NO_ID != _NO_ID else 0)
-            face.change(path, mask, uid=uid & _NO_ID, gid=gid & _NO_ID)
-            return 0
-
-        def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-            atime, mtime = times if times is not None else (time.time_ns(), time.time_ns())
-            face.change(path, META_SET_ATIME | META_SET_MTIME, atime=atime, mtime=mtime)
-            return 0
-
-        def statfs(self, path: str) -> dict[str, int]:
-            bsize, blocks, bfree, bavail, files, ffree = face.ask("statfs")
-            return {
-                "f_bsize": bsize, "f_frsize": bsize, "f_blocks": blocks, "f_bfree": bfree, "f_bavail": bavail, "f_files": files,
-                "f_ffree": ffree, "f_namemax": NAME_MAX,
-            }  # fmt: skip
-
-        def getxattr(self, path: str, name: str, position: int = 0) -> bytes:
-            if name.startswith("system."):
-                raise OSError(errno.EOPNOTSUPP, name)
-            return bytes(face.ask("get_xattr", face.look(path).ino, name.encode("latin-1")))
-
-        def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
-            if not name.startswith(("user.", "trusted.", "security.")):
-                raise OSError(errno.EOPNOTSUPP, name)
-            face.ask("set_xattr", face.look(path).ino, name.encode("latin-1"), bytes(value), options)
-            return 0
-
-        def listxattr(self, path: str) -> list[str]:
-            return [name.decode("latin-1") for name in bytes(face.ask("list_xattr", face.look(path).ino)).split(b"\0") if name]
-
-        def removexattr(self, path: str, name: str) -> int:
-            face.ask("remove_xattr", face.look(path).ino, name.encode("latin-1"))
-            return 0
-
-    return Calls()
+    def xattr(self, path: bytes, name: bytes) -> bytes:
+        ino = self.look(path)[_INO]
+        if self.alone and name.startswith(b"security."):  # the kernel wants one before every first writing
+            try:
+                return self.meta.get_xattr(ino, name)
+            except OSError as error:
+                if error.errno not in _SLOW:
+                    raise
+        return bytes(self.ask("get_xattr", ino, name))

@@ -28,7 +28,7 @@ OPTIONS = "AMFS_POSIX_MOUNT"
 SESSION_OPTIONS = "AMFS_POSIX_SESSION"
 LAYOUT = "AMFS_POSIX_LAYOUT"
 NO_FUSE = "AMFS_TESTS_NO_FUSE"
-#: Words of tables that are left out: names of calls and flags.
+#: Words of tables that are left out: names of calls and flags; of random calls also ``removed-open``: removing what is open.
 WITHOUT = frozenset(os.environ.get("AMFS_POSIX_WITHOUT", "").split())
 
 

@@ -48,6 +48,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.fs.vfs", 5),  # pure: a machine like those of the engine
     ("amfs.fs.fuse_native", 6),  # events and effects, as above
     ("amfs.fs.fusepy_adapter", 6),
+    ("amfs.fs.fusepy_calls", 6),
     ("amfs.fs", 3),
     ("amfs.errors", 1),
     ("amfs.config", 1),
