@@ -210,10 +210,11 @@ static void *run(void *argument) {
     struct ring *ring = argument;
     struct rings *rings = ring->rings;
     if (rings->threads == rings->queues) {
-        cpu_set_t own;
+        size_t cpu = (size_t)(ring - rings->ring);
+        cpu_set_t ours, own;
         CPU_ZERO(&own);
-        CPU_SET((size_t)(ring - rings->ring), &own);
-        sched_setaffinity(0, sizeof own, &own); /* not ours to use: then from where we may be */
+        CPU_SET(cpu, &own);
+        if (sched_getaffinity(0, sizeof ours, &ours) == 0 && CPU_ISSET(cpu, &ours)) sched_setaffinity(0, sizeof own, &own);
     }
     int error = uring_open(&ring->uring, (unsigned)ring->count + 2);
     pthread_mutex_lock(&rings->lock);
