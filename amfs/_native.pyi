@@ -85,6 +85,7 @@ class Io:
     fd: int  # eventfd, readable while take() has something
     port: int  # for other nodes; 0: not listening
     root_fd: int
+    questions: tuple[int, int]  # between shards that went directly: asked, answered
 
     def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
@@ -125,6 +126,10 @@ class Io:
         """(ino, index, size, blocks)"""
     def take(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, serial, ino, size, error) of what happened since, oldest first."""
+    def serve(self, meta: Meta) -> None:
+        """Let other nodes ask this shard directly, and the mounts of this node ask theirs (csrc/far.h). Once."""
+    def set_shy(self, shy: bool) -> None:
+        """This node has caches that cannot be told of changes made directly: they take the long way."""
     def stop(self) -> None: ...
 
 class IoHandle:
@@ -203,6 +208,10 @@ class Meta:
         """(attr, whether the whole content is here)"""
     def uncache(self, ino: int) -> bool:
         """Whether the whole content was here."""
+    def claim(self, ino: int, claimed: bool) -> None:
+        """The poll loop has it open, or is about to: then mounts that opened it directly leave it to the loop to tell that it is closed."""
+    def direct_uses(self, ino: int) -> tuple[int, int, bool]:
+        """(files, writers, telling): how mounts have it open without the poll loop; whether its shard is just being told of a closing"""
     def dir_add(self, ino: int, parent: int, name: bytes, attr: tuple[int, ...]) -> None: ...
     def dir_remove(self, ino: int) -> None: ...
     def dir_move(self, ino: int, parent: int, name: bytes, now: int) -> None: ...

@@ -154,6 +154,7 @@ static void *keep(void *argument) {
         if (atomic_load(&io->stopping)) break;
         pthread_mutex_unlock(&io->keeper_lock);
         fsio_links_reap(io);
+        if (io->speaker.attend != NULL) io->speaker.tick(io->speaker.context);
         int64_t began = fsio_now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);
@@ -170,6 +171,7 @@ static void *keep(void *argument) {
 
 static void free_all(struct fsio *io) {
     fsio_door_free(io);
+    if (io->speaker.attend != NULL) io->speaker.let_go(io->speaker.context);
     fsio_links_free(io);
     fsio_spares_free(io);
     fsio_parts_end(io);

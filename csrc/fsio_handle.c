@@ -325,6 +325,14 @@ int fsio_flush(struct fsio_handle *handle) {
     return error;
 }
 
+bool fsio_is_local(struct fsio_handle *handle) {
+    struct fsio_file *file = handle->file;
+    pthread_rwlock_rdlock(&file->gate);
+    bool local = file->kind == FSIO_LOCAL;
+    pthread_rwlock_unlock(&file->gate);
+    return local;
+}
+
 int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
     struct fsio_stat stat = {0};
     int error = fsio_file_stat(handle->file, &stat);

@@ -28,7 +28,8 @@ enum {
  * and the answer             u32 magic, u16 version, u16 status
  * Then requests              u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; WRITEs: the bytes
  * and in their order answers u32 errno, u32 zero, u64 bytes that follow, u64 value; the bytes
- * Parts are asked for on one lane, files that are open here on the other: the first never waits for a third node, so nobody waits in a circle. */
+ * Parts are asked for on one lane, files that are open here on the second: the first never waits for a third node, so nobody waits in a circle.
+ * After the greeting of the third lane the speaker has the word (metadata: far_wire.h). */
 enum {
     WIRE_MAGIC = 0x49464d41, /* "AMFI" */
     WIRE_VERSION = 1,
@@ -38,9 +39,10 @@ enum {
     REPLY_BYTES = 24,
     STAT_BYTES = 40,
     WRITE_MAX = 16 << 20, /* bytes of one WRITE */
-    LANES = 2,
+    LANES = 3,
     LANE_PARTS = 0,
     LANE_FILES = 1,
+    LANE_SPOKEN = 2, /* what is said on it is the speaker's */
     WELCOME_OK = 0,
     WELCOME_NO_TOKEN = 1,
     WELCOME_WRONG_VERSION = 2,
@@ -102,6 +104,18 @@ struct fsio_link {
     int lane, fd;
     bool idle, used; /* used: has carried a request before, so that the other side may have closed it meanwhile */
     int64_t since_ms;
+};
+
+/* Whoever uses the third lane. Its connections are used in one direction: questions by who made them, answers by the other. All functions are called
+ * by threads of the door, but for one connection by one at a time. */
+struct fsio_line;
+struct fsio_speaker {
+    void *context;
+    /* Something has come from `node`. `link`: of fsio_line_open, NULL on a connection that the other made. False: close it. `buffer`: FSIO_CHUNK bytes. */
+    bool (*attend)(void *context, int32_t node, void *link, int fd, char *buffer);
+    void (*ended)(void *context, void *link); /* a connection of ours is about to be closed */
+    void (*tick)(void *context);              /* every two seconds */
+    void (*let_go)(void *context);            /* fsio is being freed */
 };
 
 struct fsio_stat {
@@ -215,6 +229,7 @@ struct fsio {
     pthread_cond_t peers_changed;
     struct fsio_peer *peers;
     struct fsio_door *door; /* NULL: not listening */
+    struct fsio_speaker speaker; /* attend NULL: there is none */
 
     pthread_mutex_t events_lock;
     struct fsio_event *events, **events_tail;
@@ -339,6 +354,7 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
 /* fsio_jobs.c */
 int fsio_workers_start(struct fsio *io, int threads);
 void fsio_workers_stop(struct fsio *io);
+int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
 void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
 
 /* fsio_peer.c */
@@ -360,6 +376,12 @@ void fsio_links_free(struct fsio *io);
 int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no FSIO_BROKEN, ECANCELED once stopped */
 
 void fsio_socket_options(struct fsio *io, int fd); /* time-outs, no delay */
+
+/* fsio_serve.c: the third lane */
+void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker); /* before the first connection */
+void *fsio_speaker_of(struct fsio *io);                                     /* its context; NULL: there is none */
+int fsio_line_open(struct fsio *io, int32_t node, void *link, struct fsio_line **line, int *fd); /* connects: waits. 0 or errno */
+void fsio_line_listen(struct fsio *io, struct fsio_line *line); /* from now on answers are attended to, until it has ended; takes it over */
 
 /* fsio_serve.c */
 int fsio_door_open(struct fsio *io, const char *address, char *error, size_t error_size);

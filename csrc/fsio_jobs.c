@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE };
+enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE, JOB_CALL };
 
 struct fsio_job {
     struct fsio_job *next;
@@ -15,7 +15,9 @@ struct fsio_job {
     int64_t index;
     int32_t from;
     uint32_t stripe;
-    struct fsio_file *file; /* of DROP_FILE */
+    struct fsio_file *file;       /* of DROP_FILE */
+    void (*act)(void *context);   /* of CALL */
+    void *context;
     size_t count;
     int32_t nodes[];
 };
@@ -132,7 +134,7 @@ static int run(struct fsio *io, struct fsio_job *job) {
 /* ── the queue ── */
 
 static void finish(struct fsio *io, struct fsio_job *job, int error) {
-    if (job->kind != JOB_DROP_FILE) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    if (job->kind != JOB_DROP_FILE && job->kind != JOB_CALL) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
     free(job);
 }
 
@@ -146,8 +148,10 @@ static void *work(void *argument) {
         io->jobs = job->next;
         if (io->jobs == NULL) io->jobs_tail = &io->jobs;
         pthread_mutex_unlock(&io->jobs_lock);
+        bool stopped = atomic_load(&io->stopping), silent = job->kind == JOB_DROP_FILE || job->kind == JOB_CALL;
         if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
-        finish(io, job, atomic_load(&io->stopping) || job->kind == JOB_DROP_FILE ? ECANCELED : run(io, job));
+        if (job->kind == JOB_CALL && !stopped) job->act(job->context);
+        finish(io, job, stopped || silent ? ECANCELED : run(io, job));
         pthread_mutex_lock(&io->jobs_lock);
     }
     pthread_mutex_unlock(&io->jobs_lock);
@@ -186,6 +190,11 @@ static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *no
     pthread_mutex_unlock(&io->jobs_lock);
     if (stopped) finish(io, job, ECANCELED);
     return 0;
+}
+
+int fsio_later(struct fsio *io, void (*act)(void *context), void *context) {
+    struct fsio_job job = {.kind = JOB_CALL, .act = act, .context = context};
+    return io->workers == 0 || atomic_load(&io->stopping) ? ECANCELED : queue(io, &job, NULL, 0);
 }
 
 void fsio_drop_later(struct fsio_file *file) {

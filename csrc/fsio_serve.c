@@ -28,6 +28,13 @@ struct guest {
     struct guest *next, **back;
     int32_t node;
     int lane, fd;
+    struct fsio_line *line; /* not NULL: a connection of ours, on which the speaker hears answers */
+};
+
+struct fsio_line {
+    struct guest guest;
+    struct fsio_link *link;
+    void *context; /* the speaker's name for it */
 };
 
 struct greeting { /* somebody who has not shown a token yet */
@@ -57,14 +64,21 @@ struct fsio_door {
 
 /* ── guests ── */
 
+static void end_line(struct fsio *io, struct fsio_line *line) {
+    io->speaker.ended(io->speaker.context, line->context);
+    fsio_link_put(io, line->link, true);
+    free(line);
+}
+
 static void part_with(struct fsio_door *door, struct guest *guest) {
     pthread_mutex_lock(&door->lock);
     *guest->back = guest->next;
     if (guest->next != NULL) guest->next->back = guest->back;
     door->count--;
-    close(guest->fd); /* under the lock: dismiss must not meet another file's number */
+    if (guest->line == NULL) close(guest->fd); /* under the lock: dismiss must not meet another file's number */
     pthread_mutex_unlock(&door->lock);
-    free(guest);
+    if (guest->line == NULL) free(guest);
+    else end_line(door->io, guest->line);
 }
 
 void fsio_door_dismiss(struct fsio *io, int32_t node) {
@@ -82,6 +96,10 @@ void fsio_door_dismiss(struct fsio *io, int32_t node) {
 static bool attend(struct fsio_door *door, const struct guest *guest, char *buffer) {
     struct fsio *io = door->io;
     uint8_t request[REQUEST_BYTES];
+    if (guest->lane == LANE_SPOKEN) {
+        void *link = guest->line == NULL ? NULL : guest->line->context;
+        return io->speaker.attend != NULL && io->speaker.attend(io->speaker.context, guest->node, link, guest->fd, buffer);
+    }
     for (int turn = 0; turn < TURN_REQUESTS; turn++) {
         ssize_t got = recv(guest->fd, request, sizeof request, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -93,6 +111,12 @@ static bool attend(struct fsio_door *door, const struct guest *guest, char *buff
 }
 
 static void *serve(void *argument);
+
+static int all_threads(const struct fsio_door *door) {
+    int threads = 0;
+    for (int i = 0; i < LANES; i++) threads += door->lanes[i].threads;
+    return threads;
+}
 
 /* With the door's lock held: one more thread if all are busy. */
 static void staff(struct lane *lane) {
@@ -106,6 +130,16 @@ static void staff(struct lane *lane) {
         lane->threads--;
         lane->idle--;
     }
+}
+
+/* With the door's lock held: into the list, and somebody for it. */
+static void seat(struct fsio_door *door, struct guest *guest) {
+    guest->next = door->guests;
+    guest->back = &door->guests;
+    if (guest->next != NULL) guest->next->back = &guest->next;
+    door->guests = guest;
+    door->count++;
+    staff(&door->lanes[guest->lane]);
 }
 
 static void *serve(void *argument) {
@@ -140,9 +174,40 @@ static void *serve(void *argument) {
     pthread_mutex_lock(&door->lock);
     lane->idle--;
     lane->threads--;
-    if (door->lanes[0].threads + door->lanes[1].threads == 0) pthread_cond_signal(&door->empty);
+    if (all_threads(door) == 0) pthread_cond_signal(&door->empty);
     pthread_mutex_unlock(&door->lock);
     return NULL;
+}
+
+/* ── the third lane ── */
+
+void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker) { io->speaker = *speaker; }
+
+void *fsio_speaker_of(struct fsio *io) { return io->speaker.attend == NULL ? NULL : io->speaker.context; }
+
+int fsio_line_open(struct fsio *io, int32_t node, void *context, struct fsio_line **line, int *fd) {
+    struct fsio_line *made = calloc(1, sizeof *made);
+    int error = made == NULL ? ENOMEM : io->door == NULL ? ENOTCONN : fsio_link_get(io, node, LANE_SPOKEN, false, &made->link);
+    if (error != 0) {
+        free(made);
+        return error;
+    }
+    *fd = made->link->fd;
+    made->context = context;
+    made->guest = (struct guest){.node = node, .lane = LANE_SPOKEN, .fd = *fd, .line = made};
+    *line = made;
+    return 0;
+}
+
+void fsio_line_listen(struct fsio *io, struct fsio_line *line) {
+    struct guest *guest = &line->guest;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = guest};
+    pthread_mutex_lock(&io->door->lock);
+    bool welcome = !atomic_load(&io->stopping);
+    if (welcome) seat(io->door, guest);
+    pthread_mutex_unlock(&io->door->lock);
+    if (!welcome) end_line(io, line);
+    else if (epoll_ctl(io->door->lanes[guest->lane].epoll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0) part_with(io->door, guest);
 }
 
 /* ── coming in ── */
@@ -174,12 +239,7 @@ static void welcome_guest(struct fsio_door *door, struct greeting *greeting, int
     fsio_socket_options(door->io, guest->fd);
     greeting->fd = -1;
     pthread_mutex_lock(&door->lock);
-    guest->next = door->guests;
-    guest->back = &door->guests;
-    if (guest->next != NULL) guest->next->back = &guest->next;
-    door->guests = guest;
-    door->count++;
-    staff(lane);
+    seat(door, guest);
     pthread_mutex_unlock(&door->lock);
     /* the other side waits for the welcome before it asks; once it is in the set a thread may end it at any time */
     if (send(guest->fd, welcome, sizeof welcome, MSG_NOSIGNAL) != (ssize_t)sizeof welcome ||
@@ -340,7 +400,7 @@ void fsio_door_stop(struct fsio *io) {
     pthread_join(door->acceptor, NULL);
     pthread_mutex_lock(&door->lock);
     for (struct guest *guest = door->guests; guest != NULL; guest = guest->next) shutdown(guest->fd, SHUT_RDWR);
-    while (door->lanes[0].threads + door->lanes[1].threads > 0) pthread_cond_wait(&door->empty, &door->lock);
+    while (all_threads(door) > 0) pthread_cond_wait(&door->empty, &door->lock);
     pthread_mutex_unlock(&door->lock);
     while (door->guests != NULL) part_with(door, door->guests);
     close(door->listen_fd);

@@ -171,6 +171,38 @@ int meta_get_xattr(struct meta *meta, uint64_t ino, const char *name, void *valu
 int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *size);                     /* names ended by NUL */
 int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t now);
 
+/* ── for another node, which asks this one directly and waits for nobody else ──
+ * As their namesakes above. META_BUSY whenever a third node is concerned (it watches, holds or writes), or data lies on others: the asker takes the
+ * long way then. `asker` is not told, and stays a watcher. */
+struct meta_unlinked { bool gone, here, there; }; /* gone: as for meta_unlink; then its data can go where it is: at this node, at the asker */
+int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds); /* holds: all of its content */
+int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr); /* of a finished file that is empty or held already */
+int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, struct meta_attr *left,
+                    struct meta_unlinked *how);
+/* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
+int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
+int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
+int meta_list_for(struct meta *meta, uint64_t version, uint64_t dir, uint64_t cursor,
+                  bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context);
+/* Where a listing that asks all shards goes: the `place`-th of the nodes that have partitions, in ascending order. -1: there are no more. */
+int32_t meta_owner_at(struct meta *meta, size_t place, uint64_t *version);
+
+/* ── asking others directly ──
+ * What says that something is old may overtake an answer that was given before. So: a moment is taken before the question is sent, and the answer is
+ * believed for longer than a moment only if it is still fresh. A mark is an inode's number or that of a name. */
+uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length);
+void meta_stale(struct meta *meta, uint64_t mark); /* somebody says so; meta_uncache does it for an inode */
+uint64_t meta_moment(struct meta *meta);
+bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark);
+int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica); /* meta_cache, or ESTALE */
+/* Files that are recorded elsewhere and open here. Mounts may have opened them directly, and tell their shard directly that they are closed; the poll
+ * loop may have opened them for others, and counts for itself. Each must know of the other: the last one tells. */
+int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers); /* more or fewer */
+bool meta_tell_directly(struct meta *meta, uint64_t ino);                       /* begin; false: the poll loop must tell, it uses it, too */
+void meta_told_directly(struct meta *meta, uint64_t ino);                       /* what was begun is answered */
+int meta_claim(struct meta *meta, uint64_t ino, bool claimed);                  /* the poll loop uses it */
+void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling);
+
 /* ── copies of records that others own ── */
 /* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed;
  * until then a record of the same size, mtime and layout does not take it back. */

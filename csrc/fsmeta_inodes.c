@@ -115,6 +115,7 @@ static int set_fault(const struct inode *inode, unsigned mask, const struct meta
 
 static void set_inode(struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
     set_owned((struct owned){&inode->mode, &inode->uid, &inode->gid, &inode->atime, &inode->mtime, &inode->ctime}, mask, in, now);
+    if (mask & (META_SET_ATIME | META_SET_MTIME) && inode->writer >= 0) inode->timed = now;
     if (mask & META_SET_RANK) inode->rank = in->rank;
     if (mask & META_SET_SIZE && inode->size != in->size) {
         inode->size = in->size;
@@ -181,6 +182,7 @@ static int use(struct inode *inode, int32_t node) {
 static void grant_writing(struct inode *inode, int32_t node) {
     inode->writer = node;
     inode->finished = 0;
+    inode->timed = 0;
 }
 
 int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
@@ -203,6 +205,20 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     return leave(meta, 0);
 }
 
+void record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
+    bool timed = inode->timed > in->mtime; /* times that were set after the last writing, but before we heard of that, stand */
+    int64_t mtime = timed ? inode->mtime : in->mtime;
+    if ((inode->size != in->size || inode->mtime != mtime) && inode->ctime < in->ctime) inode->ctime = in->ctime;
+    inode->size = in->size;
+    inode->blocks = in->blocks;
+    inode->mtime = mtime;
+    if (!timed) inode->atime = in->atime;
+    inode->timed = 0;
+    inode->finished = 1;
+    inode->writer = -1;
+    set_holder(inode, node);
+}
+
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell) {
     struct inode *inode;
     enter(meta);
@@ -212,14 +228,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     if (error == META_BUSY) inode->closing = true;
     if (error != 0) return leave(meta, error);
     inode->closing = false;
-    if ((inode->size != in->size || inode->mtime != in->mtime) && inode->ctime < in->ctime) inode->ctime = in->ctime;
-    inode->size = in->size;
-    inode->blocks = in->blocks;
-    inode->mtime = in->mtime;
-    inode->atime = in->atime;
-    inode->finished = 1;
-    inode->writer = -1;
-    set_holder(inode, node);
+    record_written(inode, node, in);
     tell_all(meta, tell, &inode->watchers, node);
     inode_attr(inode, out);
     return leave(meta, 0);
@@ -231,6 +240,14 @@ static void end_writing(struct inode *inode) {
     inode->finished = 1;
 }
 
+void stop_using(struct inode *inode, int32_t node) {
+    if (inode->writer >= 0 && inode->writer == node) {
+        end_writing(inode);
+        if (inode->holders == 0) set_holder(inode, node);
+    }
+    set_remove(&inode->users, node);
+}
+
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     struct inode *inode;
     *gone = false;
@@ -238,11 +255,7 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
     if (node == meta->node) inode->closing = false;
-    if (inode->writer >= 0 && inode->writer == node) {
-        end_writing(inode);
-        if (inode->holders == 0) set_holder(inode, node);
-    }
-    set_remove(&inode->users, node);
+    stop_using(inode, node);
     *gone = delete_if_gone(meta, inode);
     return leave(meta, 0);
 }
@@ -301,13 +314,11 @@ static struct copy *find_copy(const struct meta *meta, uint64_t ino) {
     return link == NULL ? NULL : RECORD(struct copy, link, link);
 }
 
-int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica) {
-    if (attr->ino == 0) return EINVAL;
-    enter(meta);
+int put_copy(struct meta *meta, const struct meta_attr *attr, bool replica) {
     struct copy *copy = find_copy(meta, attr->ino);
     if (copy == NULL) {
         copy = slab_take(&meta->slabs, sizeof *copy);
-        if (copy == NULL) return leave(meta, ENOMEM);
+        if (copy == NULL) return ENOMEM;
         copy->link.key = attr->ino;
         copy->replica = false;
         table_add(&meta->copies, &copy->link);
@@ -317,7 +328,13 @@ int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica) {
     copy->attr = *attr;
     copy->replica = copy->replica || replica;
     number_is_used(meta, attr->ino);
-    return leave(meta, 0);
+    return 0;
+}
+
+int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica) {
+    if (attr->ino == 0) return EINVAL;
+    enter(meta);
+    return leave(meta, put_copy(meta, attr, replica));
 }
 
 int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica) {
@@ -331,6 +348,7 @@ int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *r
 
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
     enter(meta);
+    mark_stale(meta, ino);
     struct copy *copy = find_copy(meta, ino);
     if (copy == NULL) return leave(meta, ENOENT);
     *replica = copy->replica;

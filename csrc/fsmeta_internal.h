@@ -1,6 +1,6 @@
 /* What the files of the metadata shard share: fsmeta.c (places, counting, checking), fsmeta_tables.c (memory, hash tables, sets of nodes),
  * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions that come and go),
- * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_check.c.
+ * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_far.c (other nodes that ask directly), fsmeta_check.c.
  *
  * Everything below a public function runs with the lock held. */
 #ifndef AMFS_FSMETA_INTERNAL_H
@@ -94,6 +94,7 @@ struct inode {
     struct link link; /* key: number */
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
+    int64_t timed; /* when somebody set the times while it was being written; 0: nobody did */
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
     uint8_t layout, finished;
@@ -108,6 +109,14 @@ struct copy {
     struct link link; /* key: number */
     struct meta_attr attr;
     bool replica;
+};
+
+/* A file recorded elsewhere that is open here. */
+struct use {
+    struct link link;   /* key: number */
+    int files, writers; /* by mounts, of which the poll loop knows nothing */
+    int telling;        /* closings on their way that nobody has answered yet */
+    bool claimed;       /* the poll loop has it open, or is about to */
 };
 
 struct dir {
@@ -134,6 +143,8 @@ struct name_lock {
     char name[];
 };
 
+enum { STALE_MARKS = 256 };
+
 struct meta {
     pthread_mutex_t lock;
     int32_t node;
@@ -145,7 +156,10 @@ struct meta {
     uint64_t version, last_cursor;
     struct slabs slabs;
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
-    struct table shelves, copies, dirs, dir_names, locks;
+    struct table shelves, copies, dirs, dir_names, locks, uses;
+    int32_t *places; /* the nodes that have partitions, ascending */
+    size_t place_count;
+    uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
 };
 
@@ -209,6 +223,13 @@ bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links an
 /* of a file or directory whose home is here */
 bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
 int set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
+void record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
+void stop_using(struct inode *inode, int32_t node);
+int put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
+
+/* ── fsmeta_far.c ── */
+void mark_stale(struct meta *meta, uint64_t mark);
+bool free_use_link(void *context, struct link *link);
 
 /* ── fsmeta_xattr.c ── */
 int set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);

@@ -34,6 +34,7 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
         node->limited = limit != 0;
         pthread_mutex_init(&node->lock, NULL);
         pthread_mutex_init(&node->mounts_lock, NULL);
+        far_mounts_begin(node);
         node->next = nodes;
         nodes = node;
     }
@@ -52,6 +53,7 @@ static void node_put(struct node *node) {
     }
     pthread_mutex_unlock(&nodes_lock);
     if (!last) return;
+    far_mounts_end(node);
     for (struct file *next, *file = node->spare_files; file != NULL; file = next) {
         next = file->next;
         free(file);
@@ -302,6 +304,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
     uint64_t one = 1;
     atomic_store(&mount->stopping, true);
     slow_end(mount);
+    far_end(mount);
     notify_end(mount);
     atomic_store(&mount->halting, true);
     if (mount->wake_fd >= 0 && write(mount->wake_fd, &one, sizeof one) < 0) {}

@@ -48,6 +48,7 @@ struct amfs_fuse_request {
     bool wrote, has_attr;
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
+    bool direct;                      /* private: another node's shard is being asked, or has answered */
     void *message;                    /* private: a copy of the request */
     char *value;
     char name[];

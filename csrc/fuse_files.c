@@ -71,7 +71,7 @@ int files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
     return error;
 }
 
-static void put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
+void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
     attr->size = (uint64_t)found->st_size;
     attr->blocks = (uint64_t)found->st_blocks;
     attr->atime = span(found->st_atim);
@@ -95,7 +95,7 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     if (kind == FSIO_REMOTE || (!written && !ours)) return 0; /* through another node: that one knows */
     if (!written && attr->layout == META_STRIPED) kind = FSIO_STRIPED;
     if (kind == FSIO_LOCAL && files_part_stat(node, attr->ino, &found) == 0) {
-        put_stat(node, attr, &found);
+        files_put_stat(node, attr, &found);
         return 1;
     }
     if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
@@ -198,6 +198,7 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         *(opening->writing ? &file->writers : &file->readers) += 1;
         if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
         if (opening->foreign) file->foreign = true;
+        if (opening->direct) file->direct = file->direct_writing = true;
         out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
         out->flags = 0;
         out->backing = 0;
@@ -229,6 +230,7 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) 
     if (view != NULL) error = copy(mount, view, opening);
     if (error == 0) {
         if (opening->foreign) file->foreign = true;
+        if (opening->direct) file->direct = file->direct_writing = true;
         view->used_ns = monotonic_ns();
         if (view->implicit && opening->writing && !view->implicit_writing) { /* the reader becomes a writer */
             view->readers--;
@@ -252,6 +254,14 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) 
 
 /* ── closing ── */
 
+/* Is nobody left on this node who uses it? */
+static bool is_unused_here(struct node *node, uint64_t ino) {
+    int readers, writers;
+    if (is_held(node, ino)) return false;
+    fsio_open_count(node->io, ino, &readers, &writers);
+    return readers + writers == 0;
+}
+
 /* The last handle of a writer is closed: the record is told what the data says. With the lock held. */
 static void finish_writing(struct amfs_fuse *mount, struct file *file, const struct meta_attr *said, bool direct) {
     struct node *node = mount->node;
@@ -262,6 +272,13 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
     file->atime = said->atime;
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     else meta_closing(node->meta, file->ino);
+    if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
+        bool last = file->views == NULL && file->pins == 0 && is_unused_here(node, file->ino);
+        if (far_closed(mount, file->ino, said, !last)) {
+            file->told = last;
+            error = 0;
+        }
+    }
     if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) {
         slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
         file->foreign = true; /* that it is not used any more must be told on the same way, not before */
@@ -292,25 +309,21 @@ static bool held_elsewhere(struct node *node, uint64_t ino) {
     return elsewhere;
 }
 
-/* With the lock held. */
-static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign) {
+/* With the lock held. `direct`: its shard was asked directly. */
+static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool direct) {
     struct node *node = mount->node;
-    int readers, writers;
     bool gone = false;
-    if (is_held(node, ino)) return;
-    fsio_open_count(node->io, ino, &readers, &writers);
-    if (readers + writers > 0) return;
+    if (!is_unused_here(node, ino)) return;
     foreign = foreign || (!is_alone(node) && held_elsewhere(node, ino));
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
-    if (!foreign) return;
-    meta_closing(node->meta, ino);
-    slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
+    if (foreign) meta_closing(node->meta, ino);
+    if (foreign || (direct && error == META_NOT_MINE && !far_closed(mount, ino, NULL, false))) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
 }
 
 void forget_unused(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
-    if (files_find(mount->node, ino) == NULL) unused(mount, ino, false);
+    if (files_find(mount->node, ino) == NULL) unused(mount, ino, false, false);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
@@ -319,12 +332,12 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     struct node *node = mount->node;
     struct meta_attr said = {.ino = file->ino};
     struct stat found;
-    bool known = false, passed = view->passes;
+    bool known = false, passed = view->passes, stayed = view->kind == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
     *(writing ? &view->writers : &view->readers) -= 1;
     *(writing ? &file->writers : &file->readers) -= 1;
     if (writing) atomic_fetch_sub_explicit(&node->writing, 1, memory_order_relaxed);
     if (writing && passed && file->writers == 0 && files_part_stat(node, file->ino, &found) == 0) {
-        put_stat(node, &said, &found);
+        files_put_stat(node, &said, &found);
         known = true;
     }
     struct fsio_handle *writer = NULL, *reader = NULL;
@@ -343,19 +356,25 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
         pthread_mutex_unlock(&node->lock);
         if (writer != NULL) {
             known = fsio_stat(writer, &said.size, &said.blocks, &said.atime, &said.mtime, &said.ctime) == 0;
+            stayed = stayed && fsio_is_local(writer);
             fsio_close(writer);
         }
         if (reader != NULL) fsio_close(reader);
         pthread_mutex_lock(&node->lock);
         file->pins--;
     }
-    if (writing && file->writers == 0 && known) finish_writing(mount, file, &said, passed || is_alone(node));
+    if (file->direct_writing && file->writers == 0) {
+        meta_use_directly(node->meta, file->ino, 0, -1);
+        file->direct_writing = false;
+    }
+    if (writing && file->writers == 0 && known) finish_writing(mount, file, &said, passed || stayed || is_alone(node));
     if (file->views == NULL && file->pins == 0) {
         if (!writing) note_atime(node, file);
-        bool foreign = file->foreign;
+        bool foreign = file->foreign, direct = file->direct, told = file->told;
         uint64_t ino = file->ino;
         drop_file(node, file);
-        unused(mount, ino, foreign);
+        if (direct) meta_use_directly(node->meta, ino, -1, 0);
+        if (!told) unused(mount, ino, foreign, direct);
     }
 }
 

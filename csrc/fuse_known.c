@@ -128,6 +128,13 @@ void hold_known(struct amfs_fuse *mount, uint64_t ino) {
     if (still == NULL) forget_unused(mount, ino);
 }
 
+bool is_known(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->known_lock);
+    bool known = *place(mount, ino) != NULL;
+    pthread_mutex_unlock(&mount->known_lock);
+    return known;
+}
+
 bool is_held(struct node *node, uint64_t ino) {
     bool held = false;
     pthread_mutex_lock(&node->mounts_lock);

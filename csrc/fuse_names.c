@@ -120,7 +120,7 @@ static int lookup(struct node *node, uint64_t dir, const char *name, size_t leng
     return complete(node, attr, cache, waiting);
 }
 
-void do_lookup(struct call *call) {
+static void look_up(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct meta_attr attr;
     size_t length;
@@ -141,6 +141,14 @@ void do_lookup(struct call *call) {
     } else {
         refuse(call, error);
     }
+}
+
+/* What another node changes of it meanwhile the kernel must be told, although it does not know it yet. */
+void do_lookup(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    atomic_fetch_add(&mount->looking, 1);
+    look_up(call);
+    atomic_fetch_sub(&mount->looking, 1);
 }
 
 void do_getattr(struct call *call) {
@@ -352,7 +360,7 @@ void do_readlink(struct call *call) {
 /* ── making ── */
 
 void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
-    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !far_touch(mount, dir, now)) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     notify_others(mount, dir, false);
 }
 
@@ -455,6 +463,7 @@ void do_make(struct call *call) {
         make_slowly(call, &it);
         return;
     }
+    atomic_fetch_add(&mount->looking, 1);
     int error = meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, &attr);
     if (error == 0) {
         if (it.op == FUSE_OP_CREATE) {
@@ -464,7 +473,11 @@ void do_make(struct call *call) {
             notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
         touch(mount, call->in->ino, now);
-    } else if (goes_slow(error) || (error == EEXIST && it.op == FUSE_OP_CREATE && (it.flags & O_EXCL) == 0)) {
+        atomic_fetch_sub(&mount->looking, 1);
+        return;
+    }
+    atomic_fetch_sub(&mount->looking, 1);
+    if (goes_slow(error) || (error == EEXIST && it.op == FUSE_OP_CREATE && (it.flags & O_EXCL) == 0)) {
         make_slowly(call, &it);
     } else {
         refuse(call, error);

@@ -129,6 +129,7 @@ static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t 
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) { return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
     return length > META_NAME_MAX ? 0 : add(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
 }
 

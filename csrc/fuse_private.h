@@ -41,6 +41,7 @@ struct file {
     uint64_t ino;
     uint32_t readers, writers; /* of all mounts */
     bool foreign;  /* the poll loop opened it: it must be told when it is closed */
+    bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
     uint32_t pins; /* it must stay, whoever closes it */
     int64_t atime; /* of the record, as far as known */
     struct view *views;
@@ -59,7 +60,13 @@ struct ghost {
     struct meta_attr attr;
 };
 
-enum { GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
+/* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
+struct touch {
+    uint64_t dir; /* 0: unused */
+    int64_t last, told;
+};
+
+enum { TOUCHES = 16, GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
 
 struct node {
     struct node *next;
@@ -79,6 +86,8 @@ struct node {
     atomic_uint writing; /* files that are open for writing */
     atomic_bool alone;
     _Atomic int64_t floor; /* no time that we give is before this one */
+    pthread_mutex_t touch_lock;
+    struct touch touches[TOUCHES];
 };
 
 struct message { /* a request with its data, or room for one */
@@ -111,6 +120,7 @@ struct amfs_fuse {
     uint64_t granted;
     atomic_bool passes, no_open;
     atomic_ullong requests, slow;
+    atomic_int looking; /* names being looked up or made here, of which the kernel is going to know */
 
     pthread_t reader;
     bool reader_runs;
@@ -197,6 +207,7 @@ bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
 void do_forget(struct call *call);
 void count_lookup(struct amfs_fuse *mount, uint64_t ino);
 void hold_known(struct amfs_fuse *mount, uint64_t ino);
+bool is_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
 void known_end(struct amfs_fuse *mount);
 
@@ -208,7 +219,7 @@ struct opening {
     uint32_t stripe;
     uint64_t size;
     int64_t atime, mtime;
-    bool writing, truncate, create, foreign;
+    bool writing, truncate, create, foreign, direct;
     bool stamp; /* a part that has to be made gets these times */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
@@ -221,6 +232,7 @@ struct view *files_view(const struct file *file, const struct amfs_fuse *mount);
 int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
+void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
 void files_sweep(struct amfs_fuse *mount);                /* the same where it is idle */
 void files_end(struct amfs_fuse *mount);                  /* close what the kernel cannot close any more */
 void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
@@ -241,6 +253,15 @@ void work_copy(const struct call *call); /* have a worker serve this request */
 void work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
 
+/* fuse_far.c */
+bool far_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or slow_again is called */
+bool far_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool used); /* `said` NULL: nothing was written */
+bool far_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
+void touched_last(struct node *node, struct meta_attr *attr); /* what its home may not have heard yet */
+void far_mounts_begin(struct node *node); /* the first mount of a node comes */
+void far_mounts_end(struct node *node);
+void far_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
+
 /* fuse_list.c */
 void do_open_dir(struct call *call);
 void do_list(struct call *call);
@@ -260,6 +281,7 @@ struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op
 void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by slow_new) */
 void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
 void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now); /* entries of a directory changed */
+void slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void slow_end(struct amfs_fuse *mount);
 bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 

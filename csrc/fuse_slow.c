@@ -73,15 +73,31 @@ void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request **at = pending_at(mount, request->unique);
-    bool refused = atomic_load(&mount->stopping);
+    bool refused = atomic_load(&mount->stopping), direct = false;
     if (*at == NULL && !refused) { /* the kernel never repeats a number that is unanswered */
         *at = request;
-        append(mount, request);
+        direct = far_begin(mount, request);
+        if (!direct) append(mount, request);
     } else {
         if (refused) answer(mount, request->unique, EIO, NULL, 0);
         amfs_fuse_request_free(request);
     }
     pthread_mutex_unlock(&mount->slow_lock);
+    if (direct) return;
+    atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+    if (first) wake_loop(mount);
+}
+
+void slow_again(struct amfs_fuse *mount, uint64_t unique) {
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL;
+    struct amfs_fuse_request *request = *pending_at(mount, unique);
+    if (request != NULL) {
+        request->direct = false;
+        append(mount, request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (request == NULL) return;
     atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
     if (first) wake_loop(mount);
 }
@@ -231,7 +247,7 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
     bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
     return (struct opening){.ino = ino, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
-                            .create = size == 0 || truncate, .foreign = true};
+                            .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing};
 }
 
 int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {

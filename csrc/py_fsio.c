@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "far.h"
 #include "py_fsio.h"
+#include "py_meta.h"
 
 typedef struct {
     PyObject ob_base;
     struct fsio *io;
+    PyObject *meta; /* that others may ask directly; NULL: none */
 } io_object;
 
 PyObject *fsio_failed(int error)
@@ -64,6 +67,7 @@ static void io_dealloc(PyObject *self)
 
     if (io != NULL)
         WITHOUT_GIL(fsio_free(io));
+    Py_XDECREF(((io_object *)self)->meta);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -433,6 +437,37 @@ static PyObject *io_root_fd(PyObject *self, void *closure)
     return PyLong_FromLong(fsio_root_fd(io_of(self)));
 }
 
+/* ── the shard ── */
+
+static PyObject *io_serve(PyObject *self, PyObject *object)
+{
+    struct meta *meta = meta_of_object(object);
+    if (meta == NULL)
+        return NULL;
+    if (far_new(meta, io_of(self)) == NULL)
+        return fsio_failed(far_of(io_of(self)) != NULL ? EALREADY : ENOMEM);
+    ((io_object *)self)->meta = Py_NewRef(object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_shy(PyObject *self, PyObject *shy)
+{
+    struct far *far = far_of(io_of(self));
+    int truth = PyObject_IsTrue(shy);
+    if (truth < 0)
+        return NULL;
+    if (far != NULL)
+        far_set_shy(far, truth);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_questions(PyObject *self, void *closure)
+{
+    const struct far *far = far_of(io_of(self));
+    (void)closure;
+    return Py_BuildValue("(KK)", far == NULL ? 0ULL : (unsigned long long)far_asked(far), far == NULL ? 0ULL : (unsigned long long)far_served(far));
+}
+
 static PyMethodDef io_methods[] = {
     {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
     {"set_moving", io_set_moving, METH_VARARGS, "set_moving(partitions, moving)\n--\n\nNobody reads or writes their stripes here until the next table."},
@@ -455,6 +490,8 @@ static PyMethodDef io_methods[] = {
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
     {"list_parts", io_list_parts, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
+    {"serve", io_serve, METH_O, "serve(meta)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
+    {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},
     {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},
     {NULL, NULL, 0, NULL},
 };
@@ -462,6 +499,7 @@ static PyMethodDef io_methods[] = {
 static PyGetSetDef io_properties[] = {
     {"fd", io_fd, NULL, "eventfd, readable while take() has something", NULL},
     {"port", io_port, NULL, "port for other nodes, 0: none", NULL},
+    {"questions", io_questions, NULL, "(asked, answered): questions between shards that went directly", NULL},
     {"root_fd", io_root_fd, NULL, "descriptor of the directory of the parts", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

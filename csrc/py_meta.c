@@ -788,6 +788,24 @@ struct meta *meta_of_object(PyObject *object) {
 
 #define VARARGS(name, function, text) {name, function, METH_VARARGS, text}
 
+/* ── files open here that are recorded elsewhere ── */
+
+static PyObject *claim(PyObject *self, PyObject *args) {
+    ull ino;
+    int claimed;
+    if (!PyArg_ParseTuple(args, "Kp:claim", &ino, &claimed)) return NULL;
+    return nothing_or_fail(meta_claim(of(self), ino, claimed));
+}
+
+static PyObject *direct_uses(PyObject *self, PyObject *args) {
+    ull ino;
+    int files, writers;
+    bool telling;
+    if (!PyArg_ParseTuple(args, "K:direct_uses", &ino)) return NULL;
+    meta_direct_uses(of(self), ino, &files, &writers, &telling);
+    return Py_BuildValue("(iiN)", files, writers, PyBool_FromLong(telling));
+}
+
 static PyMethodDef meta_methods[] = {
     VARARGS("set_table", set_table, "set_table(owners, version)"),
     VARARGS("set_moving", set_moving, "set_moving(partitions, moving)"),
@@ -824,6 +842,8 @@ static PyMethodDef meta_methods[] = {
     VARARGS("cache", cache, "cache(attr, replica)"),
     VARARGS("cached", cached, "cached(ino)"),
     VARARGS("uncache", uncache, "uncache(ino)"),
+    VARARGS("claim", claim, "claim(ino, claimed)"),
+    VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
     VARARGS("dir_add", dir_add, "dir_add(ino, parent, name, attr)"),
     VARARGS("dir_remove", dir_remove, "dir_remove(ino)"),
     VARARGS("dir_move", dir_move, "dir_move(ino, parent, name, now)"),

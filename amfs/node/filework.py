@@ -65,6 +65,7 @@ class FileWork:
         self.host_of = host_of
         self.limit = limit
         self.io = Io(node, self.root, listen, limit=limit)
+        self.io.serve(meta)
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self.umask = 0o022  # of the run that began last, as told by the hands

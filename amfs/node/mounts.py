@@ -301,7 +301,8 @@ class Mounts:
         self._waiting.append((mount, line, time.monotonic() + _HELLO_S))
 
     def _share(self) -> None:
-        """Those that change things by themselves must know whether others keep caches."""
+        """Those that change things by themselves must know whether others keep caches, and so must other nodes."""
+        self.io.set_shy(any(isinstance(mount, Portably) for mount in self._mounts.values()))
         for mount in self._mounts.values():
             mount.set_alone(self.alone)
             if isinstance(mount, Portably):

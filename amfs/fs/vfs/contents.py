@@ -78,7 +78,7 @@ class Contents(Directories):
 
     def op_open(self, r: Request, ino: int, flags: int) -> Operation:
         writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
-        self.opening[ino] += 1
+        self._begin_opening(ino)
         try:
             yield Acquire(("closing", ino))  # who closed it before must not be taken for us
             self.release(("closing", ino))
@@ -89,12 +89,18 @@ class Contents(Directories):
             self._forget_if_unused(ino)
         return opened
 
+    def _begin_opening(self, ino: int) -> None:
+        self.opening[ino] += 1
+        self.meta.claim(ino, True)  # who has opened it directly leaves the word that it is closed to us
+
     def op_ensure(self, r: Request, ino: int, writing: bool) -> Operation:
         return (yield from self.op_open(r, ino, O_RDWR if writing else O_RDONLY))
 
     def _open(self, ino: int, writing: bool, truncate: bool) -> Operation:
         fetched: Attr | None = None  # the record of the content that lies here since, for a writer
         end, pause = self.now + OPEN_S, PAUSE_FIRST_S
+        while self.meta.direct_uses(ino)[2] and self.now < end:
+            yield Sleep(PAUSE_FIRST_S)  # that a mount has closed it is on its way: not to be overtaken
         while True:
             opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
             first_look = writing and not truncate and fetched is None
@@ -281,7 +287,8 @@ class Contents(Directories):
             if wrote:
                 self._unfinished.add(ino)
             readers, writers = yield Work("uses", (ino,))
-            writing = writers or ino in self.hosted or any(counts[True] for counts in self.users.get(ino, {}).values())
+            files, direct, _ = self.meta.direct_uses(ino)
+            writing = writers or direct or ino in self.hosted or any(counts[True] for counts in self.users.get(ino, {}).values())
             last = ino in self._unfinished and not writing
             if last:
                 self._unfinished.discard(ino)
@@ -292,8 +299,9 @@ class Contents(Directories):
                 del self.opening[ino]
             if not used:
                 self.users.pop(ino, None)
-            if last or not used:
-                yield from self._tell_closed(ino, facts if last else None, used)
+                self.meta.claim(ino, False)
+            if last or not (used or files):
+                yield from self._tell_closed(ino, facts if last else None, used or files > 0)
         finally:
             self.release(key)
 
@@ -325,7 +333,9 @@ class Contents(Directories):
             del self.opening[ino]
             if not self.users.get(ino):
                 self.users.pop(ino, None)
-                self.spawn(self._unused(ino))
+                self.meta.claim(ino, False)
+                if not self.meta.direct_uses(ino)[0]:
+                    self.spawn(self._unused(ino))
 
     def _unused(self, ino: int) -> Operation:
         if any((yield Work("uses", (ino,)))):

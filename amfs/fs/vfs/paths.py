@@ -300,7 +300,7 @@ class Paths(Files):
 
     def s_take(self, peer: int, ino: int) -> Operation:
         """Become the holder of a whole file."""
-        self.opening[ino] += 1
+        self._begin_opening(ino)
         try:
             answer, answered = yield from self.at_ino("open", ino, False)
             holders = [int(node) for node in answered]

@@ -44,7 +44,6 @@ class Shard(Calls):
         self.clock = clock
         self.manager = node
         self.version = 0  # of the partition table
-        self._timed: dict[int, int] = {}  # inodes that are being written -> when somebody set their times
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
 
     # ── finding the shard ──────────────────────────────────────────────────────────────────────────
@@ -210,8 +209,6 @@ class Shard(Calls):
         out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
             told = attr_of(out)
-            if told.writer >= 0:
-                self._timed[ino] = now
             for node in {*self.meta.holders(ino), told.writer} & self.live:
                 self.tell(Ask(node, "set_times", (ino, told.atime, told.mtime)))
         yield from self.told(peer, tell, (ino,))
@@ -242,8 +239,6 @@ class Shard(Calls):
             attr = attr_of(self.meta.getattr(ino, self.node))
             if attr.writer == peer:
                 size, blocks, atime, mtime = facts
-                if self._timed.pop(ino, 0) > mtime:  # its times were set after the last writing, but before we heard of that
-                    atime, mtime = attr.atime, attr.mtime
                 if stripe:
                     wanted = attr._replace(layout=STRIPED, stripe=stripe)
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)

@@ -1,0 +1,75 @@
+/* Questions and answers between far.c and far_ask.c of two nodes, as bytes, little-endian. Both begin with their size.
+ *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now, u64 cursor, u64 version,
+ *             u32 limit, u32 zero; the record if FAR_HAS_ATTR; name; value
+ *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if FAR_HAS_ATTR; bytes */
+#ifndef AMFS_FAR_WIRE_H
+#define AMFS_FAR_WIRE_H
+
+#include "far.h"
+#include "fsio_internal.h"
+
+enum { QUESTION_HEAD = 56, ANSWER_HEAD = 16, ATTR_BYTES = 84, ENTRY_HEAD = 22, IN_BYTES = 256 << 10 };
+
+struct far_link;
+
+struct far {
+    struct meta *meta;
+    struct fsio *io;
+    int32_t node;
+    pthread_rwlock_t kernel_lock;
+    struct far_kernel kernel;
+    bool has_kernel;
+    atomic_bool shy;
+    atomic_ullong asked, served;
+    pthread_mutex_t lock; /* the list of links; a link's own comes after it */
+    struct far_link *links;
+};
+
+static inline void put_record(uint8_t *to, const struct meta_attr *a) {
+    put_le(to, a->ino, 8);
+    put_le(to + 8, a->mode, 4);
+    put_le(to + 12, a->nlink, 4);
+    put_le(to + 16, a->uid, 4);
+    put_le(to + 20, a->gid, 4);
+    put_le(to + 24, a->rdev, 4);
+    put_le(to + 28, a->stripe, 4);
+    put_le(to + 32, a->layout, 1);
+    put_le(to + 33, a->finished, 1);
+    put_le(to + 34, 0, 2);
+    put_le(to + 36, (uint32_t)a->writer, 4);
+    put_le(to + 40, (uint32_t)a->rank, 4);
+    put_le(to + 44, a->size, 8);
+    put_le(to + 52, a->blocks, 8);
+    put_le(to + 60, (uint64_t)a->atime, 8);
+    put_le(to + 68, (uint64_t)a->mtime, 8);
+    put_le(to + 76, (uint64_t)a->ctime, 8);
+}
+
+static inline void get_record(const uint8_t *from, struct meta_attr *a) {
+    *a = (struct meta_attr){
+        .ino = get_le(from, 8),
+        .mode = (uint32_t)get_le(from + 8, 4),
+        .nlink = (uint32_t)get_le(from + 12, 4),
+        .uid = (uint32_t)get_le(from + 16, 4),
+        .gid = (uint32_t)get_le(from + 20, 4),
+        .rdev = (uint32_t)get_le(from + 24, 4),
+        .stripe = (uint32_t)get_le(from + 28, 4),
+        .layout = from[32],
+        .finished = from[33],
+        .writer = (int32_t)(uint32_t)get_le(from + 36, 4),
+        .rank = (int32_t)(uint32_t)get_le(from + 40, 4),
+        .size = get_le(from + 44, 8),
+        .blocks = get_le(from + 52, 8),
+        .atime = (int64_t)get_le(from + 60, 8),
+        .mtime = (int64_t)get_le(from + 68, 8),
+        .ctime = (int64_t)get_le(from + 76, 8),
+    };
+}
+
+/* far_ask.c, for far.c */
+bool far_answers_came(struct far_link *link, const uint8_t *bytes, size_t size); /* one whole message; false: it is no answer */
+void far_link_ended(struct far_link *link);
+void far_links_tick(struct far *far);
+void far_links_free(struct far *far);
+
+#endif

@@ -1,0 +1,221 @@
+/* The metadata shard: what may be done at once for another node that asks directly (`..._for`), and what this node must keep in mind while it asks
+ * others directly itself: answers that are old when they come, files that are open here and recorded elsewhere. */
+#include "fsmeta_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ── for another node ── */
+
+/* Is nobody in it but this node and that one? Whoever else is there would have to be told, which takes the long way. */
+static bool only_us(const struct meta *meta, node_set set, int32_t asker) {
+    for (size_t i = 0; i < set_count(set); i++)
+        if (set_at(set, i) != meta->node && set_at(set, i) != asker) return false;
+    return true;
+}
+
+int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds) {
+    node_set *watchers;
+    enter(meta);
+    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    if (!attr_of(meta, ino, attr, &watchers)) return leave(meta, ENOENT);
+    const struct inode *inode = find_inode(meta, ino);
+    *holds = inode != NULL && set_has(inode->holders, asker);
+    return leave(meta, watch(meta, watchers, asker));
+}
+
+/* An empty file that is finished: whoever asks holds all of it from now on. */
+int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr) {
+    enter(meta);
+    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = find_inode(meta, ino);
+    if (inode == NULL) return leave(meta, ENOENT);
+    bool good = S_ISREG(inode->mode) && inode->finished && inode->layout == META_WHOLE && (inode->size == 0 || set_has(inode->holders, asker));
+    int error = good && inode->nlink > 0 ? watch(meta, &inode->watchers, asker) : META_BUSY;
+    if (error == 0) error = set_add(&inode->holders, asker);
+    if (error == 0) inode_attr(inode, attr);
+    return leave(meta, error);
+}
+
+static void drop_watchers(const struct meta *meta, node_set *watchers, int32_t but) { tell_all(meta, NULL, watchers, but); }
+
+int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, struct meta_attr *left,
+                    struct meta_unlinked *how) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    uint64_t key = name_key(dir, name, length);
+    *how = (struct meta_unlinked){false, false, false};
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
+    if (find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
+    struct entry *entry = find_entry(meta, key, dir, name, length);
+    if (entry == NULL) return leave(meta, ENOENT);
+    if (entry->type == S_IFDIR) return leave(meta, EISDIR);
+    if (!is_mine(meta, partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = find_inode(meta, entry->ino);
+    bool ours = inode != NULL && only_us(meta, entry->watchers, asker) && only_us(meta, inode->watchers, asker) &&
+                only_us(meta, inode->holders, asker) && (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
+    if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1)) return leave(meta, META_BUSY);
+    set_clear(&entry->watchers);
+    delete_entry(meta, entry);
+    drop_watchers(meta, &inode->watchers, asker);
+    if (inode->nlink > 0) inode->nlink--;
+    inode->ctime = now;
+    inode_attr(inode, left);
+    how->here = set_has(inode->holders, meta->node);
+    how->there = set_has(inode->holders, asker);
+    how->gone = delete_if_gone(meta, inode);
+    return leave(meta, 0);
+}
+
+int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out) {
+    enter(meta);
+    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = find_inode(meta, ino);
+    if (inode == NULL) return leave(meta, ENOENT);
+    bool wrote = written != NULL && inode->writer == node;
+    if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
+    if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node) || !set_only(inode->holders, node)))
+        return leave(meta, META_BUSY);
+    if (wrote) {
+        record_written(inode, node, written);
+        drop_watchers(meta, &inode->watchers, node);
+    }
+    if (!used) stop_using(inode, node);
+    inode_attr(inode, out);
+    return leave(meta, 0);
+}
+
+int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker) {
+    enter(meta);
+    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct dir *dir = find_dir(meta, ino);
+    if (dir == NULL || !only_us(meta, dir->watchers, asker)) return leave(meta, META_BUSY);
+    if (dir->mtime < now) dir->mtime = now;
+    if (dir->ctime < now) dir->ctime = now;
+    return leave(meta, 0);
+}
+
+int meta_list_for(struct meta *meta, uint64_t version, uint64_t dir, uint64_t cursor,
+                  bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context) {
+    enter(meta);
+    bool same = version == meta->version && meta->moving_count == 0 && find_dir(meta, dir) != NULL;
+    pthread_mutex_unlock(&meta->lock);
+    return same ? meta_list(meta, dir, cursor, each, context) : META_BUSY;
+}
+
+/* ── old answers ── */
+
+uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return name_key(dir, name, length); }
+
+void mark_stale(struct meta *meta, uint64_t mark) { meta->stale[meta->stale_count++ % STALE_MARKS] = mark; }
+
+void meta_stale(struct meta *meta, uint64_t mark) {
+    enter(meta);
+    mark_stale(meta, mark);
+    pthread_mutex_unlock(&meta->lock);
+}
+
+uint64_t meta_moment(struct meta *meta) {
+    enter(meta);
+    uint64_t moment = meta->stale_count;
+    pthread_mutex_unlock(&meta->lock);
+    return moment;
+}
+
+static bool is_fresh(const struct meta *meta, uint64_t since, uint64_t mark) {
+    if (meta->stale_count - since > STALE_MARKS) return false; /* more than is remembered */
+    for (uint64_t i = since; i < meta->stale_count; i++)
+        if (meta->stale[i % STALE_MARKS] == mark) return false;
+    return true;
+}
+
+bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark) {
+    enter(meta);
+    bool fresh = is_fresh(meta, since, mark);
+    pthread_mutex_unlock(&meta->lock);
+    return fresh;
+}
+
+int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica) {
+    if (attr->ino == 0) return EINVAL;
+    enter(meta);
+    return leave(meta, is_fresh(meta, since, attr->ino) ? put_copy(meta, attr, replica) : ESTALE);
+}
+
+/* ── files open here that are recorded elsewhere ── */
+
+static struct use *find_use(const struct meta *meta, uint64_t ino) {
+    struct link *link = table_first(&meta->uses, ino);
+    return link == NULL ? NULL : RECORD(struct use, link, link);
+}
+
+/* The use of a file, made if there is none; NULL: no memory. */
+static struct use *the_use(struct meta *meta, uint64_t ino) {
+    struct use *use = find_use(meta, ino);
+    if (use != NULL) return use;
+    use = slab_take(&meta->slabs, sizeof *use);
+    if (use == NULL) return NULL;
+    *use = (struct use){.link.key = ino};
+    table_add(&meta->uses, &use->link);
+    return use;
+}
+
+static void drop_if_empty(struct meta *meta, struct use *use) {
+    if (use->files > 0 || use->writers > 0 || use->telling > 0 || use->claimed) return;
+    table_remove(&meta->uses, &use->link);
+    slab_give(&meta->slabs, use);
+}
+
+int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers) {
+    enter(meta);
+    struct use *use = the_use(meta, ino);
+    if (use == NULL) return leave(meta, ENOMEM);
+    use->files += files;
+    use->writers += writers;
+    drop_if_empty(meta, use);
+    return leave(meta, 0);
+}
+
+bool meta_tell_directly(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    struct use *use = the_use(meta, ino);
+    bool may = use != NULL && !use->claimed;
+    if (may) use->telling++;
+    pthread_mutex_unlock(&meta->lock);
+    return may;
+}
+
+void meta_told_directly(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    struct use *use = find_use(meta, ino);
+    if (use != NULL && use->telling > 0) {
+        use->telling--;
+        drop_if_empty(meta, use);
+    }
+    pthread_mutex_unlock(&meta->lock);
+}
+
+int meta_claim(struct meta *meta, uint64_t ino, bool claimed) {
+    enter(meta);
+    struct use *use = claimed ? the_use(meta, ino) : find_use(meta, ino);
+    if (use != NULL) {
+        use->claimed = claimed;
+        drop_if_empty(meta, use);
+    }
+    return leave(meta, claimed && use == NULL ? ENOMEM : 0);
+}
+
+void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling) {
+    enter(meta);
+    const struct use *use = find_use(meta, ino);
+    *files = use == NULL ? 0 : use->files;
+    *writers = use == NULL ? 0 : use->writers;
+    *telling = use != NULL && use->telling > 0;
+    pthread_mutex_unlock(&meta->lock);
+}
+
+bool free_use_link(void *context, struct link *link) {
+    struct meta *meta = context;
+    slab_give(&meta->slabs, RECORD(struct use, link, link));
+    return true;
+}
