@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Leave, Member, Message, Numbered, View
 from amfs.errors import SessionError
-from amfs.net.session import Session
+from amfs.net.addresses import pick
+from amfs.net.session import Session, host_mark
 from amfs.net.transport import Transport, random_client_id
 
 M = TypeVar("M", bound=Message)
@@ -48,6 +49,7 @@ class Client:
 
         Afterwards all of them can be asked.
         """
+        self._need_a_way([entry.node for entry in self.session.nodes])
         end = time.monotonic() + timeout_s
         best: View | None = None
         asked = [entry.node for entry in self.session.nodes]
@@ -66,6 +68,14 @@ class Client:
                 if not asked:
                     break
         raise SessionError(self._why_not(best, timeout_s))
+
+    def _need_a_way(self, nodes: Iterable[int]) -> None:
+        """Raise SessionError if none of these nodes, as the session file has them, listens where it can be reached from this host."""
+        here, chosen = host_mark(), set(nodes)
+        entries = [entry for entry in self.session.nodes if entry.node in chosen]
+        if entries and not any(pick(entry.endpoints, entry.host, here) for entry in entries):
+            where = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in entries))
+            raise SessionError(f"session {self.session.name} can be reached only from {where}: it was started without --tcp")
 
     def _why_not(self, view: View | None, timeout_s: float) -> str:
         if view is not None:
@@ -98,6 +108,7 @@ class Client:
 
     def number(self, member: Member, manager: int, timeout_s: float = 10.0) -> int:
         """A number from the manager for a node that wants to join. Raises SessionError if it does not answer."""
+        self._need_a_way([manager])
         answers = self.ask({manager: Join(member)}, Numbered, timeout_s)
         if manager not in answers:
             raise SessionError(f"the manager (node {manager}) of session {self.session.name} does not answer within {timeout_s:g} s")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -28,7 +29,6 @@ from typing import NamedTuple
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from amfs.engine.messages import CLIENT_ID_MIN, Member, Message
 from amfs.errors import ProtocolError, SystemSetupError
@@ -44,6 +44,7 @@ _FRAMES_PER_TURN = 1000  # received from one socket before the loop gets its tur
 _HIGH_WATER = 2000  # frames in a socket; a link's window and its resends stay below
 _CLIENTS_MAX = 1024  # idle clients remembered
 _READABLE = (int(zmq.POLLIN), int(zmq.POLLIN | zmq.POLLOUT))
+_MONITOR_EVENT = struct.Struct("=HI")  # event, value: read here because zmq.utils.monitor imports asyncio, a tenth of a node's start
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 
@@ -214,10 +215,11 @@ class Transport:
 
         def read() -> bool:
             try:
-                event = recv_monitor_message(monitor, zmq.NOBLOCK)
+                head, endpoint = monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            tell(event["event"], event["value"], event["endpoint"].decode(errors="replace"))
+            event, value = _MONITOR_EVENT.unpack(head)
+            tell(event, value, endpoint.decode(errors="replace"))
             return True
 
         self._register(monitor, read)
