@@ -71,6 +71,7 @@ class Open(NamedTuple):
     ino: int
     handle: IoHandle
     writing: bool
+    local: bool  # all of it in one part here: what is written is there at once
 
 
 class Using:
@@ -96,6 +97,7 @@ class Portable:
         self.meta = meta
         self.io = io
         self.alone = alone
+        self.writes_through = alone  # nothing is left to be done when a file is closed
         self.shared = True  # other mounts of this node keep caches, which only the machine tells of changes
         self.started = False
         self.ended = False
@@ -303,7 +305,7 @@ class Portable:
             using.writers += 1
         else:
             using.readers += 1
-        self._files[number] = Open(ino, handle, writing)
+        self._files[number] = Open(ino, handle, writing, kind == LOCAL)
         return number
 
     def open(self, path: bytes, flags: int) -> int:
@@ -348,7 +350,10 @@ class Portable:
 
     def write(self, number: int, data: bytes, offset: int) -> None:
         self._fresh = (0, ())
-        self._files[number].handle.write(data, offset)
+        file = self._files[number]
+        file.handle.write(data, offset)
+        if self.writes_through and not file.local:
+            file.handle.flush()
 
     def truncate(self, path: bytes | None, length: int, number: int | None) -> None:
         self._fresh = (0, ())
@@ -361,7 +366,7 @@ class Portable:
             self.change(path, META_SET_SIZE, size=length)
 
     def release(self, number: int) -> None:
-        ino, handle, writing = self._files.pop(number)
+        ino, handle, writing, _ = self._files.pop(number)
         using = self._using[ino]
         using.numbers.discard(number)
         said: Facts | None = None

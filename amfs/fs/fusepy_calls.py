@@ -101,9 +101,12 @@ def _operations(face: Portable, binding: Any) -> Any:
             face.write(fh, data, offset)
             return len(data)
 
-        def flush(self, path: str | None, fh: int) -> int:
+        def _flush(self, path: str | None, fh: int) -> int:
             face.handle(fh).flush()
             return 0
+
+        #: Without it closing is one question less, and only that of its last descriptor ends the use of a file.
+        flush = None if face.writes_through else _flush
 
         def fsync(self, path: str | None, datasync: int, fh: int) -> int:
             face.handle(fh).flush()
