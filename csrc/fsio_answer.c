@@ -85,7 +85,8 @@ static bool answer_read(struct asking *asking) {
     if (fstat(part, &found) == 0) {
         uint64_t size = (uint64_t)found.st_size;
         uint64_t there = request->offset < size ? size - request->offset : 0;
-        fine = send_part(asking, part, request->offset, there < request->length ? there : request->length);
+        bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
+        fine = holes ? reply(asking, 0, size, NULL, 0) : send_part(asking, part, request->offset, there < request->length ? there : request->length);
     }
     close(part);
     return fine;

@@ -51,7 +51,8 @@ enum {
 };
 
 enum fsio_op {
-    OP_READ = 1,   /* part: offset, length; flag 1: ENOENT for a stripe that is not there, else it is zeros */
+    OP_READ = 1,   /* part: offset, length; flag 1: ENOENT for a stripe that is not there, else it is zeros; 2: likewise, and of a part with
+                    * holes no bytes come, only its size, as the value */
     OP_WRITE,      /* stripe: offset, length, bytes */
     OP_STAT,       /* part */
     OP_TRIM,       /* stripes of a file that has now `offset` bytes, `stripe` each */
@@ -68,6 +69,8 @@ enum fsio_op {
     OP_FILE_STAT,
     OP_FILE_FLUSH,
 };
+
+enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2 }; /* flags of OP_READ */
 
 enum fsio_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
 

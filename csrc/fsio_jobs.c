@@ -28,17 +28,17 @@ enum { COPY_BYTES = 2 << 20 };
 
 /* ── copying a part here ── */
 
-/* The bytes that follow an answer, into a part. */
-static int receive_part(struct fsio *io, int socket, int part, uint64_t count) {
+/* The bytes that follow an answer, into a part of `size` bytes, from `offset` on. */
+static int receive_part(struct fsio *io, int socket, int part, uint64_t size, uint64_t offset, uint64_t count) {
     size_t room = count < COPY_BYTES ? (size_t)count : COPY_BYTES;
     char *buffer = malloc(room + 1);
     int error = buffer == NULL ? ENOMEM : 0;
-    if (error == 0 && ftruncate(part, (off_t)count) != 0) error = errno; /* known to be long, it gets large pages */
+    if (error == 0 && ftruncate(part, (off_t)size) != 0) error = errno; /* known to be long, it gets large pages */
     for (uint64_t moved = 0; moved < count && error == 0;) {
         size_t piece = count - moved < room ? (size_t)(count - moved) : room;
         error = fsio_receive(io, socket, buffer, piece);
         for (size_t done = 0; error == 0 && done < piece;) {
-            ssize_t put = pwrite(part, buffer + done, piece - done, (off_t)(moved + done));
+            ssize_t put = pwrite(part, buffer + done, piece - done, (off_t)(offset + moved + done));
             if (put < 0 && errno != EINTR) error = errno;
             if (put > 0) done += (size_t)put;
         }
@@ -48,7 +48,8 @@ static int receive_part(struct fsio *io, int socket, int part, uint64_t count) {
     return error;
 }
 
-static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *request, int part, uint64_t *size) {
+/* `size`: of the part, UINT64_MAX: not known before; then it is known. *holes: no bytes have come, for it has holes. */
+static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *request, int part, uint64_t *size, bool *holes) {
     struct fsio_link *link;
     struct fsio_reply reply;
     int error = FSIO_BROKEN;
@@ -60,27 +61,55 @@ static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *
         if (error == 0) error = fsio_hear(io, link, &reply);
         int fault = error == 0 ? reply.error : 0;
         if (error == 0 && fault == 0) {
-            if (reply.length > request->length) error = EPROTO;
+            bool all = request->flag == READ_DENSE;
+            *holes = all && reply.length == 0 && reply.value != 0;
+            uint64_t whole = *holes ? reply.value : all ? reply.length : *size;
+            if (reply.length > request->length || whole > INT64_MAX) error = EPROTO;
             else if (!fsio_room(io, reply.length)) error = ENOSPC;
-            else if (*size != UINT64_MAX && reply.length != *size) error = ESTALE; /* it is another version of it */
+            else if (all ? *size != UINT64_MAX && whole != *size : reply.length != request->length) error = ESTALE; /* it is another version of it */
             asked = true;
-            if (error == 0) error = receive_part(io, link->fd, part, reply.length);
+            if (error == 0) error = receive_part(io, link->fd, part, whole, request->offset, reply.length);
+            if (error == 0) *size = whole;
         }
         fsio_link_put(io, link, error != 0);
         if (error == 0) error = fault;
-        if (error == 0) *size = reply.length;
         if (!used || asked) break;
     }
     return fsio_result(io, error);
 }
 
+/* What there is between its holes. */
+static int fetch_pieces(struct fsio *io, const struct fsio_job *job, int part, uint64_t size) {
+    struct fsio_reply reply;
+    int error = 0;
+    for (uint64_t at = 0; at < size && error == 0;) {
+        struct fsio_request seek = {.op = OP_SEEK, .flag = SEEK_DATA, .ino = job->ino, .index = job->index, .offset = at};
+        error = fsio_call(io, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
+        if (error == ENXIO) return 0; /* nothing but a hole is left */
+        if (error != 0) break;
+        struct fsio_request read = {.op = OP_READ, .flag = READ_THERE, .ino = job->ino, .index = job->index, .offset = reply.value};
+        seek.flag = SEEK_HOLE;
+        seek.offset = reply.value;
+        error = fsio_call(io, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
+        if (error == 0 && (reply.value <= read.offset || reply.value > size)) error = ESTALE;
+        if (error != 0) break;
+        read.length = reply.value - read.offset;
+        at = reply.value;
+        bool holes;
+        error = fetch_into(io, job->from, &read, part, &size, &holes);
+    }
+    return error;
+}
+
 static int run_fetch(struct fsio *io, struct fsio_job *job) {
-    struct fsio_request request = {.op = OP_READ, .flag = 1, .ino = job->ino, .index = job->index, .length = INT64_MAX};
+    struct fsio_request request = {.op = OP_READ, .flag = READ_DENSE, .ino = job->ino, .index = job->index, .length = INT64_MAX};
     struct fsio_reply reply;
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, job->ino, name);
     if (part < 0) return -part;
-    int error = fetch_into(io, job->from, &request, part, &job->size);
+    bool holes = false;
+    int error = fetch_into(io, job->from, &request, part, &job->size, &holes);
+    if (error == 0 && holes) error = fetch_pieces(io, job, part, job->size);
     error = fsio_fresh_end(io, part, name, job->ino, job->index, error);
     if (error != 0 || job->kind == JOB_FETCH) return error;
     request = (struct fsio_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};

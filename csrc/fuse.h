@@ -35,6 +35,9 @@ enum amfs_fuse_op {
     FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
 };
 
+/* In the mask of SETATTR: to cut a file, by its name, to the size that it has is nothing (if it holds no data). */
+enum { SETATTR_BY_NAME = 1 << 16 };
+
 struct amfs_fuse_request {
     struct amfs_fuse_request *next;    /* of what amfs_fuse_take gave */
     struct amfs_fuse_request *pending; /* private */
@@ -46,6 +49,7 @@ struct amfs_fuse_request {
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room;      /* room: bytes that the answer may take */
     bool wrote, has_attr;
+    bool looks, kept; /* private: its mode decides what is done next; it was done but for that, and `value` is the answer */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
     bool direct;                      /* private: another node's shard is being asked, or has answered */

@@ -176,42 +176,6 @@ void do_getattr(struct call *call) {
 
 /* ── changing attributes ── */
 
-/* Is the caller in a group? Only asked of files that have a setgid bit. */
-static bool is_member(const struct wire_in *in, uint32_t group) {
-    char path[32], line[512];
-    bool found = in->gid == group;
-    snprintf(path, sizeof path, "/proc/%u/status", in->pid);
-    FILE *status = found ? NULL : fopen(path, "re");
-    while (status != NULL && !found && fgets(line, sizeof line, status) != NULL) {
-        if (strncmp(line, "Groups:", 7) != 0) continue;
-        for (char *at = line + 7, *end = NULL; !found; at = end) {
-            unsigned long one = strtoul(at, &end, 10);
-            if (end == at) break;
-            found = one == group;
-        }
-        break;
-    }
-    if (status != NULL) fclose(status);
-    return found;
-}
-
-/* What is left of a mode when the file is written or given away: as tmpfs does it. */
-static uint32_t without_suid(const struct wire_in *in, const struct meta_attr *attr) {
-    uint32_t mode = attr->mode & 07777 & ~(uint32_t)S_ISUID;
-    if ((mode & S_ISGID) != 0 && ((mode & S_IXGRP) != 0 || (in->uid != 0 && !is_member(in, attr->gid)))) mode &= ~(uint32_t)S_ISGID;
-    return mode;
-}
-
-void clear_suid(const struct call *call) {
-    struct node *node = call->mount->node;
-    struct meta_attr attr, out;
-    if (meta_getattr(node->meta, call->in->ino, node->id, &attr) != 0) return;
-    uint32_t mode = without_suid(call->in, &attr);
-    if (mode == (attr.mode & 07777)) return;
-    attr.mode = mode;
-    meta_setattr_here(node->meta, call->in->ino, META_SET_MODE, &attr, now_of(node), &out);
-}
-
 /* The part of a file here has the same times as the record: what is written later starts from them. */
 void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
@@ -263,33 +227,19 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
     return mask;
 }
 
-/* May somebody have it open to write? Where opening is not told, anybody. */
-static bool may_be_written(const struct amfs_fuse *mount, uint64_t ino) {
-    struct node *node = mount->node;
-    if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) return true;
-    pthread_mutex_lock(&node->lock);
-    const struct file *file = files_find(node, ino);
-    bool written = file != NULL && file->writers > 0;
-    pthread_mutex_unlock(&node->lock);
-    return written;
-}
-
-/* What the kernel leaves to us of setuid and setgid bits: changing owner or size takes them away. A request to set nothing at all means just
- * that: somebody writes (the kernel asks before it does), or said chown without an owner. 0 or EPERM. */
-static int kill_suid(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want) {
-    struct node *node = call->mount->node;
-    struct meta_attr old;
-    bool chown = (*mask & (META_SET_UID | META_SET_GID)) != 0;
-    if ((*mask & META_SET_MODE) != 0 || (!chown && *mask != 0 && (in->valid & FATTR_KILL_SUIDGID) == 0)) return 0;
-    bool replica;
-    int error = meta_getattr(node->meta, call->in->ino, node->id, &old);
-    if (error == META_NOT_MINE) error = meta_cached(node->meta, call->in->ino, &old, &replica);
-    if (error != 0 || S_ISDIR(old.mode)) return 0;
-    want->mode = without_suid(call->in, &old);
-    if (want->mode == (old.mode & 07777)) return 0;
-    if (*mask == 0 && call->in->uid != 0 && call->in->uid != old.uid && !may_be_written(call->mount, old.ino)) return EPERM;
-    *mask |= META_SET_MODE;
-    return 0;
+/* By way of the poll loop; `looks`: its mode decides what is to be done. */
+static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want, bool looks) {
+    struct amfs_fuse *mount = call->mount;
+    /* If the part is here: it is what is believed while it is written. */
+    if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(mount->node, call->in->ino, mask, want);
+    struct amfs_fuse_request *request = slow_new(call, looks ? FUSE_OP_GETATTR : FUSE_OP_SETATTR, NULL, 0, NULL, 0);
+    if (request != NULL) {
+        request->attr = *want;
+        request->has_attr = true;
+        request->looks = looks;
+        request->flags = mask | (by_name && mask & META_SET_SIZE ? SETATTR_BY_NAME : 0);
+    }
+    slow_add(mount, request);
 }
 
 void do_setattr(struct call *call) {
@@ -310,13 +260,12 @@ void do_setattr(struct call *call) {
         give(call, &out, sizeof out);
         return;
     }
-    int killed = kill_suid(call, in, &mask, &want);
-    if (killed != 0) {
-        refuse(call, killed);
-        return;
-    }
     bool cut = false, no_open = atomic_load_explicit(&mount->no_open, memory_order_relaxed);
     bool by_name = (in->valid & FATTR_FH) == 0 && (!no_open || want.size > 0); /* to nothing may be O_TRUNC, of which we hear only this */
+    int killed = suid_kill(call, in, &mask, &want);
+    if (goes_slow(killed)) set_slowly(call, mask, by_name, &want, true);
+    else if (killed != 0) refuse(call, killed);
+    if (killed != 0) return;
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
     if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, by_name, &cut);
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
@@ -336,14 +285,7 @@ void do_setattr(struct call *call) {
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {
-        if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(node, ino, mask, &want); /* if it is here: it is what is believed while written */
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
-        if (request != NULL) {
-            request->attr = want;
-            request->has_attr = true;
-            request->flags = mask;
-        }
-        slow_add(mount, request);
+        set_slowly(call, mask, by_name, &want, false);
     } else {
         refuse(call, gone_by_now(error));
     }

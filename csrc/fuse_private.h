@@ -42,6 +42,7 @@ struct file {
     uint32_t readers, writers; /* of all mounts */
     bool foreign;  /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
+    bool plain;    /* its mode was seen to have no setuid or setgid bits */
     uint32_t pins; /* it must stay, whoever closes it */
     int64_t atime; /* of the record, as far as known */
     struct view *views;
@@ -192,9 +193,16 @@ void do_link(struct call *call);
 void do_statfs(struct call *call);
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
 void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
-void clear_suid(const struct call *call);
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
 static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
+
+/* fuse_suid.c */
+/* Take from a request to set attributes what setuid and setgid bits it ends. 0, EPERM, or META_NOT_MINE: the record has to be looked at first. */
+int suid_kill(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want);
+int suid_clear_and_give(const struct call *call, const void *data, size_t size); /* the file was written; as give */
+/* A request has looked at the record. 0: there is nothing to set. META_BUSY: it goes on as a SETATTR. Else an errno for who asked. */
+int suid_decide(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct meta_attr *old);
+void suid_plain(struct node *node, uint64_t ino, bool plain); /* it has no such bits, or may have */
 
 /* fuse_xattr.c */
 void do_xattr(struct call *call);

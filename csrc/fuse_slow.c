@@ -209,9 +209,18 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
     return failed;
 }
 
+/* What was done but for the setuid bits is answered whatever became of them. */
+static int give_kept(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    bool opened = request->opcode == WIRE_OPEN;
+    uint64_t ino = request->ino;
+    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, true);
+    return 0;
+}
+
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
+    if (request->kept) return give_kept(mount, request);
     if (error < 0 || error > 511) error = EIO;
     if (request->op == FUSE_OP_GETATTR || request->op == FUSE_OP_SETATTR || request->op == FUSE_OP_OPEN) error = gone_by_now(error);
     finish(mount, request, error, NULL, 0);
@@ -232,6 +241,16 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_attr_out out;
     if (request == NULL) return ENOENT;
+    int error = request->looks ? suid_decide(mount, request, attr) : 0;
+    if (error == META_BUSY) {
+        slow_add(mount, request);
+        return 0;
+    }
+    if (request->kept) return give_kept(mount, request);
+    if (error != 0) {
+        finish(mount, request, error, NULL, 0);
+        return 0;
+    }
     struct meta_attr old;
     bool replica;
     if (request->op == FUSE_OP_SETATTR && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
@@ -257,6 +276,21 @@ int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kin
     struct opening opening = opening_of(request, request->ino, kind, node, stripe, size);
     int error = request->op == FUSE_OP_ENSURE ? files_open_implicit(mount, &opening) : files_open(mount, &opening, &out);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL); /* it is not open after all */
+    if (error == 0 && request->looks) { /* it was cut: now for its mode */
+        struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, &out, sizeof out);
+        if (next != NULL) {
+            next->unique = unique;
+            next->opcode = request->opcode;
+            next->uid = request->uid;
+            next->gid = request->gid;
+            next->pid = request->pid;
+            next->ino = request->ino;
+            next->looks = next->kept = true;
+            amfs_fuse_request_free(request);
+            slow_add(mount, next);
+            return 0;
+        }
+    }
     if (request->op == FUSE_OP_ENSURE && error == 0) {
         work_add(mount, request->message);
         request->message = NULL;

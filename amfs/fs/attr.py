@@ -21,6 +21,7 @@ META_SET_CTIME = 64
 META_SET_LAYOUT = 128
 META_SET_RANK = 256
 META_SET_BLOCKS = 512
+SETATTR_BY_NAME = 1 << 16  # of a mount's request, as csrc/fuse.h
 
 #: Layouts.
 WHOLE = 0

@@ -12,6 +12,7 @@ from amfs.engine.events import FsReplied, FsRequested
 from amfs.fs.attr import (
     META_NOT_MINE,
     META_SET_SIZE,
+    SETATTR_BY_NAME,
     STRIPED,
     WHOLE,
     Attr,
@@ -320,19 +321,21 @@ class Files(Contents):
                 raise failure(errno.EISDIR)
             return attr_of((yield from self._manager("dirset", ino, mask, tuple(wanted), r.now))), True
         if mask & META_SET_SIZE:
-            yield from self._truncate(r, ino, wanted.size)
-            mask &= ~META_SET_SIZE
+            yield from self._truncate(r, ino, wanted.size, bool(mask & SETATTR_BY_NAME))
+            mask &= ~(META_SET_SIZE | SETATTR_BY_NAME)
             if not mask:
                 return (yield from self.op_getattr(r, ino))
         out = attr_of((yield from self.at_ino("setattr", ino, mask, tuple(wanted), r.now)))
         out = yield from self.live_attr(out)
         return out, self._may_cache(out)
 
-    def _truncate(self, r: Request, ino: int, size: int) -> Operation:
-        """By path: a short writing of its own."""
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
+    def _truncate(self, r: Request, ino: int, size: int, by_name: bool) -> Operation:
+        """A short writing of its own. As on tmpfs ``by_name`` a file without data that has that size already is left as it is."""
+        attr = yield from self.inode(ino)
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EINVAL)
+        if by_name and attr.size == size and not attr.blocks:
+            return
         if attr.finished and attr.size == size and not attr.blocks:
             return  # nothing to cut, and no change: as on tmpfs
         mine = Request(("truncate", ino), r.uid, r.gid, r.now)
