@@ -55,6 +55,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         )
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
         fs = FileSystem(config.node, meta, time.time_ns)
+        fs.owner = (os.geteuid(), os.getegid())
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
         loop = Loop(core, hands, transport)
 

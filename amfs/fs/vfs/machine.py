@@ -9,6 +9,7 @@ from typing import Any
 from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
+from amfs.fs.attr import META_SET_GID, META_SET_UID, ROOT, Attr
 from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.tasks import Tasks
 
@@ -22,6 +23,7 @@ class FileSystem(Tasks):
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
         super().__init__(node, meta, clock)
         self.clients: set[int] = set()
+        self.owner = (0, 0)  # user and group of the topmost directory: who runs the session
         self.on_message[m.FsDo] = self._on_do
 
     def _on_do(self, peer: int, message: m.FsDo) -> None:
@@ -67,8 +69,10 @@ class FileSystem(Tasks):
         self.live = live
         new_manager = manager == self.node and self.manager != manager
         self.manager = manager
-        self.version = version
+        first, self.version = not self.version, version
         self.meta.set_table(owners, version)
+        if first:
+            self.meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=self.owner[0], gid=self.owner[1]), 0)
         self.tell(Work("table", (owners,)))
         if self.owners != owners:
             self.move(owners, set(dead))
