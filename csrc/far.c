@@ -21,10 +21,6 @@ size_t far_write_question(const struct far_question *q, uint32_t serial, uint8_t
     put_le(to + 12, q->value_length, 4);
     put_le(to + 16, q->ino, 8);
     put_le(to + 24, (uint64_t)q->now, 8);
-    put_le(to + 32, q->cursor, 8);
-    put_le(to + 40, q->version, 8);
-    put_le(to + 48, q->limit, 4);
-    put_le(to + 52, 0, 4);
     to += QUESTION_HEAD;
     if (record > 0) put_record(to, q->attr);
     if (q->name_length > 0) memcpy(to + record, q->name, q->name_length);
@@ -34,7 +30,7 @@ size_t far_write_question(const struct far_question *q, uint32_t serial, uint8_t
 
 /* The parts of a question point into its bytes. False: it is none. */
 static bool read_question(const uint8_t *bytes, size_t size, struct far_question *q, struct meta_attr *attr, uint32_t *serial) {
-    if (size < QUESTION_HEAD || size > FAR_QUESTION_MAX || get_le(bytes, 4) != size || get_le(bytes + 52, 4) != 0) return false;
+    if (size < QUESTION_HEAD || size > FAR_QUESTION_MAX || get_le(bytes, 4) != size) return false;
     *serial = (uint32_t)get_le(bytes + 4, 4);
     *q = (struct far_question){
         .op = (enum far_op)bytes[8],
@@ -43,9 +39,6 @@ static bool read_question(const uint8_t *bytes, size_t size, struct far_question
         .value_length = (size_t)get_le(bytes + 12, 4),
         .ino = get_le(bytes + 16, 8),
         .now = (int64_t)get_le(bytes + 24, 8),
-        .cursor = get_le(bytes + 32, 8),
-        .version = get_le(bytes + 40, 8),
-        .limit = (uint32_t)get_le(bytes + 48, 4),
     };
     size_t record = (q->flags & FAR_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
     if (q->op < FAR_LOOKUP || q->op >= FAR_OPS || q->ino == 0 || q->name_length > META_NAME_MAX) return false;
@@ -70,16 +63,6 @@ bool far_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct
     if (record > 0) get_record(bytes + ANSWER_HEAD, &answer->attr);
     answer->bytes = bytes + ANSWER_HEAD + record;
     answer->count = size - ANSWER_HEAD - record;
-    return true;
-}
-
-bool far_next_entry(const uint8_t **at, const uint8_t *end, struct far_entry *entry) {
-    const uint8_t *from = *at;
-    if ((size_t)(end - from) < ENTRY_HEAD) return false;
-    *entry = (struct far_entry){get_le(from, 8), get_le(from + 8, 8), (uint32_t)get_le(from + 16, 4), (uint16_t)get_le(from + 20, 2),
-                                (const char *)from + ENTRY_HEAD};
-    if ((size_t)(end - from) - ENTRY_HEAD < entry->length) return false;
-    *at = from + ENTRY_HEAD + entry->length;
     return true;
 }
 
@@ -153,38 +136,12 @@ static int touch(struct far *far, int32_t node, const struct far_question *q) {
     return error;
 }
 
-struct pack {
-    uint8_t *to;
-    size_t used;
-    uint32_t left;
-    bool full;
-};
-
-static bool pack_entry(void *context, const struct meta_entry *entry, const struct meta_attr *attr) {
-    struct pack *pack = context;
-    size_t size = ENTRY_HEAD + (size_t)entry->length;
-    (void)attr;
-    if (pack->left == 0 || size > FAR_LIST_BYTES - pack->used) {
-        pack->full = true;
-        return false;
-    }
-    uint8_t *to = pack->to + pack->used;
-    put_le(to, entry->ino, 8);
-    put_le(to + 8, entry->cursor, 8);
-    put_le(to + 16, entry->type, 4);
-    put_le(to + 20, entry->length, 2);
-    memcpy(to + ENTRY_HEAD, entry->name, entry->length);
-    pack->used += size;
-    pack->left--;
-    return true;
-}
-
-static int list(struct far *far, const struct far_question *q, struct reply *reply) {
-    struct pack pack = {reply->bytes, 0, q->limit, false};
-    int error = meta_list_for(far->meta, q->version, q->ino, q->cursor, pack_entry, &pack);
-    reply->count = error == 0 ? pack.used : 0;
-    if (!pack.full) reply->flags |= FAR_END;
-    return error;
+static int get_xattr(struct far *far, const struct far_question *q, struct reply *reply) {
+    char name[META_NAME_MAX + 1];
+    memcpy(name, q->name, q->name_length);
+    name[q->name_length] = '\0';
+    int error = meta_get_xattr(far->meta, q->ino, name, reply->bytes, FAR_BYTES_MAX, &reply->count);
+    return error == ERANGE || error == ENOENT ? META_BUSY : error;
 }
 
 static int act(struct far *far, int32_t node, const struct far_question *q, struct reply *reply) {
@@ -198,8 +155,8 @@ static int act(struct far *far, int32_t node, const struct far_question *q, stru
     case FAR_UNLINK: return unlink_name(far, node, q, reply);
     case FAR_CLOSED: return closed(far, node, q, reply);
     case FAR_TOUCH: return touch(far, node, q);
-    case FAR_READLINK: return meta_readlink(far->meta, q->ino, (char *)reply->bytes, FAR_LIST_BYTES, &reply->count);
-    case FAR_LIST: return list(far, q, reply);
+    case FAR_READLINK: return meta_readlink(far->meta, q->ino, (char *)reply->bytes, FAR_BYTES_MAX, &reply->count);
+    case FAR_GET_XATTR: return get_xattr(far, q, reply);
     default: return EINVAL;
     }
 }
@@ -209,7 +166,7 @@ size_t far_serve(struct far *far, int32_t node, const uint8_t *question, size_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!read_question(question, size, &q, &attr, &serial)) return 0;
-    bool record = q.op != FAR_TOUCH && q.op != FAR_READLINK && q.op != FAR_LIST;
+    bool record = q.op != FAR_TOUCH && q.op != FAR_READLINK && q.op != FAR_GET_XATTR;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     pthread_rwlock_rdlock(&far->kernel_lock);
     reply.error = act(far, node, &q, &reply);

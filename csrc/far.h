@@ -22,17 +22,16 @@ enum far_op {
     FAR_CLOSED,     /* ino, attr if it was written; FAR_USED: still open there */
     FAR_TOUCH,      /* ino: directory */
     FAR_READLINK,   /* ino; answers bytes */
-    FAR_LIST,       /* ino: directory, cursor, limit, version of the table; answers bytes (far_next_entry), FAR_END: there are no more */
+    FAR_GET_XATTR,  /* ino, name; answers bytes */
     FAR_OPS,
 };
 
-enum { FAR_HAS_ATTR = 1, FAR_HOLDS = 2, FAR_GONE = 4, FAR_USED = 8, FAR_END = 16 };
+enum { FAR_HAS_ATTR = 1, FAR_HOLDS = 2, FAR_GONE = 4, FAR_USED = 8 };
 
 struct far_question {
     enum far_op op;
     unsigned flags;
-    uint64_t ino, cursor, version;
-    uint32_t limit;
+    uint64_t ino;
     int64_t now;
     const struct meta_attr *attr; /* or NULL */
     const char *name;
@@ -61,13 +60,6 @@ struct far_call {
     void (*done)(struct far_call *call, const struct far_answer *answer); /* exactly once, by any thread, with no lock held */
 };
 
-struct far_entry {
-    uint64_t ino, cursor;
-    uint32_t type;
-    uint16_t length;
-    const char *name;
-};
-
 /* The kernel caches of this node's mounts, as far as they concern changes that others make here. */
 struct far_kernel {
     void *context;
@@ -92,11 +84,8 @@ void far_cancel(struct far *far, const void *owner, int patience_ms);
 uint64_t far_asked(const struct far *far); /* how many questions went out */
 uint64_t far_served(const struct far *far); /* how many were answered here, the long way included */
 
-/* The next entry of a FAR_LIST's bytes. False: no more, or not whole. */
-bool far_next_entry(const uint8_t **at, const uint8_t *end, struct far_entry *entry);
-
 /* Answer one question that came as bytes; for tests, too. The size of the answer in `to` (FAR_ANSWER_MAX bytes), 0: it is no question. */
-enum { FAR_QUESTION_MAX = 5120, FAR_LIST_BYTES = 60 << 10, FAR_ANSWER_MAX = FAR_LIST_BYTES + 1024 };
+enum { FAR_QUESTION_MAX = 5120, FAR_BYTES_MAX = 4096, FAR_ANSWER_MAX = FAR_BYTES_MAX + 128 }; /* a value that is longer takes the long way */
 size_t far_serve(struct far *far, int32_t node, const uint8_t *question, size_t size, uint8_t *to);
 /* A question as bytes, at most FAR_QUESTION_MAX; 0: too long. */
 size_t far_write_question(const struct far_question *question, uint32_t serial, uint8_t *to);

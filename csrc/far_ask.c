@@ -175,7 +175,7 @@ int far_ask(struct far *far, int32_t node, const struct far_question *question, 
     uint8_t bytes[FAR_QUESTION_MAX];
     struct far_link *link = node < 0 || node == far->node ? NULL : link_to(far, node);
     if (link == NULL) return ENOTCONN;
-    size_t answer = question->op == FAR_LIST ? FAR_ANSWER_MAX : question->op == FAR_READLINK ? FAR_QUESTION_MAX : ANSWER_HEAD + ATTR_BYTES;
+    size_t answer = question->op == FAR_READLINK || question->op == FAR_GET_XATTR ? FAR_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES;
     pthread_mutex_lock(&link->lock);
     size_t size = far_write_question(question, ++link->serial, bytes);
     int error = size == 0 ? EINVAL : 0;

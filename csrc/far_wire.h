@@ -1,6 +1,6 @@
 /* Questions and answers between far.c and far_ask.c of two nodes, as bytes, little-endian. Both begin with their size.
- *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now, u64 cursor, u64 version,
- *             u32 limit, u32 zero; the record if FAR_HAS_ATTR; name; value
+ *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now;
+ *             the record if FAR_HAS_ATTR; name; value
  *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if FAR_HAS_ATTR; bytes */
 #ifndef AMFS_FAR_WIRE_H
 #define AMFS_FAR_WIRE_H
@@ -8,7 +8,7 @@
 #include "far.h"
 #include "fsio_internal.h"
 
-enum { QUESTION_HEAD = 56, ANSWER_HEAD = 16, ATTR_BYTES = 84, ENTRY_HEAD = 22, IN_BYTES = 256 << 10 };
+enum { QUESTION_HEAD = 32, ANSWER_HEAD = 16, ATTR_BYTES = 84, IN_BYTES = 256 << 10 };
 
 struct far_link;
 

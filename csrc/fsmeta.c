@@ -47,9 +47,6 @@ static void free_places(struct meta *meta) {
     free(meta->moving);
     free(meta->entries);
     free(meta->inodes);
-    free(meta->places);
-    meta->places = NULL;
-    meta->place_count = 0;
     meta->owners = NULL;
     meta->serials = NULL;
     meta->moving = NULL;
@@ -137,32 +134,6 @@ bool is_alone(const struct meta *meta) {
  * has a range of its own. */
 static uint64_t first_serial(uint64_t version) { return version <= 1 ? 1 : ((version - 1) & 0xfff) << 28; }
 
-static int by_number(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Which nodes have partitions. 0 or ENOMEM. */
-static int find_places(struct meta *meta, const int32_t *owners, size_t partitions) {
-    int32_t *places = malloc(partitions * sizeof *places);
-    size_t count = 0;
-    if (places == NULL) return ENOMEM;
-    memcpy(places, owners, partitions * sizeof *places);
-    qsort(places, partitions, sizeof *places, by_number);
-    for (size_t i = 0; i < partitions; i++)
-        if (count == 0 || places[count - 1] != places[i]) places[count++] = places[i];
-    free(meta->places);
-    meta->places = places;
-    meta->place_count = count;
-    return 0;
-}
-
-int32_t meta_owner_at(struct meta *meta, size_t place, uint64_t *version) {
-    enter(meta);
-    *version = meta->version;
-    return leave(meta, place < meta->place_count ? meta->places[place] : -1);
-}
-
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version) {
     if (partitions == 0 || partitions >= (size_t)1 << 24) return EINVAL;
     enter(meta);
@@ -174,7 +145,6 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
         if (error != 0) return leave(meta, error);
         if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
     }
-    if (find_places(meta, owners, partitions) != 0) return leave(meta, ENOMEM);
     meta->version = version;
     meta->mine_count = 0;
     for (size_t i = 0; i < partitions; i++) {

@@ -182,10 +182,6 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
-int meta_list_for(struct meta *meta, uint64_t version, uint64_t dir, uint64_t cursor,
-                  bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context);
-/* Where a listing that asks all shards goes: the `place`-th of the nodes that have partitions, in ascending order. -1: there are no more. */
-int32_t meta_owner_at(struct meta *meta, size_t place, uint64_t *version);
 
 /* ── asking others directly ──
  * What says that something is old may overtake an answer that was given before. So: a moment is taken before the question is sent, and the answer is

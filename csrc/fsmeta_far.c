@@ -95,14 +95,6 @@ int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t ask
     return leave(meta, 0);
 }
 
-int meta_list_for(struct meta *meta, uint64_t version, uint64_t dir, uint64_t cursor,
-                  bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context) {
-    enter(meta);
-    bool same = version == meta->version && meta->moving_count == 0 && find_dir(meta, dir) != NULL;
-    pthread_mutex_unlock(&meta->lock);
-    return same ? meta_list(meta, dir, cursor, each, context) : META_BUSY;
-}
-
 /* ── old answers ── */
 
 uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return name_key(dir, name, length); }

@@ -157,8 +157,6 @@ struct meta {
     struct slabs slabs;
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
     struct table shelves, copies, dirs, dir_names, locks, uses;
-    int32_t *places; /* the nodes that have partitions, ascending */
-    size_t place_count;
     uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
 };

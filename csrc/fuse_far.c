@@ -62,6 +62,12 @@ static bool put_question(struct node *node, const struct amfs_fuse_request *requ
         break;
     case FUSE_OP_GETATTR: question->op = FAR_GETATTR; break;
     case FUSE_OP_READLINK: question->op = FAR_READLINK; break;
+    case FUSE_OP_GET_XATTR:
+        question->op = FAR_GET_XATTR;
+        question->name = request->name;
+        question->name_length = request->name_length;
+        if (strncmp(request->name, "user.amfs.", 10) == 0) return false;
+        break;
     case FUSE_OP_OPEN:
         question->op = FAR_OPEN;
         if ((request->flags & O_ACCMODE) != O_RDONLY || (request->flags & O_TRUNC) != 0) return false;
@@ -211,7 +217,8 @@ static bool take_answer(const struct asking *asking, const struct far_answer *an
         amfs_fuse_reply_error(mount, asking->unique, error);
         return true;
     }
-    if (asking->op == FUSE_OP_READLINK) return amfs_fuse_reply_bytes(mount, asking->unique, answer->bytes, answer->count), true;
+    if (asking->op == FUSE_OP_READLINK || asking->op == FUSE_OP_GET_XATTR)
+        return amfs_fuse_reply_bytes(mount, asking->unique, answer->bytes, answer->count), true;
     if (!record) return false;
     switch (asking->op) {
     case FUSE_OP_LOOKUP:
