@@ -309,7 +309,7 @@ def test_another_nodes_token_another_version_and_garbage(nodes: Nodes) -> None:
     port, right = nodes.io[0].port, token(0, 1)
     assert talk(port, hello(right, node=7)) == struct.pack("<IHH", MAGIC, VERSION, 1)
     assert talk(port, hello(right, version=2)) == struct.pack("<IHH", MAGIC, VERSION, 2)
-    assert talk(port, hello(right, lane=2)) == struct.pack("<IHH", MAGIC, VERSION, 2)
+    assert talk(port, hello(right, lane=3)) == struct.pack("<IHH", MAGIC, VERSION, 2)
     assert talk(port, b"GET / HTTP/1.1\r\n\r\n") == b""
     nodes.io[1].set_peer(0, "127.0.0.1", port, bytes(16))
     fails(lambda: nodes.io[1].open(9, REMOTE, 0), errno.EACCES)
