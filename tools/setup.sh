@@ -44,11 +44,17 @@ missing() {  # what is lacking, as words of ours: python compiler headers venv
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || printf 'headers '
     fi
     command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || printf 'compiler '
-    if [ $system = yes ]; then  # programs that the tests run in a mount
-        more=
-        if command -v apt-get >/dev/null; then more="mProjectPP rsvg-convert"; fi  # elsewhere their tests are left out, and say so
-        for program in fusermount3 git make rsync sqlite3 tar $more; do command -v $program >/dev/null || { printf 'programs '; break; }; done
+    if [ $system = yes ] && ! has_programs; then printf 'programs '; fi
+}
+
+has_programs() {  # that the tests run; where there is no apt-get, the tests of some are left out and say so
+    more=
+    if command -v apt-get >/dev/null; then
+        more="mProjectPP rsvg-convert"
+        # fusepy loads libfuse 2, which brings no program
+        [ -z "$python" ] || "$python" -c 'import ctypes.util, sys; sys.exit(not ctypes.util.find_library("fuse"))' || return 1
     fi
+    for program in fusermount3 git ip make rsync sqlite3 tar $more; do command -v "$program" >/dev/null || return 1; done
 }
 
 install_command() {  # how this system installs $1 (our words); empty if unknown
@@ -62,16 +68,16 @@ install_command() {  # how this system installs $1 (our words); empty if unknown
                 headers) packages="$packages python${version:-3}-dev" ;;
                 venv) packages="$packages python${version:-3}-venv" ;;
                 compiler) packages="$packages gcc libc6-dev" ;;
-                programs) packages="$packages fuse3 libfuse2 git make rsync sqlite3 tar librsvg2-bin montage montage-gridtools" ;;
+                programs) packages="$packages fuse3 libfuse2 git iproute2 make rsync sqlite3 tar librsvg2-bin montage montage-gridtools" ;;
             esac
         done
         echo "apt-get install -y --no-install-recommends$packages"
     elif command -v dnf >/dev/null; then
-        echo "dnf install -y $(for word in $1; do case $word in python) echo python3.12 python3.12-devel ;; headers) echo python3-devel ;; venv) echo python3 ;; compiler) echo gcc ;; programs) echo fuse3 fuse-libs git make rsync sqlite tar ;; esac; done | xargs)"
+        echo "dnf install -y $(for word in $1; do case $word in python) echo python3.12 python3.12-devel ;; headers) echo python3-devel ;; venv) echo python3 ;; compiler) echo gcc ;; programs) echo fuse3 fuse-libs git iproute make rsync sqlite tar ;; esac; done | xargs)"
     elif command -v zypper >/dev/null; then
-        echo "zypper --non-interactive install $(for word in $1; do case $word in python) echo python312 python312-devel ;; headers) echo python3-devel ;; venv) echo python3-venv ;; compiler) echo gcc ;; programs) echo fuse3 git make rsync sqlite3 tar ;; esac; done | xargs)"
+        echo "zypper --non-interactive install $(for word in $1; do case $word in python) echo python312 python312-devel ;; headers) echo python3-devel ;; venv) echo python3-venv ;; compiler) echo gcc ;; programs) echo fuse3 git iproute2 make rsync sqlite3 tar ;; esac; done | xargs)"
     elif command -v apk >/dev/null; then
-        echo "apk add $(for word in $1; do case $word in python) echo python3 python3-dev ;; headers) echo python3-dev linux-headers ;; venv) echo python3 ;; compiler) echo gcc musl-dev linux-headers ;; programs) echo fuse3 git make rsync sqlite tar ;; esac; done | xargs)"
+        echo "apk add $(for word in $1; do case $word in python) echo python3 python3-dev ;; headers) echo python3-dev linux-headers ;; venv) echo python3 ;; compiler) echo gcc musl-dev linux-headers ;; programs) echo fuse3 git iproute2 make rsync sqlite tar ;; esac; done | xargs)"
     fi
 }
 
@@ -82,7 +88,7 @@ in_words() {
             venv) echo "Python's venv module" ;;
             headers) echo "Python's C headers" ;;
             compiler) echo "a C compiler" ;;
-            programs) echo "programs that the tests run (fuse3, git, make, rsync, sqlite3, tar)" ;;
+            programs) echo "programs that the tests run (fuse3, git, ip, make, rsync, sqlite3, tar)" ;;
         esac
     done | paste -sd, - | sed 's/,/, /g'
 }
