@@ -1,7 +1,7 @@
 """What all tests share: the command run as a person would, and a check that nothing is left behind.
 
 Tests marked ``root`` or ``mpi`` need these; where they are missing the test is skipped with the reason, except when CI is set, where a
-missing MPI is an error.
+missing MPI is an error. Tests marked ``soak`` run when asked for (``-m soak``), not otherwise.
 """
 
 from __future__ import annotations
@@ -10,12 +10,31 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from amfs.net import daemon
+from amfs.net import session as registry
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_home() -> Iterator[None]:
+    """Sessions, journals and traces of this process's tests lie in a directory of its own, away from the user's."""
+    home = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))  # short: sockets lie in it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AMFS_RUN_DIR", str(home / "run"))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.delenv("AMFS_SESSION", raising=False)
+        yield
+        left = [session for session in registry.list_all() if registry.is_live(session, probe_s=0)]
+    daemon.stop([(entry.pid, entry.started) for session in left for entry in session.nodes])
+    shutil.rmtree(home)
+    assert not left, f"sessions were left running: {', '.join(session.name for session in left)}"
 
 
 @pytest.fixture
@@ -40,7 +59,11 @@ def amfs(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "soak" not in (config.option.markexpr or ""):
+        soaking = [item for item in items if item.get_closest_marker("soak")]
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=soaking)
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))

@@ -93,7 +93,8 @@ class Hosts:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    monkeypatch.delenv("AMFS_RUN_DIR")  # mpiexec would take it to all hosts, and each has its own
     made = Hosts(tmp_path)
     try:
         try:

@@ -45,7 +45,10 @@ def running(nodes: int, *options: str) -> Iterator[Session]:
             shutil.rmtree(home, ignore_errors=True)
             assert not left, "nodes were left running"
             assert "killed process" not in down.stderr, down.stderr
-            assert not list(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*")), "stores were left behind"
+            end = time.monotonic() + PATIENCE_S
+            while list(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*")):  # another session that starts may be just removing it
+                assert time.monotonic() < end, "stores were left behind"
+                time.sleep(0.05)
 
 
 def kill(session: Session, node: int) -> None:

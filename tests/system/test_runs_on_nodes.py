@@ -4,52 +4,63 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fs_session import PATIENCE_S, kill, running
 
 import amfs as package
-from amfs.net.session import is_running, load
+from amfs.net.session import Session
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[str]:
+    """The name of a session of four nodes with one slot each, which no test harms."""
+    with running(4) as session:
+        yield session.name
+
+
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch, amfs: Run) -> Iterator[str]:
-    """A session of four nodes with one slot each."""
-    home = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))
-    monkeypatch.setenv("AMFS_RUN_DIR", str(home))
-    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
-    monkeypatch.delenv("AMFS_SESSION", raising=False)
-    up = amfs("up", "--nodes", "4", "--slots", "1", "--name", "four")
-    assert up.returncode == 0, up.stderr
-    entries = load(home / "four" / "session.json").nodes
-    yield "four"
-    amfs("down", "four")
-    left = [entry for entry in entries if is_running(entry.pid, entry.started)]
-    for entry in left:
-        os.kill(entry.pid, signal.SIGKILL)
-    assert not list(Path("/dev/shm").glob(f"amfs-{os.getuid()}-four-*"))
-    shutil.rmtree(home)
-    assert not left
+def doomed() -> Iterator[Session]:
+    """Another one, to be harmed."""
+    with running(4) as session:
+        yield session
 
 
-def pid_of(number: int) -> int:
-    home = Path(os.environ["AMFS_RUN_DIR"])
-    return next(entry.pid for entry in load(home / "four" / "session.json").nodes if entry.node == number)
+def start(here: Path, text: str) -> subprocess.Popen[str]:
+    """A run that goes on by itself."""
+    (here / "list").write_text(text)
+    command = [sys.executable, "-m", "amfs", "run", "--session", os.environ["AMFS_SESSION"], "-q", "list"]
+    return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def lines(file: Path) -> int:
+    return file.read_text().count("\n") if file.exists() else 0
 
 
 def run(amfs: Run, here: Path, text: str, *options: str, status: int = 0) -> dict[str, object]:
     """The summary, as JSON."""
     (here / "list").write_text(text)
-    done = amfs("run", "--session", "four", "--output", "json", *options, "list", cwd=here)
+    done = amfs("run", "--session", os.environ["AMFS_SESSION"], "--output", "json", *options, "list", cwd=here)
     assert done.returncode == status, done.stderr + done.stdout
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
@@ -120,51 +131,45 @@ def test_failures_cross_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_node_dies_and_the_result_is_the_same(nodes: str, amfs: Run, tmp_path: Path, victim: int) -> None:
+def test_a_node_dies_and_the_result_is_the_same(doomed: Session, tmp_path: Path, victim: int) -> None:
     """Node 0 is manager and dispatcher. What only the dead node had is made again."""
     width = 40
-    text = "".join(f"p{i} -b sh -o t{i} -a -c 'sleep 0.1; echo {i} > t{i}'\n" for i in range(width))
-    text += "".join(f"c{i} -b sh -i t{i} t{(i * 7) % width} -o o{i} -a -c 'sleep 0.1; cat t{i} > o{i}'\n" for i in range(width))
+    log = tmp_path / "log"
+    text = "".join(f"p{i} -b sh -o t{i} -a -c 'sleep 0.1; echo {i} > t{i}; echo >> {log}'\n" for i in range(width))
+    text += "".join(
+        f"c{i} -b sh -i t{i} t{(i * 7) % width} -o o{i} -a -c 'sleep 0.1; cat t{i} > o{i}; echo >> {log}'\n" for i in range(width)
+    )
     text += f"s -b sh -i {' '.join(f'o{i}' for i in range(width))} -o sum -a -c 'cat o* | sort -n > sum'\n"
-    (tmp_path / "list").write_text(text)
-    command = [sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"]
-    going = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
-    os.kill(pid_of(victim), signal.SIGKILL)
+    going = start(tmp_path, text)
+    until(lambda: lines(log) >= width * 5 // 4, "the run does not get on")
+    kill(doomed, victim)
     _, said = going.communicate(timeout=90)
     assert going.returncode == 0, said
     assert (tmp_path / "sum").read_text() == "".join(f"{i}\n" for i in range(width))
 
 
-def test_all_nodes_die_and_the_run_ends(nodes: str, amfs: Run, tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("".join(f"{i} -b sleep -a 1\n" for i in range(100)))
-    command = [sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"]
-    going = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
-    for number in range(4):
-        os.kill(pid_of(number), signal.SIGKILL)
+def test_all_nodes_die_and_the_run_ends(doomed: Session, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    going = start(tmp_path, "".join(f"{i} -b sh -a -c 'echo >> {log}; sleep 1'\n" for i in range(100)))
+    until(lambda: lines(log) >= 4, "the run does not begin")
+    for entry in doomed.nodes:
+        os.kill(entry.pid, signal.SIGKILL)
     _, said = going.communicate(timeout=90)
     assert going.returncode == 3
     assert "all nodes are lost" in said
 
 
-def test_a_submitter_that_is_killed_leaves_no_task_running(nodes: str, amfs: Run, tmp_path: Path) -> None:
-    (tmp_path / "list").write_text(f"long -b sh -a -c 'echo $$ > {tmp_path}/pid; exec sleep 300'\n")
-    going = subprocess.Popen([sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"], cwd=tmp_path)
-    end = time.monotonic() + 60
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def test_a_submitter_that_is_killed_leaves_no_task_running(nodes: str, tmp_path: Path) -> None:
+    going = start(tmp_path, f"long -b sh -a -c 'echo $$ > {tmp_path}/pid; exec sleep 300'\n")
+    until(lambda: lines(tmp_path / "pid"), "the task does not begin")
     going.kill()
-    going.wait()
+    going.communicate()
     pid = int((tmp_path / "pid").read_text())
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < end + 30, "the nodes still run tasks of a submitter that is gone"
-        time.sleep(0.2)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the nodes still run tasks of a submitter that is gone")
 
 
 def test_a_python_session_reads_what_lies_on_nodes(nodes: str, tmp_path: Path) -> None:
-    with package.Session(session="four", base=tmp_path) as session:
+    with package.Session(session=nodes, base=tmp_path) as session:
         session.submit("echo small > s", outputs=["s"], node=3)
         session.submit("head -c 1000000 /dev/zero > b", outputs=["b"], node=2)
         session.wait()
@@ -179,8 +184,9 @@ def test_two_runs_share_the_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None
     for number, place in enumerate(places):
         place.mkdir()
         text = "".join(f"p{i} -b sh -o t{i} -a -c 'echo {number}-{i} > t{i}'\nc{i} -b cp -i t{i} -o o{i} -a t{i} o{i}\n" for i in range(30))
-        (place / "list").write_text(text)
-        going.append(subprocess.Popen([sys.executable, "-m", "amfs", "run", "--session", "four", "-q", "list"], cwd=place))
-    assert [each.wait(timeout=90) for each in going] == [0, 0]
+        going.append(start(place, text))
+    for each in going:
+        _, said = each.communicate(timeout=90)
+        assert each.returncode == 0, said
     for number, place in enumerate(places):
         assert [(place / f"o{i}").read_text() for i in range(30)] == [f"{number}-{i}\n" for i in range(30)]

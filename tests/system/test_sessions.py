@@ -67,7 +67,7 @@ def assert_gone(home: Path, session: Session) -> None:
     """Nothing of it is left: no process, no directory, no memory."""
     until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
     assert not (home / session.name).exists()
-    assert not stores(session.name)
+    until(lambda: not stores(session.name))  # another session that starts may be just removing them
 
 
 def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> None:
@@ -93,7 +93,8 @@ def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> No
     assert [(tmp_path / f"f{i}").read_text() for i in range(20)] == [f"{i}\n" for i in range(20)]
 
     down = amfs("down")
-    assert (down.returncode, down.stdout, down.stderr) == (0, f"{name} is down\n", "")
+    assert (down.returncode, down.stdout) == (0, f"{name} is down\n")
+    assert name not in down.stderr  # what it says of others that died on this machine is none of this test's business
     assert_gone(home, session)
     again = amfs("status")
     assert again.returncode == 4 and "no session is running; start one with 'amfs up'" in again.stderr
@@ -131,10 +132,10 @@ def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run)
     name = f"dead-{os.getpid()}"
     assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
     session = session_of(home, name)
+    assert stores(name)
     for entry in session.nodes:
         os.kill(entry.pid, signal.SIGKILL)
     until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
-    assert stores(name)
     done = amfs("status", name)
     assert done.returncode == 4 and f"session {name} is gone" in done.stderr
     assert_gone(home, session)

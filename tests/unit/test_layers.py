@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from amfs.net import daemon
+from amfs.net.session import load
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "amfs"
 
@@ -210,7 +213,13 @@ def test_examples_in_the_documents_run(page: Path, tmp_path: Path, request: pyte
     """The blocks of a page run one after the other in one directory, as a reader would type them."""
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     sessions = tempfile.mkdtemp(prefix="amfs-docs-", dir="/tmp")  # short: sockets lie in it
-    request.addfinalizer(lambda: shutil.rmtree(sessions, ignore_errors=True))
+
+    def end() -> None:  # of a page that failed half-way, too
+        left = [load(file) for file in Path(sessions).glob("*/session.json")]
+        daemon.stop([(entry.pid, entry.started) for session in left for entry in session.nodes])
+        shutil.rmtree(sessions, ignore_errors=True)
+
+    request.addfinalizer(end)
     env["AMFS_RUN_DIR"] = sessions
     work = tmp_path / "work"
     work.mkdir()
