@@ -78,14 +78,19 @@ def test_embedded(amfs: Amfs, tmp_path: Path, name: str) -> None:
     run_and_check(amfs, name, tmp_path / "place", "--local", "-j", "2")
 
 
+#: On several nodes: the large ones of each format, and names that are not ASCII. The others are of the same forms, only smaller.
+LARGE = [name for name in FILES if "unicode" in name or len(load_workflow(CORPUS / name).tasks) >= 20]
+
+
 @pytest.mark.slow
-def test_on_four_nodes(amfs: Amfs, tmp_path: Path, four: str) -> None:
+@pytest.mark.parametrize("names", [LARGE, pytest.param(FILES, marks=pytest.mark.soak)], ids=["large", "all"])
+def test_on_four_nodes(amfs: Amfs, tmp_path: Path, four: str, names: list[str]) -> None:
     up = amfs("up", "--nodes", "4", "--slots", "1", "--name", "four")
     assert up.returncode == 0, up.stderr
     nodes = load(Path(four) / "session.json").nodes
     try:
         moved = 0
-        for number, name in enumerate(FILES):
+        for number, name in enumerate(names):
             summary = run_and_check(amfs, name, tmp_path / str(number), "--session", "four")
             assert summary["nodes"] == 4
             moved += sum(stage["between_nodes_bytes"] for stage in summary["stages"])  # type: ignore[attr-defined]

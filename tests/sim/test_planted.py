@@ -19,6 +19,7 @@ from amfs.engine.worker import Worker
 from amfs.engine.worker_state import WorkerState
 from amfs.engine.workflow import Task
 from amfs.net.link import Link
+from amfs.sim import fuzz
 from amfs.sim.fuzz import Finding, run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -183,7 +184,19 @@ FAULTY = [
 
 
 #: Rare combinations: where to begin to look, so that the test need not run hundreds of seeds first.
-FIRST = {a_thief_does_not_say_so: 520, what_came_twice_is_delivered_twice: 350}
+FIRST = {
+    tasks_are_passed_on_for_ever: 70,
+    lost_files_are_not_made_again: 20,
+    a_thief_does_not_say_so: 640,
+    what_came_twice_is_delivered_twice: 350,
+}
+#: Events of one seed (with faults, quiet) after which it is said to feed on itself: sound machines stay well below.
+BUDGETS = (150_000, 20_000)
+
+
+@pytest.fixture(autouse=True)
+def budget(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(fuzz, "EVENT_BUDGET", BUDGETS["quiet" in request.node.name])
 
 
 def found_at(quiet: bool, most: int, first: int = 0) -> int:
@@ -199,7 +212,7 @@ def found_at(quiet: bool, most: int, first: int = 0) -> int:
 @pytest.mark.parametrize("plant", QUIET, ids=lambda plant: plant.__name__)
 def test_found_in_quiet_mode(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert found_at(True, 600) >= 0
+    assert found_at(True, 600, FIRST.get(plant, 0)) >= 0
 
 
 @pytest.mark.parametrize("plant", FAULTY, ids=lambda plant: plant.__name__)
