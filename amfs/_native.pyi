@@ -108,8 +108,18 @@ class Io:
     def usage(self) -> tuple[int, int, int]:
         """(used, limit, parts)"""
     def open(
-        self, ino: int, kind: int, node: int = -1, stripe: int = 0, size: int = 0, writing: bool = False, create: bool = False
-    ) -> IoHandle: ...
+        self,
+        ino: int,
+        kind: int,
+        node: int = -1,
+        stripe: int = 0,
+        size: int = 0,
+        writing: bool = False,
+        create: bool = False,
+        *,
+        passing: bool = False,
+    ) -> IoHandle:
+        """``passing``: for a moment, open_count does not count it."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
     def set_stall_ms(self, milliseconds: int) -> None:

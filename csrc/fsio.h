@@ -60,6 +60,10 @@ void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *part
  * striped file is known by its writer: `size` on opening, then grown by writes. */
 int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /* of REMOTE */, uint32_t stripe, uint64_t size, bool writing,
               bool create, struct fsio_handle **handle);
+/* The same for a moment's work of our own, on what is LOCAL or STRIPED: fsio_open_count does not count it, so that nobody who asks meanwhile
+ * whether the file is in use waits for a closing that is told to no one. */
+int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
+                      struct fsio_handle **handle);
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
 #define FSIO_APPEND UINT64_MAX /* as offset of a write: at the end, wherever it is by then */

@@ -120,8 +120,8 @@ static void count_handle(struct fsio_file *file, bool writing, int by) {
     pthread_mutex_unlock(&file->lock);
 }
 
-int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create,
-              struct fsio_handle **handle) {
+static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create,
+                     bool passing, struct fsio_handle **handle) {
     struct fsio_handle *made = calloc(1, sizeof *made);
     struct fsio_file *file = made == NULL ? NULL : find_or_make(io, ino);
     if (file == NULL || atomic_load(&io->stopping)) {
@@ -132,7 +132,7 @@ int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, 
     if (kind == FSIO_REMOTE && node == io->node) kind = FSIO_LOCAL; /* then its file is open here, and knows its kind */
     pthread_rwlock_wrlock(&file->gate);
     int error = become(file, kind, node, stripe, size, create);
-    if (error == 0) {
+    if (error == 0 && !passing) {
         count_handle(file, writing, 1);
         if (file->kind == FSIO_REMOTE) error = fsio_remote_use(file, true);
         if (error != 0) count_handle(file, writing, -1);
@@ -146,8 +146,19 @@ int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, 
     }
     made->file = file;
     made->writing = writing;
+    made->passing = passing;
     *handle = made;
     return 0;
+}
+
+int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create,
+              struct fsio_handle **handle) {
+    return open_file(io, ino, kind, node, stripe, size, writing, create, false, handle);
+}
+
+int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
+                      struct fsio_handle **handle) {
+    return open_file(io, ino, kind, -1, stripe, size, writing, create, true, handle);
 }
 
 int fsio_close(struct fsio_handle *handle) {
@@ -155,8 +166,8 @@ int fsio_close(struct fsio_handle *handle) {
     int error = 0;
     pthread_rwlock_wrlock(&file->gate);
     if (handle->writing && file->kind == FSIO_STRIPED) error = fsio_file_flush(file, &handle->errors_seen);
-    count_handle(file, handle->writing, -1);
-    if (file->kind == FSIO_REMOTE) {
+    if (!handle->passing) count_handle(file, handle->writing, -1);
+    if (file->kind == FSIO_REMOTE && !handle->passing) {
         int told = fsio_remote_use(file, false); /* which flushes there if that was the last writer */
         if (error == 0 && handle->writing) error = told;
     }

@@ -185,7 +185,7 @@ struct fsio_stream {
 struct fsio_handle {
     struct fsio_file *file;
     struct fsio_stream stream;
-    bool writing;
+    bool writing, passing; /* passing: it is not counted */
     uint64_t errors_seen;
 };
 

@@ -100,7 +100,7 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     }
     if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
     struct fsio_handle *handle;
-    if (fsio_open(node->io, attr->ino, FSIO_STRIPED, -1, attr->stripe, attr->size, false, false, &handle) != 0) return 0;
+    if (fsio_open_passing(node->io, attr->ino, FSIO_STRIPED, attr->stripe, attr->size, false, false, &handle) != 0) return 0;
     int error = fsio_stat(handle, &attr->size, &attr->blocks, &attr->atime, &attr->mtime, &ctime);
     fsio_close(handle);
     if (ctime > attr->ctime) attr->ctime = ctime;

@@ -199,7 +199,7 @@ static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name
     if (files_part_stat(node, ino, &found) != 0) found = (struct stat){.st_size = 0}; /* nothing was ever written to it */
     *changed = !by_name || (uint64_t)found.st_size != size || found.st_blocks > 0;
     if (!*changed) return 0;
-    int error = fsio_open(node->io, ino, FSIO_LOCAL, -1, 0, size, true, true, &handle);
+    int error = fsio_open_passing(node->io, ino, FSIO_LOCAL, 0, size, true, true, &handle);
     if (error != 0) return error;
     error = fsio_truncate(handle, size);
     fsio_close(handle);

@@ -326,19 +326,24 @@ static PyObject *io_usage(PyObject *self, PyObject *unused)
 
 static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", NULL};
+    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", NULL};
     unsigned long long ino, size = 0;
     unsigned stripe = 0;
-    int kind, node = -1, writing = 0, create = 0, error;
+    int kind, node = -1, writing = 0, create = 0, passing = 0, error;
     struct fsio_handle *handle;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp$p:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create, &passing))
         return NULL;
     if (kind < FSIO_LOCAL || kind > FSIO_STRIPED) {
         PyErr_Format(PyExc_ValueError, "%d is no kind of file", kind);
         return NULL;
     }
-    WITHOUT_GIL(error = fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
+    if (passing && kind == FSIO_REMOTE) {
+        PyErr_SetString(PyExc_ValueError, "what is open on another node is counted there");
+        return NULL;
+    }
+    WITHOUT_GIL(error = passing ? fsio_open_passing(io_of(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
+                                : fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
     return error != 0 ? fsio_failed(error) : fsio_handle_object(self, handle);
 }
 

@@ -157,7 +157,7 @@ class FileWork:
         """(size, blocks, atime, mtime) of a file that is open for writing here."""
         known = Attr(*attr)
         if any(self.io.open_count(known.ino)):
-            handle = self.io.open(known.ino, known.layout * 2, -1, known.stripe, known.size, False, False)
+            handle = self.io.open(known.ino, known.layout * 2, stripe=known.stripe, size=known.size, passing=True)
             try:
                 return tuple(handle.stat()[:4])  # type: ignore[return-value]
             finally:

@@ -73,6 +73,21 @@ def test_a_local_file_is_an_ordinary_file_below_root(nodes: Nodes) -> None:
     assert caught.value.errno == errno.EBADF
 
 
+def test_a_look_in_passing_is_no_use(nodes: Nodes) -> None:
+    """Else who asks at that moment whether the file is in use hears yes, and nobody tells him when it is not any more."""
+    io, ino = nodes.io[0], 0x0000050000000ABC
+    handle = io.open(ino, LOCAL, writing=True, create=True)
+    handle.write(b"12345", 0)
+    look = io.open(ino, LOCAL, passing=True)
+    assert look.stat()[0] == 5 and io.open_count(ino) == (0, 1)
+    handle.close()
+    assert io.open_count(ino) == (0, 0) and look.read(9, 0) == b"12345"
+    look.close()
+    assert io.open_count(ino) == (0, 0)
+    with pytest.raises(ValueError, match="counted there"):
+        io.open(ino, REMOTE, 1, passing=True)
+
+
 def test_opening_what_is_not_there_is_enoent_and_a_reader_cannot_write(nodes: Nodes) -> None:
     with pytest.raises(FileNotFoundError):
         nodes.io[0].open(5, LOCAL)
