@@ -28,7 +28,8 @@ def umount(directories: tuple[str, ...], everything: bool, name: str | None, laz
     if bool(directories) == everything:
         raise UsageError("name the directories to unmount, or --all")
     if everything:
-        chosen = list(reversed(fusemounts.mounted(name)))
+        mine = [mount for mount in fusemounts.mounted(name) if os.geteuid() in (0, mount.user)]  # an ordinary user ends only his own
+        chosen = list(reversed(mine))
         if not chosen:
             click.echo("nothing is mounted", err=True)
     else:

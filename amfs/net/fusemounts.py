@@ -43,6 +43,7 @@ class Mounted(NamedTuple):
     path: str
     session: str
     kind: str
+    user: int = -1  # who mounted it; -1: not said
 
     @property
     def connection(self) -> str:
@@ -65,7 +66,8 @@ def mounted(session: str | None = None, *, table: str = "/proc/self/mountinfo") 
                 continue
             name = _unescape(rest[1]).partition(":")[2]
             if session is None or name == session:
-                found.append(Mounted(fields[2], _unescape(fields[4]), name, rest[0]))
+                said = re.search(r"\buser_id=(\d+)", rest[2]) if len(rest) > 2 else None
+                found.append(Mounted(fields[2], _unescape(fields[4]), name, rest[0], int(said[1]) if said else -1))
     return found
 
 
@@ -156,7 +158,11 @@ def mount_by_helper(path: str, source: str) -> int:
             done.communicate()
             said = "it did not end"
     if not descriptors:
-        hint = "; /dev/fuse must be open to users (chmod 666 /dev/fuse)" if "/dev/fuse" in said else ""
+        hints = {
+            "/dev/fuse": "/dev/fuse must be open to users (chmod 666 /dev/fuse)",
+            "username": "this user has no name on this machine (/etc/passwd), and it mounts only for those that have one",
+        }
+        hint = next((f"; {text}" for word, text in hints.items() if word in said), "")
         raise SystemSetupError(f"{helper} could not mount at {path}: {said or 'it said nothing'}{hint}")
     os.set_inheritable(descriptors[0], False)
     return descriptors[0]

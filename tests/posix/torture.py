@@ -103,6 +103,7 @@ def main(arguments: list[str]) -> int:
     if options.ops < 1 or options.nodes < 1:
         parser.error("--ops and --nodes are at least 1")
     mounting.take_options(options)
+    options.write, options.log = (path and path.absolute() for path in (options.write, options.log))  # the trees change where we stand
     try:
         with mounting.on_tmpfs() as oracle, mounting.mounted(options.nodes) as mounts:
             if options.replay:
