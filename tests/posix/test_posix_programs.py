@@ -227,7 +227,8 @@ def test_rsync_finds_nothing_to_do_the_second_time(here: Path, there: Path, tmp_
     assert told(tmp_path / "back") == told(tmp_path / "tree")
 
 
-def test_a_virtual_environment_works(here: Path, there: Path) -> None:
+def test_a_virtual_environment_works(here: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)  # the bytecode is wanted where the modules are
     run(sys.executable, "-m", "venv", "--without-pip", here / "venv")
     packages = run(here / "venv" / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     module = Path(packages) / "of_the_mount.py"
