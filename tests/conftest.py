@@ -15,11 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from amfs.net import daemon
 from amfs.net import session as registry
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Several processes run tests, and what else runs on the machine nobody knows: that an example took long says nothing.
+settings.register_profile("amfs", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("amfs")
 
 
 @pytest.fixture(scope="session", autouse=True)
