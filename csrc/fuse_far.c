@@ -369,10 +369,11 @@ static bool kernels_know(void *context, uint64_t ino) {
 
 static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length) {
     struct node *node = context;
+    suid_plain(node, ino, false);
     pthread_mutex_lock(&node->mounts_lock); /* a mount that ends waits until we have */
     for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
         if (name != NULL) amfs_fuse_invalidate_entry(mount, dir, name, length);
-        uint64_t number = amfs_fuse_invalidate_inode(mount, ino, true);
+        uint64_t number = notify_inode(mount, ino, true);
         if (number != 0) amfs_fuse_await_invalidated(mount, number);
     }
     pthread_mutex_unlock(&node->mounts_lock);
@@ -381,7 +382,7 @@ static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char
 static void kernels_touched(void *context, uint64_t dir) {
     struct node *node = context;
     pthread_mutex_lock(&node->mounts_lock);
-    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) amfs_fuse_invalidate_inode(mount, dir, true);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) notify_inode(mount, dir, true);
     pthread_mutex_unlock(&node->mounts_lock);
 }
 

@@ -306,6 +306,7 @@ void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer 
 int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 void notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
+uint64_t notify_inode(struct amfs_fuse *mount, uint64_t ino, bool data); /* as amfs_fuse_invalidate_inode, for those with a lock held */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 
