@@ -206,15 +206,18 @@ class Portable:
         return known if known is not None else self.directory(above), name
 
     def directory(self, path: bytes) -> int:
-        known = self._dirs.get(path)
-        if known is None:
-            attr = self.look(path)
+        """The inode of a directory, found from the nearest above it that is known."""
+        unknown = []
+        while (known := self._dirs.get(path)) is None:
+            unknown.append(path)
+            path = path.rpartition(b"/")[0] or b"/"
+        if len(self._dirs) > _DIRS_MAX:
+            self.forget()
+        for below in reversed(unknown):
+            attr = self._look_in(known, below.rpartition(b"/")[2])
             if not stat.S_ISDIR(attr[_MODE]):
                 raise OSError(errno.ENOTDIR, "not a directory")
-            known = attr[_INO]
-            if len(self._dirs) > _DIRS_MAX:
-                self.forget()
-            self._dirs[path] = known
+            known = self._dirs[below] = attr[_INO]
         return known
 
     def look(self, path: bytes) -> Facts:
@@ -222,7 +225,9 @@ class Portable:
         known = self._dirs.get(path)
         if known is not None:
             return self.about(known)
-        parent, name = self.place(path)
+        return self._look_in(*self.place(path))
+
+    def _look_in(self, parent: int, name: bytes) -> Facts:
         if self.alone:
             try:
                 ino, kind, attr = self.meta.lookup(parent, name, self.node)
@@ -274,7 +279,8 @@ class Portable:
 
     def list(self, directory: int) -> list[tuple[bytes, int, int]]:
         """(name, inode, kind) of all that is in it."""
-        found: list[tuple[bytes, int, int]] = [(b".", directory, stat.S_IFDIR), (b"..", 0, stat.S_IFDIR)]
+        above = self.meta.dir_get(directory)[1]
+        found: list[tuple[bytes, int, int]] = [(b".", directory, stat.S_IFDIR), (b"..", above, stat.S_IFDIR)]
         cursor = 0
         while page := self._page(directory, cursor):
             found += [(bytes(entry[0]), entry[1], entry[2]) for entry in page]

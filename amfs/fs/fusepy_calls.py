@@ -179,11 +179,15 @@ def _operations(face: Portable, binding: Any) -> Any:
         def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
             if not name.startswith(("user.", "trusted.", "security.")):
                 raise OSError(errno.EOPNOTSUPP, name)
+            if name.endswith(".") and name.count(".") == 1:
+                raise OSError(errno.EINVAL, name)
             face.ask("set_xattr", face.look(_raw(path))[0], _raw(name), bytes(value), options)
             return 0
 
         def listxattr(self, path: str) -> list[str]:
-            return [name.decode("latin-1") for name in bytes(face.ask("list_xattr", face.look(_raw(path))[0])).split(b"\0") if name]
+            names = bytes(face.ask("list_xattr", face.look(_raw(path))[0])).split(b"\0")
+            hidden = b"trusted." if binding.fuse_get_context()[0] else b"\0"
+            return [name.decode("latin-1") for name in names if name and not name.startswith(hidden)]
 
         def removexattr(self, path: str, name: str) -> int:
             face.ask("remove_xattr", face.look(_raw(path))[0], _raw(name))
