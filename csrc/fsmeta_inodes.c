@@ -115,7 +115,8 @@ static int set_fault(const struct inode *inode, unsigned mask, const struct meta
 
 static void set_inode(struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
     set_owned((struct owned){&inode->mode, &inode->uid, &inode->gid, &inode->atime, &inode->mtime, &inode->ctime}, mask, in, now);
-    if (mask & (META_SET_ATIME | META_SET_MTIME) && inode->writer >= 0) inode->timed = now;
+    if (mask & META_SET_ATIME && inode->writer >= 0) inode->atimed = now;
+    if (mask & META_SET_MTIME && inode->writer >= 0) inode->timed = now;
     if (mask & META_SET_RANK) inode->rank = in->rank;
     if (mask & META_SET_SIZE && inode->size != in->size) {
         inode->size = in->size;
@@ -182,7 +183,7 @@ static int use(struct inode *inode, int32_t node) {
 static void grant_writing(struct inode *inode, int32_t node) {
     inode->writer = node;
     inode->finished = 0;
-    inode->timed = 0;
+    inode->timed = inode->atimed = 0;
 }
 
 int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
@@ -212,8 +213,8 @@ void record_written(struct inode *inode, int32_t node, const struct meta_attr *i
     inode->size = in->size;
     inode->blocks = in->blocks;
     inode->mtime = mtime;
-    if (!timed) inode->atime = in->atime;
-    inode->timed = 0;
+    if (inode->atimed <= in->mtime) inode->atime = in->atime;
+    inode->timed = inode->atimed = 0;
     inode->finished = 1;
     inode->writer = -1;
     set_holder(inode, node);

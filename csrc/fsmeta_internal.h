@@ -94,7 +94,7 @@ struct inode {
     struct link link; /* key: number */
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
-    int64_t timed; /* when somebody set the times while it was being written; 0: nobody did */
+    int64_t timed, atimed; /* when somebody set mtime and atime while it was being written; 0: nobody did */
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
     uint8_t layout, finished;

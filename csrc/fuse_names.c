@@ -237,6 +237,7 @@ static void set_slowly(const struct call *call, unsigned mask, bool by_name, con
         request->attr = *want;
         request->has_attr = true;
         request->looks = looks;
+        request->since = atomic_load(&mount->node->changes);
         request->flags = mask | (by_name && mask & META_SET_SIZE ? SETATTR_BY_NAME : 0);
     }
     slow_add(mount, request);

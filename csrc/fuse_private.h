@@ -42,7 +42,7 @@ struct file {
     uint32_t readers, writers; /* of all mounts */
     bool foreign;  /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
-    bool plain;    /* its mode was seen to have no setuid or setgid bits */
+    uint64_t plain; /* its mode was seen to have no setuid or setgid bits: the count of changes then + 1 */
     uint32_t pins; /* it must stay, whoever closes it */
     int64_t atime; /* of the record, as far as known */
     struct view *views;
@@ -84,6 +84,7 @@ struct node {
     struct file *files[FILE_BUCKETS];
     struct file *spare_files;
     struct view *spare_views;
+    atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
     atomic_bool alone;
     _Atomic int64_t floor; /* no time that we give is before this one */
@@ -202,7 +203,7 @@ int suid_kill(const struct call *call, const struct wire_setattr_in *in, unsigne
 int suid_clear_and_give(const struct call *call, const void *data, size_t size); /* the file was written; as give */
 /* A request has looked at the record. 0: there is nothing to set. META_BUSY: it goes on as a SETATTR. Else an errno for who asked. */
 int suid_decide(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct meta_attr *old);
-void suid_plain(struct node *node, uint64_t ino, bool plain); /* it has no such bits, or may have */
+void suid_changed(struct node *node); /* a file may have such bits now. Any lock may be held */
 
 /* fuse_xattr.c */
 void do_xattr(struct call *call);

@@ -286,6 +286,7 @@ int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kin
             next->pid = request->pid;
             next->ino = request->ino;
             next->looks = next->kept = true;
+            next->since = atomic_load(&mount->node->changes);
             amfs_fuse_request_free(request);
             slow_add(mount, next);
             return 0;

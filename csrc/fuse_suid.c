@@ -57,20 +57,24 @@ static int record_of(struct node *node, uint64_t ino, struct meta_attr *attr) {
     return error == META_NOT_MINE && meta_cached(node->meta, ino, attr, &replica) == 0 ? 0 : error;
 }
 
-/* ── a file whose mode was seen to have nothing to lose ── so that not every write looks at a record far away */
+/* ── a file whose mode was seen to have nothing to lose ── so that not every write looks at a record far away. It is so until anything is told
+ * to have changed: whoever hears that may hold locks, so there is one count for all files. */
+
+void suid_changed(struct node *node) { atomic_fetch_add(&node->changes, 1); }
 
 static bool is_plain(struct node *node, uint64_t ino) {
     pthread_mutex_lock(&node->lock);
     const struct file *file = files_find(node, ino);
-    bool plain = file != NULL && file->plain;
+    bool plain = file != NULL && file->plain != 0 && file->plain == atomic_load(&node->changes) + 1;
     pthread_mutex_unlock(&node->lock);
     return plain;
 }
 
-void suid_plain(struct node *node, uint64_t ino, bool plain) {
+/* `since`: the count when the record was asked for. */
+static void is_plain_now(struct node *node, uint64_t ino, uint64_t since) {
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, ino);
-    if (file != NULL) file->plain = plain;
+    if (file != NULL) file->plain = since + 1;
     pthread_mutex_unlock(&node->lock);
 }
 
@@ -94,7 +98,7 @@ int suid_kill(const struct call *call, const struct wire_setattr_in *in, unsigne
     struct meta_attr old;
     bool chown = (*mask & (META_SET_UID | META_SET_GID)) != 0;
     if ((*mask & META_SET_MODE) != 0) {
-        if ((want->mode & (S_ISUID | S_ISGID)) != 0) suid_plain(node, call->in->ino, false);
+        if ((want->mode & (S_ISUID | S_ISGID)) != 0) suid_changed(node);
         return 0;
     }
     if (!chown && *mask != 0 && (in->valid & FATTR_KILL_SUIDGID) == 0) return 0;
@@ -110,7 +114,7 @@ int suid_clear_and_give(const struct call *call, const void *data, size_t size) 
     struct node *node = mount->node;
     struct caller caller = caller_of(call);
     struct meta_attr attr, out;
-    uint64_t ino = call->in->ino;
+    uint64_t ino = call->in->ino, since = atomic_load(&node->changes);
     int error = record_of(node, ino, &attr);
     if (error == META_NOT_MINE && is_plain(node, ino)) error = ENOENT;
     if (error == 0) {
@@ -125,6 +129,7 @@ int suid_clear_and_give(const struct call *call, const void *data, size_t size) 
     if (request != NULL) {
         request->kept = true;
         request->looks = error == META_NOT_MINE;
+        request->since = since;
         request->attr = attr;
         request->flags = META_SET_MODE;
     }
@@ -143,7 +148,7 @@ int suid_decide(struct amfs_fuse *mount, struct amfs_fuse_request *request, cons
         request->attr.mode = without_suid(&caller, old);
         if (request->attr.mode != (old->mode & 07777)) mask = META_SET_MODE;
     }
-    if ((mask & META_SET_MODE) == 0) suid_plain(mount->node, request->ino, true);
+    if ((mask & META_SET_MODE) == 0) is_plain_now(mount->node, request->ino, request->since);
     request->flags = mask;
     request->op = FUSE_OP_SETATTR;
     return mask == 0 ? 0 : META_BUSY;

@@ -164,9 +164,12 @@ class FileWork:
                 handle.close()
         return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
 
-    def set_times(self, ino: int, atime: int, mtime: int) -> None:
+    def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
+        """``None``: that one stays."""
+        path = self.path(ino)
         with contextlib.suppress(FileNotFoundError):  # striped, or gone
-            os.utime(self.path(ino), ns=(atime, mtime))
+            was = os.stat(path)
+            os.utime(path, ns=(was.st_atime_ns if atime is None else atime, was.st_mtime_ns if mtime is None else mtime))
 
     def drop(self, inodes: tuple[int, ...]) -> None:
         """Everything of these that is here. The names go at once, so that what is brought here again afterwards is not taken for them."""

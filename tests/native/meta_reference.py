@@ -61,7 +61,8 @@ class Inode:
     watchers: set[int] = field(default_factory=set)
     target: bytes | None = None
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
-    timed: int = 0  # when somebody set the times while it was being written
+    timed: int = 0  # when somebody set mtime while it was being written
+    atimed: int = 0  # likewise atime
 
     @property
     def regular(self) -> bool:
@@ -385,7 +386,9 @@ class Reference:
         refuse_if(mask & META_SET_SIZE and not inode.regular, errno.EINVAL)
 
     def _set(self, inode: Inode, mask: int, new: Attr, now: int, asker: int) -> None:
-        if mask & (META_SET_ATIME | META_SET_MTIME) and inode.attr.writer >= 0:
+        if mask & META_SET_ATIME and inode.attr.writer >= 0:
+            inode.atimed = now
+        if mask & META_SET_MTIME and inode.attr.writer >= 0:
             inode.timed = now
         attr = owned(inode.attr, mask, new, now)
         if mask & META_SET_SIZE and attr.size != new.size:
@@ -423,16 +426,19 @@ class Reference:
         if writing and inode.attr.writer < 0:
             tell = self.told(inode.watchers, node)
             inode.attr = inode.attr._replace(writer=node, finished=0)
-            inode.timed = 0
+            inode.timed = inode.atimed = 0
         return inode.attr, holders, tell
 
     def wrote(self, ino: int, node: int, new: Attr) -> Any:
         inode = self.file_here(ino, content=True)
         old = inode.attr
         refuse_if(node < 0 or old.writer != node, errno.EPERM)
-        if inode.timed > new.mtime:
-            new = new._replace(atime=old.atime, mtime=old.mtime)
-        inode.timed = 0
+        timed, atimed = inode.timed > new.mtime, inode.atimed > new.mtime
+        if timed:
+            new = new._replace(mtime=old.mtime)
+        if atimed:
+            new = new._replace(atime=old.atime)
+        inode.timed = inode.atimed = 0
         changed = (old.size, old.mtime) != (new.size, new.mtime)
         inode.attr = old._replace(
             size=new.size,
@@ -620,7 +626,7 @@ class Reference:
             self.serials[p],
             {k: replace(e, watchers=e.watchers | also) for k, e in self.entries.items() if self.name_partition(*k) == p},
             {
-                i: replace(n, watchers=n.watchers | also, users=set(n.users), holders=set(n.holders), xattrs=dict(n.xattrs), timed=0)
+                i: replace(n, watchers=n.watchers | also, users=set(n.users), holders=set(n.holders), xattrs=dict(n.xattrs), timed=0, atimed=0)
                 for i, n in self.inodes.items()
                 if self.ino_partition(i) == p
             },
@@ -677,7 +683,7 @@ class Reference:
         inode.watchers.add(self.node)
         if writing and inode.attr.writer < 0:
             inode.attr = inode.attr._replace(writer=self.node, finished=0)
-            inode.timed = 0
+            inode.timed = inode.atimed = 0
         return inode.attr
 
     def setattr_here(self, ino: int, mask: int, new: Attr, now: int) -> Attr:

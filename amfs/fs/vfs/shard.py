@@ -209,12 +209,15 @@ class Shard(Calls):
         out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
             told = attr_of(out)
-            for node in {*self.meta.holders(ino), told.writer} & self.live:
-                self.tell(Ask(node, "set_times", (ino, told.atime, told.mtime)))
+            times = told.atime if mask & META_SET_ATIME else None, told.mtime if mask & META_SET_MTIME else None
+            for node in (set(self.meta.holders(ino)) - {told.writer}) & self.live:
+                self.tell(Ask(node, "set_times", (ino, *times)))
+            if told.writer in self.live:  # there it is looked up what they are now
+                yield All([Ask(told.writer, "set_times", (ino, *times))])
         yield from self.told(peer, tell, (ino,))
         return self._now(ino, peer, out)
 
-    def s_set_times(self, peer: int, ino: int, atime: int, mtime: int) -> None:
+    def s_set_times(self, peer: int, ino: int, atime: int | None, mtime: int | None) -> None:
         self.tell(Work("set_times", (ino, atime, mtime)))
 
     def s_link(self, peer: int, ino: int, delta: int, now: int) -> Operation:
