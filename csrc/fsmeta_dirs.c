@@ -147,6 +147,7 @@ int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char 
 
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now) {
     set_owned((struct owned){&dir->mode, &dir->uid, &dir->gid, &dir->atime, &dir->mtime, &dir->ctime}, mask, in, now);
+    if (mask & META_SET_MTIME) dir->touched = 0;
     if (mask & META_SET_RANK) dir->rank = in->rank;
 }
 
@@ -238,8 +239,9 @@ int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen) {
 
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell) {
     enter(meta);
-    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct dir *dir = find_dir(meta, ino);
+    if (dir != NULL && dir->touched < now) dir->touched = now;
+    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (dir == NULL) return leave(meta, ENOTDIR);
     int error = prepare_tell(meta, tell, dir->watchers, 0);
     if (error != 0) return leave(meta, error);
@@ -247,6 +249,14 @@ int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nod
     if (dir->ctime < now) dir->ctime = now;
     tell_all(meta, tell, &dir->watchers, -1);
     return leave(meta, 0);
+}
+
+void meta_dir_latest(struct meta *meta, struct meta_attr *attr) {
+    enter(meta);
+    const struct dir *dir = find_dir(meta, attr->ino);
+    if (dir != NULL && attr->mtime < dir->touched) attr->mtime = dir->touched;
+    if (dir != NULL && attr->ctime < dir->touched) attr->ctime = dir->touched;
+    pthread_mutex_unlock(&meta->lock);
 }
 
 int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe) {

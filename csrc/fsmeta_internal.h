@@ -130,6 +130,7 @@ struct dir {
     int32_t rank;
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
+    int64_t touched; /* when this node last changed entries of it: its home may not have heard of that yet */
     node_set watchers;
     struct xattr *xattrs;
     uint16_t length;

@@ -151,7 +151,6 @@ static bool found(const struct asking *asking, const struct far_answer *answer) 
         if (meta_dir_get(node->meta, attr.ino, &attr, &parent) != 0) return false; /* it is being made, or removed */
         cache = false;
     } else if (S_ISDIR(attr.mode)) {
-        touched_last(node, &attr);
         cache = true;
     } else if (!complete(node, &attr, &cache)) {
         return false;
@@ -344,17 +343,6 @@ bool far_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
     return told;
 }
 
-void touched_last(struct node *node, struct meta_attr *attr) {
-    pthread_mutex_lock(&node->touch_lock);
-    for (int i = 0; i < TOUCHES; i++) {
-        const struct touch *touch = &node->touches[i];
-        if (touch->dir != attr->ino) continue;
-        if (attr->mtime < touch->last) attr->mtime = touch->last;
-        if (attr->ctime < touch->last) attr->ctime = touch->last;
-    }
-    pthread_mutex_unlock(&node->touch_lock);
-}
-
 /* ── what others change here ── */
 
 static bool kernels_know(void *context, uint64_t ino) {
@@ -369,11 +357,10 @@ static bool kernels_know(void *context, uint64_t ino) {
 
 static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length) {
     struct node *node = context;
-    suid_plain(node, ino, false);
     pthread_mutex_lock(&node->mounts_lock); /* a mount that ends waits until we have */
     for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
         if (name != NULL) amfs_fuse_invalidate_entry(mount, dir, name, length);
-        uint64_t number = notify_inode(mount, ino, true);
+        uint64_t number = amfs_fuse_invalidate_inode(mount, ino, true);
         if (number != 0) amfs_fuse_await_invalidated(mount, number);
     }
     pthread_mutex_unlock(&node->mounts_lock);
@@ -382,7 +369,7 @@ static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char
 static void kernels_touched(void *context, uint64_t dir) {
     struct node *node = context;
     pthread_mutex_lock(&node->mounts_lock);
-    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) notify_inode(mount, dir, true);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) amfs_fuse_invalidate_inode(mount, dir, true);
     pthread_mutex_unlock(&node->mounts_lock);
 }
 

@@ -126,8 +126,6 @@ static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t 
     return number;
 }
 
-uint64_t notify_inode(struct amfs_fuse *mount, uint64_t ino, bool data) { return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
-
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     suid_changed(mount->node);
     return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0);

@@ -266,7 +266,6 @@ static inline bool may_wait(const struct call *call) { return call->waits; }
 bool far_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or slow_again is called */
 bool far_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool used); /* `said` NULL: nothing was written */
 bool far_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
-void touched_last(struct node *node, struct meta_attr *attr); /* what its home may not have heard yet */
 void far_mounts_begin(struct node *node); /* the first mount of a node comes */
 void far_mounts_end(struct node *node);
 void far_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
@@ -307,7 +306,6 @@ void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer 
 int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 void notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
-uint64_t notify_inode(struct amfs_fuse *mount, uint64_t ino, bool data); /* as amfs_fuse_invalidate_inode, for those with a lock held */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 

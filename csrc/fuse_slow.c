@@ -255,7 +255,9 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
     bool replica;
     if (request->op == FUSE_OP_SETATTR && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
         meta_cache(mount->node->meta, attr, replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
-    put_attr_out(mount, &out, attr, cache);
+    struct meta_attr latest = *attr;
+    if (S_ISDIR(attr->mode)) meta_dir_latest(mount->node->meta, &latest);
+    put_attr_out(mount, &out, &latest, cache);
     finish(mount, request, 0, &out, sizeof out);
     return 0;
 }

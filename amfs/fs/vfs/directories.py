@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
@@ -226,8 +227,17 @@ class Directories(Shard):
         """Say at its home that entries of ``dir`` changed. Not waited for: the times of a directory seen from another node may be as old as
         the messages that are under way."""
         home = self.meta.owner(self.meta.ino_partition(dir))
+        self.remember_touch(dir, now)
         if home in self.live:
             self.tell(Ask(home, "touch", (dir, now)))
+
+    def remember_touch(self, *dirs_and_now: int) -> None:
+        """What this node has changed itself it sees at once, whatever the homes of the directories have heard by then."""
+        *dirs, now = dirs_and_now
+        for dir in dirs:
+            if self.meta.owner(self.meta.ino_partition(dir)) != self.node:
+                with suppress(OSError):  # META_NOT_MINE: remembered is all it is
+                    self.meta.dir_touch(dir, now)
 
     def dir_attr(self, ino: int) -> Operation:
         """Attributes of a directory, with the times that its home knows."""

@@ -224,6 +224,7 @@ class Files(Contents):
     def op_mkdir(self, r: Request, dir: int, name: bytes, mode: int) -> Operation:
         wanted = _NOTHING._replace(mode=stat.S_IFDIR | stat.S_IMODE(mode), uid=r.uid, gid=r.gid, finished=1, writer=-1, rank=-1)
         attr = attr_of((yield from self._manager("mkdir", dir, name, tuple(wanted), r.now)))
+        self.remember_touch(dir, r.now)
         return attr, True
 
     def _manager(self, op: str, *args: Any) -> Operation:
@@ -256,6 +257,7 @@ class Files(Contents):
 
     def op_rmdir(self, r: Request, dir: int, name: bytes) -> Operation:
         yield from self._manager("rmdir", dir, name, r.now)
+        self.remember_touch(dir, r.now)
 
     def op_rename(self, r: Request, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
@@ -269,6 +271,7 @@ class Files(Contents):
             target = None
         if stat.S_ISDIR(source.mode) or (target is not None and stat.S_ISDIR(target.mode)):
             yield from self._manager("rename", dir, name, to_dir, to_name, flags, r.now)
+            self.remember_touch(dir, to_dir, r.now)
         else:
             yield from self._rename_file(r, dir, name, to_dir, to_name, flags)
         for at, named in ((dir, name), (to_dir, to_name)):
