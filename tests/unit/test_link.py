@@ -247,6 +247,8 @@ class LossyChannel(RuleBasedStateMachine):
             for end in (0, 1):
                 while self.channel[end]:
                     self.arrive(end, self.channel[end].pop(0))
+            if any(self.channel):
+                continue  # time passes only when all has arrived: an answer on its way must not come after its sender was given up
             due = [timer for link in self.ends if (timer := link.next_timer()) is not None]
             if not due:
                 break
