@@ -49,8 +49,8 @@ struct amfs_fuse_request {
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room;      /* room: bytes that the answer may take */
     bool wrote, has_attr;
-    uint64_t since;
-    bool looks, kept; /* private, as since: its mode decides what is done next; it was done but for that, and `value` is the answer */
+    uint64_t since, moment; /* private; moment: when it was asked (meta_moment) */
+    bool looks, kept; /* private: its mode decides what is done next; it was done but for that, and `value` is the answer */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
     bool direct;                      /* private: another node's shard is being asked, or has answered */

@@ -70,6 +70,7 @@ static void append(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
 
 void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (request == NULL) return;
+    request->moment = meta_moment(mount->node->meta);
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request **at = pending_at(mount, request->unique);
@@ -227,13 +228,21 @@ int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
     return 0;
 }
 
+/* That an answer is old may be heard before the answer: then the kernel does not keep it, and if it was heard just now it forgets it. */
+static bool is_fresh(const struct amfs_fuse *mount, uint64_t moment, const struct meta_attr *attr) {
+    return S_ISDIR(attr->mode) || meta_fresh(mount->node->meta, moment, attr->ino);
+}
+
 int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache) {
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_entry_out out;
     if (request == NULL) return ENOENT;
+    uint64_t moment = request->moment;
+    cache = cache && is_fresh(mount, moment, attr);
     put_entry(mount, &out, attr, cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
     finish(mount, request, 0, &out, sizeof out);
+    if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
     return 0;
 }
 
@@ -252,13 +261,16 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
         return 0;
     }
     struct meta_attr old;
+    uint64_t moment = request->moment;
     bool replica;
-    if (request->op == FUSE_OP_SETATTR && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
+    cache = cache && is_fresh(mount, moment, attr);
+    if (request->op == FUSE_OP_SETATTR && cache && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
         meta_cache(mount->node->meta, attr, replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
     struct meta_attr latest = *attr;
     if (S_ISDIR(attr->mode)) meta_dir_latest(mount->node->meta, &latest);
     put_attr_out(mount, &out, &latest, cache);
     finish(mount, request, 0, &out, sizeof out);
+    if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
     return 0;
 }
 

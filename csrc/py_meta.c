@@ -493,8 +493,16 @@ static PyObject *remove_xattr(PyObject *self, PyObject *args) {
 static PyObject *cache(PyObject *self, PyObject *args) {
     struct meta_attr attr;
     int replica;
-    if (!PyArg_ParseTuple(args, "O&p:cache", to_attr, &attr, &replica)) return NULL;
-    return nothing_or_fail(meta_cache(of(self), &attr, replica));
+    ull since = UINT64_MAX;
+    if (!PyArg_ParseTuple(args, "O&p|K:cache", to_attr, &attr, &replica, &since)) return NULL;
+    if (since == UINT64_MAX) return nothing_or_fail(meta_cache(of(self), &attr, replica));
+    int error = attr.ino == 0 ? EINVAL : meta_cache_fresh(of(self), since, &attr, replica);
+    return nothing_or_fail(error == ESTALE ? 0 : error);
+}
+
+static PyObject *moment(PyObject *self, PyObject *unused_) {
+    (void)unused_;
+    return PyLong_FromUnsignedLongLong(meta_moment(of(self)));
 }
 
 static PyObject *cached(PyObject *self, PyObject *args) {
@@ -842,6 +850,7 @@ static PyMethodDef meta_methods[] = {
     VARARGS("cache", cache, "cache(attr, replica)"),
     VARARGS("cached", cached, "cached(ino)"),
     VARARGS("uncache", uncache, "uncache(ino)"),
+    {"moment", moment, METH_NOARGS, "moment()"},
     VARARGS("claim", claim, "claim(ino, claimed)"),
     VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
     VARARGS("dir_add", dir_add, "dir_add(ino, parent, name, attr)"),

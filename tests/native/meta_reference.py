@@ -626,7 +626,9 @@ class Reference:
             self.serials[p],
             {k: replace(e, watchers=e.watchers | also) for k, e in self.entries.items() if self.name_partition(*k) == p},
             {
-                i: replace(n, watchers=n.watchers | also, users=set(n.users), holders=set(n.holders), xattrs=dict(n.xattrs), timed=0, atimed=0)
+                i: replace(
+                    n, watchers=n.watchers | also, users=set(n.users), holders=set(n.holders), xattrs=dict(n.xattrs), timed=0, atimed=0
+                )
                 for i, n in self.inodes.items()
                 if self.ino_partition(i) == p
             },

@@ -104,6 +104,7 @@ class Contents(Directories):
         while True:
             opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
             first_look = writing and not truncate and fetched is None
+            since = self.meta.moment()
             answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders = attr_of(answer), [int(node) for node in answered]
             if not stat.S_ISREG(attr.mode):
@@ -137,7 +138,7 @@ class Contents(Directories):
             elif mine or (fetched is not None and (fetched.size, fetched.mtime) == (attr.size, attr.mtime)):
                 opened = Opened(LOCAL, self.node, 0, attr.size)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                    self.meta.cache(tuple(attr), True)  # so that the mount opens it by itself the next time
+                    self.meta.cache(tuple(attr), True, since)  # so that the mount opens it by itself the next time
             elif not holders:
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
@@ -173,6 +174,7 @@ class Contents(Directories):
                 continue
             if writing:
                 return True
+            since = self.meta.moment()
             try:
                 now = yield from self.at_ino("hold", ino)
             except OSError as error:
@@ -181,7 +183,7 @@ class Contents(Directories):
                     return False
                 raise
             if self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                self.meta.cache(tuple(now), True)
+                self.meta.cache(tuple(now), True, since)
             return True
         if not self.live.intersection(holders):
             raise failure(errno.EIO)
@@ -307,6 +309,7 @@ class Contents(Directories):
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
         stripe = self._striped.pop(ino, 0) if facts is not None else 0
+        since = self.meta.moment()
         try:
             answer = yield from self.at_ino("closed", ino, facts, stripe, used)
         except OSError as error:
@@ -316,7 +319,7 @@ class Contents(Directories):
         if answer is not None:
             out = attr_of(answer)
             if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-                self.meta.cache(tuple(out), True)
+                self.meta.cache(tuple(out), True, since)
 
     def _written(self, ino: int) -> Operation:
         """(size, blocks, atime, mtime) of what was written here, of which the face has said nothing."""

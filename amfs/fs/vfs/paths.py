@@ -278,10 +278,11 @@ class Paths(Files):
         wanted = attr._replace(layout=WHOLE, stripe=0)
         yield from self.at_ino("open", attr.ino, True)
         yield from self.at_ino("setattr", attr.ino, META_SET_LAYOUT, tuple(wanted), now)
+        since = self.meta.moment()
         out = yield from self.at_ino("wrote", attr.ino, tuple(wanted))
         yield All([Ask(node, "drop_stripes", (attr.ino,)) for node in self.live])
         if self.meta.owner(self.meta.ino_partition(attr.ino)) != self.node:
-            self.meta.cache(tuple(out), True)
+            self.meta.cache(tuple(out), True, since)
 
     def s_drop_stripes(self, peer: int, ino: int) -> Operation:
         yield Work("drop_stripes", (ino,))
