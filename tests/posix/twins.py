@@ -91,6 +91,8 @@ class Twins:
     def run(self, turn: Turn) -> Any:
         view, op = turn
         # Places in a directory are each file system's own, and so is whether a pipe's write moves the time of its name.
+        if self.views > 1 and op[0] != "open" and self._is_ghost(op):
+            return None
         if op[0] in ("lseek", "write") and op[1] in self.good.files:
             mode = os.fstat(self.good.files[op[1]]).st_mode
             if stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
@@ -126,6 +128,12 @@ class Twins:
         elif op[0] == "close":
             self.opened.pop(op[1], None)
         return good
+
+    def _is_ghost(self, op: Op) -> bool:
+        """Is it about something open that is no file, and has been removed? If another node has done that it is ESTALE (docs/file-system.md)."""
+        slots = [each for each in op[1:3] if each in self.opened and each in self.good.files]
+        found = [os.fstat(self.good.files[slot]) for slot in slots]
+        return any(each.st_nlink == 0 and not stat.S_ISREG(each.st_mode) for each in found) and op[0] not in ("close", "closedir")
 
     def hints(self) -> Hints:
         """What is there now, as the oracle has it."""
