@@ -148,12 +148,13 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
 int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
               struct meta_nodes *tell);
 /* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. If
- * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY, and as after
- * meta_closing, also if others have old content. */
+ * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
+ * have old content. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
-/* This node has closed it, and the poll loop is going to say so: until that has come (meta_wrote, meta_unused), or has opened it again, it is
- * META_BUSY to meta_open_here: what is opened meanwhile must not be taken for what was closed. */
+/* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
+ * meanwhile must not be taken for what was closed. */
 void meta_closing(struct meta *meta, uint64_t ino);
+void meta_closed(struct meta *meta, uint64_t ino);
 /* `node` has no handle on it any more; if it was the writer, what is recorded stands. *gone as for meta_link. */
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
 /* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no

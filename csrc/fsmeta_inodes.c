@@ -197,7 +197,6 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (error == 0 && grant) error = prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
-    if (node == meta->node) inode->closing = false;
     if (grant) {
         tell_all(meta, tell, &inode->watchers, node);
         grant_writing(inode, node);
@@ -226,9 +225,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     int error = content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
     if (error == 0) error = prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
-    if (error == META_BUSY) inode->closing = true;
     if (error != 0) return leave(meta, error);
-    inode->closing = false;
     record_written(inode, node, in);
     tell_all(meta, tell, &inode->watchers, node);
     inode_attr(inode, out);
@@ -255,7 +252,6 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     enter(meta);
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    if (node == meta->node) inode->closing = false;
     stop_using(inode, node);
     *gone = delete_if_gone(meta, inode);
     return leave(meta, 0);
@@ -264,7 +260,14 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
 void meta_closing(struct meta *meta, uint64_t ino) {
     struct inode *inode;
     enter(meta);
-    if (file_here(meta, ino, &inode) == 0) inode->closing = true;
+    if (file_here(meta, ino, &inode) == 0 && inode->closing < UINT16_MAX) inode->closing++;
+    leave(meta, 0);
+}
+
+void meta_closed(struct meta *meta, uint64_t ino) {
+    struct inode *inode;
+    enter(meta);
+    if (file_here(meta, ino, &inode) == 0 && inode->closing > 0) inode->closing--;
     leave(meta, 0);
 }
 
@@ -362,7 +365,7 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
 
 /* Reading: the content must be here. Writing: nobody else may have any view of it. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
-    if (inode->closing || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
+    if (inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
     if (inode->writer < 0 && !set_has(inode->holders, meta->node) && (inode->holders != 0 || inode->size > 0)) return META_BUSY;
     return !writing || inode->writer >= 0 || nobody_else(meta, inode->watchers) ? 0 : META_BUSY;
 }

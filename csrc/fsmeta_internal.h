@@ -98,7 +98,7 @@ struct inode {
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
     uint8_t layout, finished;
-    bool closing; /* the poll loop is to hear that it was closed here: until it has, nothing is opened past it */
+    uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;
     struct xattr *xattrs;

@@ -270,8 +270,8 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
     fsio_open_count(node->io, file->ino, &readers, &writers);
     if (writers > 0) return; /* other nodes or faces write it still, and finish later */
     file->atime = said->atime;
+    meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
-    else meta_closing(node->meta, file->ino);
     if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
         bool last = file->views == NULL && file->pins == 0 && is_unused_here(node, file->ino);
         if (far_closed(mount, file->ino, said, !last)) {
@@ -283,6 +283,7 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
         slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
         file->foreign = true; /* that it is not used any more must be told on the same way, not before */
     }
+    meta_closed(node->meta, file->ino);
     notify_others(mount, file->ino, true);
 }
 
@@ -317,7 +318,6 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
     foreign = foreign || (!is_alone(node) && held_elsewhere(node, ino));
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
-    if (foreign) meta_closing(node->meta, ino);
     if (foreign || (direct && error == META_NOT_MINE && !far_closed(mount, ino, NULL, false))) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
 }
 

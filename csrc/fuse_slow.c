@@ -108,6 +108,7 @@ void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool
     if (request == NULL) return;
     request->ino = ino;
     request->wrote = wrote;
+    if (op == FUSE_OP_CLOSED) meta_closing(mount->node->meta, ino); /* op_closed counts it off */
     request->has_attr = attr != NULL;
     if (attr != NULL) request->attr = *attr;
     pthread_mutex_lock(&mount->slow_lock);

@@ -522,6 +522,20 @@ static PyObject *uncache(PyObject *self, PyObject *args) {
     return error != 0 ? fail(error) : PyBool_FromLong(replica);
 }
 
+static PyObject *closing(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:closing", &ino)) return NULL;
+    meta_closing(of(self), ino);
+    Py_RETURN_NONE;
+}
+
+static PyObject *closed(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:closed", &ino)) return NULL;
+    meta_closed(of(self), ino);
+    Py_RETURN_NONE;
+}
+
 /* ── directories ── */
 
 static PyObject *dir_add(PyObject *self, PyObject *args) {
@@ -851,6 +865,8 @@ static PyMethodDef meta_methods[] = {
     VARARGS("cached", cached, "cached(ino)"),
     VARARGS("uncache", uncache, "uncache(ino)"),
     {"moment", moment, METH_NOARGS, "moment()"},
+    VARARGS("closing", closing, "closing(ino)"),
+    VARARGS("closed", closed, "closed(ino)"),
     VARARGS("claim", claim, "claim(ino, claimed)"),
     VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
     VARARGS("dir_add", dir_add, "dir_add(ino, parent, name, attr)"),

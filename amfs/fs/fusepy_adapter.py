@@ -408,8 +408,10 @@ class Portable:
                 if error.errno not in (*_SLOW, errno.EPERM):
                     raise
         if attr is not None:
+            self.meta.closing(ino)
             self._tell("closed", ino, True, attr)
         if last:
+            self.meta.closing(ino)
             self._tell("closed", ino, False, None)
 
     def unlink(self, path: bytes) -> None:

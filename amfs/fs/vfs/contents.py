@@ -107,6 +107,8 @@ class Contents(Directories):
             since = self.meta.moment()
             answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders = attr_of(answer), [int(node) for node in answered]
+            if writing and not first_look:
+                self._uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EINVAL)
             # Opened to write, the record names us as writer whether or not we were: what counts is who it was at the first look.
@@ -269,7 +271,10 @@ class Contents(Directories):
                 del faces[r.face]
         if wrote:
             r.inodes.append(ino)
-        yield from self._closed(ino, wrote, facts)
+        try:
+            yield from self._closed(ino, wrote, facts)
+        finally:
+            self.meta.closed(ino)
 
     def _close(self, r: Request, ino: int, writing: bool, facts: Any) -> Operation:
         """One handle of a client is closed."""
