@@ -221,7 +221,7 @@ class Meta:
     def uncache(self, ino: int) -> bool:
         """Whether the whole content was here."""
     def closing(self, ino: int) -> None:
-        """A mount has closed it, and the poll loop is going to hear of that: until ``closed`` as often, mounts do not open it by themselves."""
+        """A mount has closed it, and the poll loop will hear of that: until ``closed`` as often, mounts do not open it themselves."""
     def closed(self, ino: int) -> None: ...
     def claim(self, ino: int, claimed: bool) -> None:
         """The poll loop has it open, or is about to: then mounts that opened it directly leave it to the loop to tell that it is closed."""
