@@ -243,6 +243,7 @@ class LossyChannel(RuleBasedStateMachine):
         """Heal the channel: everything sent by the living was delivered, or is reported, and nothing stays outstanding."""
         if not hasattr(self, "ends"):
             return
+        spoke = [False, False]  # since it is healed
         for _ in range(400):
             for end in (0, 1):
                 while self.channel[end]:
@@ -254,7 +255,12 @@ class LossyChannel(RuleBasedStateMachine):
                 break
             self.now = max(self.now, min(due))
             for end in (0, 1):
-                self.emit(end, self.ends[end].on_timer(self.now))
+                up = self.ends[end].state is not State.DOWN
+                packets = self.ends[end].on_timer(self.now)
+                spoke[end] |= bool(packets)
+                # Its time may be up before it has had another try.
+                self.disturbed |= up and self.ends[end].state is State.DOWN and not spoke[end]
+                self.emit(end, packets)
                 self.collect(end)
         else:
             raise AssertionError("the links never come to rest")
