@@ -49,7 +49,7 @@ class Opened(NamedTuple):
 class Request:
     """Who asks, and what of this node's kernel caches is old afterwards."""
 
-    __slots__ = ("entries", "face", "gid", "inodes", "now", "uid")
+    __slots__ = ("entries", "face", "gid", "inodes", "now", "own", "uid")
 
     def __init__(self, face: object, uid: int, gid: int, now: int) -> None:
         self.face = face  # of this node: a mount, or a client
@@ -58,6 +58,7 @@ class Request:
         self.now = now
         self.inodes: list[int] = []
         self.entries: list[tuple[int, bytes]] = []
+        self.own: list[int] = []  # of the face that asked, too: it counts links by itself, and is not told of the next change
 
 
 class Contents(Directories):

@@ -64,6 +64,8 @@ class Files(Contents):
             if request.inodes or request.entries:
                 self.tell(Work("invalidate", (tuple(request.inodes), tuple(request.entries), face)))
             answer(error, value)
+            if request.own:
+                self.tell(Work("invalidate", (tuple(request.own), ())))
 
         self.spawn(operation, answered)
 
@@ -254,6 +256,8 @@ class Files(Contents):
         self._uncache((left.ino,))
         self._made(r, dir, name)
         r.inodes.append(left.ino)
+        if left.nlink:
+            r.own.append(left.ino)
 
     def op_rmdir(self, r: Request, dir: int, name: bytes) -> Operation:
         yield from self._manager("rmdir", dir, name, r.now)
@@ -280,6 +284,8 @@ class Files(Contents):
         r.inodes.append(source.ino)
         if target is not None:
             r.inodes.append(target.ino)
+            if target.nlink > 1 and not stat.S_ISDIR(target.mode):
+                r.own.append(target.ino)
 
     def _rename_file(self, r: Request, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation:
         """Between two shards, under locks on both names."""

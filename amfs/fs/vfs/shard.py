@@ -172,7 +172,11 @@ class Shard(Calls):
         _, _, tell = meta.remove(dir, name, 0, ino)
         yield from self.told(peer, tell, (), ((dir, name),))
         try:
-            return (yield from self.at_ino("link", ino, -1, now))
+            left = yield from self.at_ino("link", ino, -1, now)
+            if peer != self.node:  # it was we who asked, and are not told
+                self._uncache((ino,))
+                yield Work("invalidate", ((ino,), ()))
+            return left
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
