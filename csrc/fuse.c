@@ -34,6 +34,7 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
         fsio_usage(io, &used, &limit, &parts);
         node->limited = limit != 0;
         pthread_mutex_init(&node->lock, NULL);
+        pthread_cond_init(&node->left, NULL);
         pthread_mutex_init(&node->mounts_lock, NULL);
         far_mounts_begin(node);
         node->next = nodes;
@@ -64,6 +65,7 @@ static void node_put(struct node *node) {
         free(view);
     }
     pthread_mutex_destroy(&node->lock);
+    pthread_cond_destroy(&node->left);
     pthread_mutex_destroy(&node->mounts_lock);
     free(node);
 }

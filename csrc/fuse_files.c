@@ -464,6 +464,7 @@ void do_open(struct call *call) {
         refuse(call, ENOSYS); /* from now on the kernel opens by itself */
         return;
     }
+    if (leaving_awaited(call)) return;
     bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     if (error == 0) {
@@ -502,12 +503,13 @@ void do_release(struct call *call) {
         const struct view *view = file == NULL ? NULL : files_view(file, mount);
         bool far = view != NULL && view->kind != FSIO_LOCAL;
         pthread_mutex_unlock(&mount->node->lock);
-        if (far) { /* closing waits until other nodes have what was written */
+        if (far && leaving_begin(mount->node, call->in->ino)) { /* closing waits until other nodes have what was written */
             work_copy(call);
             return;
         }
     }
     if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
-    else files_forget(mount, call->in->ino);
+    if (may_wait(call)) leaving_end(mount->node, call->in->ino);
+    if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
     refuse(call, 0);
 }

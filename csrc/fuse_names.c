@@ -253,6 +253,7 @@ void do_setattr(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
+    if ((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) return;
     int64_t now = now_of(node);
     unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {

@@ -1,6 +1,6 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names and attributes. fuse_files.c: open files. fuse_data.c: their
  * bytes, workers. fuse_list.c: directories. fuse_slow.c: what the poll loop answers. fuse_notify.c: what the kernel must forget. fuse_uring.c:
- * requests that do not come through /dev/fuse.
+ * requests that do not come through /dev/fuse. fuse_leaving.c: what is being closed.
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. */
 #ifndef AMFS_FUSE_PRIVATE_H
@@ -84,6 +84,8 @@ struct node {
     struct file *files[FILE_BUCKETS];
     struct file *spare_files;
     struct view *spare_views;
+    struct leaving *leaving; /* files that workers are closing */
+    pthread_cond_t left;
     atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
     atomic_bool alone;
@@ -247,6 +249,11 @@ void files_end(struct amfs_fuse *mount);                  /* close what the kern
 void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
 void do_open(struct call *call);
 void do_release(struct call *call);
+
+/* fuse_leaving.c */
+bool leaving_begin(struct node *node, uint64_t ino); /* false: no memory, close it at once */
+void leaving_end(struct node *node, uint64_t ino);
+bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
 
 /* fuse_data.c */
 void do_read(struct call *call);
