@@ -206,13 +206,14 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
 }
 
 void record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
-    bool timed = inode->timed > in->mtime; /* times that were set after the last writing, but before we heard of that, stand */
+    /* Times that were set after the last writing, but before we heard of that, stand; so do ours if there is no data that could tell (0). */
+    bool timed = in->mtime == 0 || inode->timed > in->mtime;
     int64_t mtime = timed ? inode->mtime : in->mtime;
     if ((inode->size != in->size || inode->mtime != mtime) && inode->ctime < in->ctime) inode->ctime = in->ctime;
     inode->size = in->size;
     inode->blocks = in->blocks;
     inode->mtime = mtime;
-    if (inode->atimed <= in->mtime) inode->atime = in->atime;
+    if (in->mtime != 0 && inode->atimed <= in->mtime) inode->atime = in->atime;
     inode->timed = inode->atimed = 0;
     inode->finished = 1;
     inode->writer = -1;

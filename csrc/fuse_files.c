@@ -101,8 +101,13 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
     struct fsio_handle *handle;
     if (fsio_open_passing(node->io, attr->ino, FSIO_STRIPED, attr->stripe, attr->size, false, false, &handle) != 0) return 0;
-    int error = fsio_stat(handle, &attr->size, &attr->blocks, &attr->atime, &attr->mtime, &ctime);
+    int64_t atime = 0, mtime = 0;
+    int error = fsio_stat(handle, &attr->size, &attr->blocks, &atime, &mtime, &ctime);
     fsio_close(handle);
+    if (error == 0 && mtime != 0) { /* else there is no stripe yet */
+        attr->atime = atime;
+        attr->mtime = mtime;
+    }
     if (ctime > attr->ctime) attr->ctime = ctime;
     return error == 0;
 }

@@ -80,6 +80,16 @@ static int attr_of(struct node *node, uint64_t ino, struct meta_attr *attr, bool
     return complete(node, attr, cache, waiting);
 }
 
+/* Is it being written here in stripes? Then only who may wait can say how large it is, and answers to the kernel always say so. */
+static bool handed_on(const struct call *call, uint64_t ino) {
+    struct node *node = call->mount->node;
+    struct meta_attr attr;
+    if (may_wait(call) || meta_getattr(node->meta, ino, node->id, &attr) != 0 || !S_ISREG(attr.mode)) return false;
+    if (files_overlay(node, &attr, false) >= 0) return false;
+    work_copy(call);
+    return true;
+}
+
 static bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
 
 /* ── names ── */
@@ -253,7 +263,7 @@ void do_setattr(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    if ((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) return;
+    if (((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) || handed_on(call, ino)) return;
     int64_t now = now_of(node);
     unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {
@@ -282,7 +292,7 @@ void do_setattr(struct call *call) {
             meta_setattr_here(node->meta, ino, more, &sized, done.ctime, &done);
             stamp_part(node, ino, META_SET_MTIME, &done);
         }
-        complete(node, &done, &cache, false);
+        complete(node, &done, &cache, true);
         put_attr_out(mount, &out, &done, cache);
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
@@ -547,6 +557,7 @@ void do_link(struct call *call) {
         refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
         return;
     }
+    if (handed_on(call, in->ino)) return;
     int64_t now = now_of(node);
     int error = is_alone(node) ? meta_link(node->meta, in->ino, 1, now, &attr, &gone, NULL) : META_BUSY;
     if (error == 0) {
@@ -554,7 +565,7 @@ void do_link(struct call *call) {
         if (error != 0) meta_link(node->meta, in->ino, -1, now, &attr, &gone, NULL);
     }
     if (error == 0) {
-        complete(node, &attr, &cache, false);
+        complete(node, &attr, &cache, true);
         give_entry(call, &attr, cache);
         touch(mount, call->in->ino, now);
         notify_others_entry(mount, call->in->ino, name, length);

@@ -25,6 +25,7 @@ log = logging.getLogger("amfs.fs")
 THREADS = 4
 DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
+_REMOTE = 1  # kind of a handle, as csrc/fsio.h
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
@@ -187,10 +188,12 @@ class FileWork:
         for stripe in path.parent.glob(f"{path.name}.*"):
             stripe.unlink(missing_ok=True)
 
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> tuple[int, int, int, int] | None:
+        """(size, blocks, atime, mtime) afterwards; None: the node through which it was done knows."""
         handle = self.io.open(ino, kind, node, stripe, size, True, True)
         try:
             handle.truncate(to)
+            return None if kind == _REMOTE else handle.stat()[:4]
         finally:
             handle.close()
 

@@ -433,7 +433,7 @@ class Reference:
         inode = self.file_here(ino, content=True)
         old = inode.attr
         refuse_if(node < 0 or old.writer != node, errno.EPERM)
-        timed, atimed = inode.timed > new.mtime, inode.atimed > new.mtime
+        timed, atimed = (not new.mtime) or inode.timed > new.mtime, (not new.mtime) or inode.atimed > new.mtime
         if timed:
             new = new._replace(mtime=old.mtime)
         if atimed:

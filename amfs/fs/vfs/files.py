@@ -350,11 +350,12 @@ class Files(Contents):
         mine = Request(("truncate", ino), r.uid, r.gid, r.now)
         opened = yield from self.op_open(mine, ino, O_WRONLY | (O_TRUNC if not size else 0))
         failed: OSError | None = None
+        facts = None
         try:
-            yield Work("truncate", (ino, *opened, size))
+            facts = yield Work("truncate", (ino, *opened, size))  # of stripes: nothing but the handle that cut them knows their end
         except OSError as error:
             failed = error
-        yield from self._close(mine, ino, True, None)
+        yield from self._close(mine, ino, True, facts)
         if failed is not None:
             raise failed
 
