@@ -529,15 +529,17 @@ class Transport:
         if packet.seq and (not record.sizes or packet.seq > record.sizes[-1][0]):
             record.sizes.append((packet.seq, size))
             record.unacked_bytes += size
-        channel = record.dealer or self._dealer(record)
+        channel, identity = record.dealer or self._dealer(record), None
+        if channel is None and record.route is not None:
+            channel, identity = record.route
+        if channel is None:
+            return  # nowhere to send yet: the link tries again, and gives up in the end
+        self._sent_on[channel.descriptor] = None  # also if it fails: what a client that has hung up cannot get may swallow an edge as well
         try:
-            if channel is not None:
+            if identity is None:
                 channel.socket.send(frame, zmq.NOBLOCK, copy=size < 65536)
-            elif record.route is not None:
-                channel, identity = record.route
-                channel.socket.send_multipart((identity, frame), zmq.NOBLOCK, copy=size < 65536)
             else:
-                return  # nowhere to send yet: the link tries again, and gives up in the end
+                channel.socket.send_multipart((identity, frame), zmq.NOBLOCK, copy=size < 65536)
         except zmq.Again:
             return  # full: as good as lost on the way
         except zmq.ZMQError as error:
@@ -545,7 +547,6 @@ class Transport:
                 raise
             record.route = None  # the client has hung up
             return
-        self._sent_on[channel.descriptor] = None
         self.counters["bytes_sent"] += size
         if packet.seq:
             self.counters["batches_sent"] += 1
@@ -618,6 +619,7 @@ class Transport:
     def _introduce(self, router: _Channel, identity: bytes) -> None:
         """Let a peer of another version see ours, so that it can tell its user."""
         hello = wire.encode(Packet(self.own_id, 0, self.incarnation, 0, 0, 0))
+        self._sent_on[router.descriptor] = None
         try:
             router.socket.send_multipart((identity, hello), zmq.NOBLOCK)
         except zmq.ZMQError:
