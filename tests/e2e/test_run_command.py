@@ -186,7 +186,9 @@ def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Pat
         f"quick -b sh -keep done.txt -o done.txt -a -c 'echo 1 > done.txt'\n"
         f"slow -b sh -i done.txt -a -c 'echo $$ > {tmp_path}/pid; exec sleep 60'\n"
     )
-    run = subprocess.Popen([sys.executable, "-m", "amfs", "run", "tasks.txt"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    default = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731  (the tests themselves may run under nohup)
+    command = [sys.executable, "-m", "amfs", "run", "tasks.txt"]
+    run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=default)
     try:
         for _ in range(600):
             if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():

@@ -419,3 +419,26 @@ def test_an_outer_loop_is_woken(tmp_path: Path, transports: Callable[..., Transp
             got += turn(two, 0.0)[0]
     outer.close()
     assert got == [(0, Heartbeat(7))]
+
+
+def test_an_answer_that_cannot_be_sent_swallows_no_message(tmp_path: Path, transports: Callable[..., Transport]) -> None:
+    """To find that a client has hung up a socket handles its signals, also those of other messages: nothing else shows them."""
+    node, other = (transports(own, None, [f"ipc://{tmp_path}/{own}.ipc"]) for own in (0, 1))
+    client = transports(random_client_id())
+    client.connect(0, node.endpoints)
+    other.connect(0, node.endpoints)
+    client.queue(0, Heartbeat(1))
+    other.queue(0, Heartbeat(2))
+    got: list[tuple[int, Message]] = []
+    spin(lambda: len(got) == 2, node, other, client, got=got)
+    spin(lambda: not other.next_timer() and not node.next_timer(), node, other, client)  # all is acknowledged
+    client.close()
+    for _ in range(20):
+        turn(node, 0.02)  # it hears that the client has hung up
+    other.queue(0, Heartbeat(3))
+    other.flush(time.monotonic())
+    time.sleep(0.3)  # it lies in the node's socket, and the node has not looked
+    node.queue(client.own_id, Heartbeat(4))
+    node.flush(time.monotonic())
+    assert node.pending()
+    assert beats(node.receive(time.monotonic())) == [3]
