@@ -24,6 +24,14 @@ TICKET_BYTES = 16
 LARGE = 24 * 1024 * 1024 + 13
 
 
+def await_served(server: Mover, size: int) -> None:
+    """The server counts when it has sent, and we may have it all before."""
+    end = time.monotonic() + GUARD_SECONDS
+    while server.counters()["bytes_served"] != size:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def collect(mover: Mover, count: int = 1) -> dict[int, tuple[str, int]]:
     """The next ``count`` completions as {serial: (error, bytes)}; fails instead of hanging."""
     found: dict[int, tuple[str, int]] = {}
@@ -194,7 +202,7 @@ def test_fetch(mover: Mover, server: Mover, tmp_path: Path, size: int, place: st
         assert mover.counters()["bytes_fetched"] == size
         mover.stop()
         server.stop()
-        assert server.counters()["bytes_served"] == size
+        await_served(server, size)
     finally:
         if place == "shm":
             shutil.rmtree(base)
@@ -339,10 +347,7 @@ def test_garbage_harms_nothing(mover: Mover, server: Mover, tmp_path: Path) -> N
     assert collect(mover)[1] == ("", 100_000)
     for stranger in kept:
         stranger.close()
-    end = time.monotonic() + GUARD_SECONDS  # the server counts when it has sent, and we may have it all before
-    while server.counters()["bytes_served"] != 100_000:
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    await_served(server, 100_000)
 
 
 def test_strangers_read_nothing(server: Mover, tmp_path: Path) -> None:
