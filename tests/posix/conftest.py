@@ -29,9 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 #: What runs on two mounts ordinarily, besides real programs: about 20 s of the four minutes that all areas take there.
-ON_TWO_MOUNTS = frozenset((
-    "seen_by_the_other_node", "open_on_one_node", "reading_and_writing", "space", "maps", "attributes", "locks", "unlink", "rename",
-))  # fmt: skip
+ON_TWO_MOUNTS = frozenset(("attributes", "locks", "unlink", "rename"))
 
 
 def _is_ordinary(item: pytest.Item) -> bool:
