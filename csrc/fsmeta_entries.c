@@ -398,19 +398,25 @@ int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length
     return leave(meta, 0);
 }
 
+int find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry, struct inode **inode) {
+    if (!is_mine(meta, partition_of_key(meta, key))) return META_NOT_MINE;
+    if (find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
+    if ((*entry = find_entry(meta, key, dir, name, length)) == NULL) return ENOENT;
+    if ((*entry)->type == S_IFDIR) return EISDIR;
+    if (!is_mine(meta, partition_of_ino(meta, (*entry)->ino))) return META_NOT_MINE;
+    *inode = find_inode(meta, (*entry)->ino);
+    return 0;
+}
+
 int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, struct meta_attr *left, bool *gone,
                 struct meta_nodes *tell) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     uint64_t key = name_key(dir, name, length);
+    struct entry *entry;
+    struct inode *inode;
     enter(meta);
-    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
-    if (find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
-    struct entry *entry = find_entry(meta, key, dir, name, length);
-    if (entry == NULL) return leave(meta, ENOENT);
-    if (entry->type == S_IFDIR) return leave(meta, EISDIR);
-    if (!is_mine(meta, partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
-    struct inode *inode = find_inode(meta, entry->ino);
-    int error = prepare_tell(meta, tell, entry->watchers, inode == NULL ? 0 : inode->watchers);
+    int error = find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    if (error == 0) error = prepare_tell(meta, tell, entry->watchers, inode == NULL ? 0 : inode->watchers);
     /* they must drop their copies */
     if (error == 0 && tell == NULL && inode != NULL && !nobody_else(meta, inode->holders)) error = META_BUSY;
     if (error != 0) return leave(meta, error);

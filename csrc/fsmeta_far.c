@@ -44,14 +44,11 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     uint64_t key = name_key(dir, name, length);
     *how = (struct meta_unlinked){false, false, false};
+    struct entry *entry;
+    struct inode *inode;
     enter(meta);
-    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
-    if (find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
-    struct entry *entry = find_entry(meta, key, dir, name, length);
-    if (entry == NULL) return leave(meta, ENOENT);
-    if (entry->type == S_IFDIR) return leave(meta, EISDIR);
-    if (!is_mine(meta, partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
-    struct inode *inode = find_inode(meta, entry->ino);
+    int error = find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    if (error != 0) return leave(meta, error);
     bool ours = inode != NULL && only_us(meta, entry->watchers, asker) && only_us(meta, inode->watchers, asker) &&
                 only_us(meta, inode->holders, asker) && (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
     if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1)) return leave(meta, META_BUSY);

@@ -203,6 +203,8 @@ void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64
 
 /* ── fsmeta_entries.c ── */
 struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
+/* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
+int find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry, struct inode **inode);
 /* NULL: ENOMEM */
 struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
 void delete_entry(struct meta *meta, struct entry *entry);

@@ -63,7 +63,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-void work_add(struct amfs_fuse *mount, struct message *message) {
+bool work_add(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_lock(&mount->work_lock);
     message->next = NULL;
     *mount->work_tail = message;
@@ -81,15 +81,16 @@ void work_add(struct amfs_fuse *mount, struct message *message) {
         answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
         message_give(mount, message);
     }
+    return !nobody;
 }
 
-void work_copy(const struct call *call) {
+bool work_copy(const struct call *call) {
     struct amfs_fuse *mount = call->mount;
     size_t size = call->in->length;
     struct message *message = message_take(mount);
     if (message == NULL) {
         refuse(call, ENOMEM);
-        return;
+        return false;
     }
     if (size >= BULK_BYTES && (const void *)call->in == (const void *)mount->inbox->bytes) { /* rather than copy much, read on into the new one */
         struct message *old = mount->inbox;
@@ -99,7 +100,7 @@ void work_copy(const struct call *call) {
         memcpy(message->bytes, call->in, size);
     }
     message->size = size;
-    work_add(mount, message);
+    return work_add(mount, message);
 }
 
 void work_end(struct amfs_fuse *mount) {

@@ -80,11 +80,9 @@ void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat
     seen_time(node, attr->ctime);
 }
 
-int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
-    struct stat found;
-    int64_t ctime = attr->ctime;
+enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr) {
     bool ours = !attr->finished && attr->writer == node->id; /* others may write it through here, or the news that it was closed is on its way */
-    if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return 0;
+    if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return FSIO_REMOTE;
     pthread_mutex_lock(&node->lock);
     const struct file *file = files_find(node, attr->ino);
     const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
@@ -92,8 +90,15 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     bool written = view != NULL;
     enum fsio_kind kind = written ? view->kind : FSIO_LOCAL;
     pthread_mutex_unlock(&node->lock);
-    if (kind == FSIO_REMOTE || (!written && !ours)) return 0; /* through another node: that one knows */
-    if (!written && attr->layout == META_STRIPED) kind = FSIO_STRIPED;
+    if (written) return kind;
+    return !ours ? FSIO_REMOTE : attr->layout == META_STRIPED ? FSIO_STRIPED : FSIO_LOCAL;
+}
+
+int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
+    struct stat found;
+    int64_t ctime = attr->ctime;
+    enum fsio_kind kind = files_written_as(node, attr);
+    if (kind == FSIO_REMOTE) return 0;
     if (kind == FSIO_LOCAL && files_part_stat(node, attr->ino, &found) == 0) {
         files_put_stat(node, attr, &found);
         return 1;
@@ -509,7 +514,10 @@ void do_release(struct call *call) {
         bool far = view != NULL && view->kind != FSIO_LOCAL;
         pthread_mutex_unlock(&mount->node->lock);
         if (far && leaving_begin(mount->node, call->in->ino)) { /* closing waits until other nodes have what was written */
-            work_copy(call);
+            if (!work_copy(call)) { /* nobody else can: who opens it again must not wait for ever */
+                files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+                leaving_end(mount->node, call->in->ino);
+            }
             return;
         }
     }

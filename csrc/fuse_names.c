@@ -85,7 +85,8 @@ static bool handed_on(const struct call *call, uint64_t ino) {
     struct node *node = call->mount->node;
     struct meta_attr attr;
     if (may_wait(call) || meta_getattr(node->meta, ino, node->id, &attr) != 0 || !S_ISREG(attr.mode)) return false;
-    if (files_overlay(node, &attr, false) >= 0) return false;
+    enum fsio_kind kind = files_written_as(node, &attr);
+    if (kind != FSIO_STRIPED && !(kind == FSIO_LOCAL && node->limited)) return false; /* with a limit it may have grown into stripes */
     work_copy(call);
     return true;
 }

@@ -239,6 +239,8 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
 void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
 struct view *files_view(const struct file *file, const struct amfs_fuse *mount);
+/* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
+enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr);
 /* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
 int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
@@ -264,8 +266,8 @@ void do_copy(struct call *call);
 void do_flush(struct call *call);
 struct message *message_take(struct amfs_fuse *mount);
 void message_give(struct amfs_fuse *mount, struct message *message);
-void work_add(struct amfs_fuse *mount, struct message *message);
-void work_copy(const struct call *call); /* have a worker serve this request */
+bool work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
+bool work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
 void work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
 

@@ -72,17 +72,18 @@ static size_t possible_cpus(void) {
 
 /* ── to the kernel ── */
 
-static bool submit(struct entry *entry, enum wire_ring_command command) {
+/* NULL: there is no room, which does not happen with one more place than there are entries. */
+static struct uring_submission *submit(struct entry *entry, enum wire_ring_command command) {
     struct ring *ring = entry->ring;
     struct uring_submission *next = uring_next(&ring->uring);
-    if (next == NULL) return false; /* as many as entries, and one more: this does not happen */
+    if (next == NULL) return NULL;
     struct wire_ring_command_in in = {.commit_id = entry->headers->entry.commit_id, .queue = entry->queue};
     next->op = URING_CMD;
     next->fd = ring->rings->mount->fd;
     next->command = command;
     next->tag = (uint64_t)(uintptr_t)entry;
     memcpy(next->bytes, &in, sizeof in);
-    return true;
+    return next;
 }
 
 static bool watch_events(struct ring *ring) {
@@ -171,10 +172,10 @@ static bool register_entries(struct ring *ring) {
     for (size_t i = 0; i < ring->count; i++) {
         struct entry *entry = ring->entries[i];
         struct iovec room[2] = {{entry->headers, sizeof *entry->headers}, {entry->payload, MESSAGE_BYTES}};
-        if (!submit(entry, RING_REGISTER)) return false;
-        struct uring_submission *last = (struct uring_submission *)ring->uring.submissions + ((ring->uring.filled - 1) & ring->uring.mask);
-        last->address = (uint64_t)(uintptr_t)room;
-        last->length = 2;
+        struct uring_submission *submission = submit(entry, RING_REGISTER);
+        if (submission == NULL) return false;
+        submission->address = (uint64_t)(uintptr_t)room;
+        submission->length = 2;
         if (uring_send(&ring->uring) != 0) return false; /* `room` is read now */
         ring->live++;
     }

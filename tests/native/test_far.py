@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -569,6 +570,19 @@ class Liar:
             each.close()
 
 
+@contextmanager
+def lied_to(top: Path, act: Callable[[socket.socket], None], stall_ms: int) -> Iterator[Cluster]:
+    """Nodes of which the first takes a liar for node 1."""
+    cluster = Cluster(top, stall_ms=stall_ms)
+    liar = Liar(act)
+    try:
+        cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port, token(1, 0))
+        yield cluster
+    finally:
+        liar.close()
+        cluster.stop()
+
+
 def _garbage(line: socket.socket) -> None:
     line.recv(10)
     line.sendall(random.Random(5).randbytes(300))
@@ -603,11 +617,8 @@ def _unasked(line: socket.socket) -> None:
 @pytest.mark.parametrize("act", [_garbage, _wrong_size, _half_a_record, _cut, _silent, _unasked])
 def test_peers_that_lie_or_die_hang_nobody(tmp_path: Path, act: Callable[[socket.socket], None]) -> None:
     """Questions take the long way then; of a change nobody knows whether it was made."""
-    cluster = Cluster(tmp_path, stall_ms=700)
-    liar = Liar(act)
-    try:
+    with lied_to(tmp_path, act, 700) as cluster:
         here = cluster.nodes[0]
-        here.io.set_peer(1, "127.0.0.1", liar.port, token(1, 0))
         kernel, name = cluster.mount(0), cluster.name_at(1)
         lost = 0
         end = time.monotonic() + GUARD_S
@@ -629,17 +640,11 @@ def test_peers_that_lie_or_die_hang_nobody(tmp_path: Path, act: Callable[[socket
         assert "lookup" in kernel.until_asked()
         kernel.fuse.reply_error(unique, errno.ENOENT)
         assert kernel.wait(unique)[0] == errno.ENOENT
-    finally:
-        liar.close()
-        cluster.stop()
 
 
 def test_a_mount_that_ends_takes_its_questions_with_it(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, stall_ms=60000)
-    liar = Liar(_silent)
-    try:
+    with lied_to(tmp_path, _silent, 60000) as cluster:
         here = cluster.nodes[0]
-        here.io.set_peer(1, "127.0.0.1", liar.port, token(1, 0))
         kernel, name = cluster.mount(0), cluster.name_at(1)
         end = time.monotonic() + GUARD_S
         while not here.io.questions[0]:
@@ -649,17 +654,11 @@ def test_a_mount_that_ends_takes_its_questions_with_it(tmp_path: Path) -> None:
         began = time.monotonic()
         kernel.fuse.stop()
         assert time.monotonic() - began < 5
-    finally:
-        liar.close()
-        cluster.stop()
 
 
 def test_a_dead_peer_fails_what_waits_for_it_at_once(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, stall_ms=60000)
-    liar = Liar(_silent)
-    try:
+    with lied_to(tmp_path, _silent, 60000) as cluster:
         here = cluster.nodes[0]
-        here.io.set_peer(1, "127.0.0.1", liar.port, token(1, 0))
         kernel, name = cluster.mount(0), cluster.name_at(1)
         end = time.monotonic() + GUARD_S
         unique = 0
@@ -672,6 +671,3 @@ def test_a_dead_peer_fails_what_waits_for_it_at_once(tmp_path: Path) -> None:
         assert "lookup" in kernel.until_asked()
         kernel.fuse.reply_error(unique, errno.EIO)
         assert kernel.wait(unique)[0] == errno.EIO
-    finally:
-        liar.close()
-        cluster.stop()
