@@ -163,10 +163,14 @@ class Kernel:
         """What came to the poll loop since the last call."""
         return [op for _, op, *_ in self.fuse.requests()]
 
-    def until_asked(self) -> list[str]:
-        ready, _, _ = select.select([self.fuse.fd], [], [], GUARD_S)
-        assert ready, "nothing has come to the poll loop"
-        return self.asked()
+    def until_asked(self, count: int = 1) -> list[str]:
+        """What has come to the poll loop, when `count` has."""
+        asked: list[str] = []
+        while len(asked) < count:
+            ready, _, _ = select.select([self.fuse.fd], [], [], GUARD_S)
+            assert ready, f"nothing more has come to the poll loop than {asked}"
+            asked += self.asked()
+        return asked
 
     def stop(self) -> None:
         self.fuse.stop()
@@ -511,7 +515,7 @@ def test_what_a_third_node_watches_comes_to_the_poll_loop(cluster: Cluster) -> N
     _, ino, handle = kernel.create(name)
     there.meta.lookup(ROOT, name, 2)
     kernel.release(ino, handle)
-    assert kernel.until_asked()[:2] == ["closed", "closed"]
+    assert kernel.until_asked(2)[:2] == ["closed", "closed"]
     unique = kernel.send(10, ROOT, name + b"\0")
     assert "unlink" in kernel.until_asked()
     kernel.fuse.reply_error(unique, 0)

@@ -28,8 +28,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=soaking)
 
 
-#: What runs on two mounts ordinarily, besides real programs: areas of names and attributes that take seconds. What reopens files is for soak
-#: runs: now and then a size there is still the one before (docs/file-system.md).
+#: What runs on two mounts ordinarily, besides real programs: areas of names and attributes that take seconds. What reopens files is for
+#: soak runs: now and then a size there is still the one before (docs/file-system.md).
 ON_TWO_MOUNTS = frozenset(("attributes", "locks", "unlink", "rename"))
 
 
