@@ -149,7 +149,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
               struct meta_nodes *tell);
 /* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. If
  * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
- * have old content. */
+ * have old content, or the file is claimed. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
 /* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
  * meanwhile must not be taken for what was closed. */

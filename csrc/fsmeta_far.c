@@ -138,6 +138,11 @@ static struct use *find_use(const struct meta *meta, uint64_t ino) {
     return link == NULL ? NULL : RECORD(struct use, link, link);
 }
 
+bool is_claimed(const struct meta *meta, uint64_t ino) {
+    const struct use *use = find_use(meta, ino);
+    return use != NULL && use->claimed;
+}
+
 /* The use of a file, made if there is none; NULL: no memory. */
 static struct use *the_use(struct meta *meta, uint64_t ino) {
     struct use *use = find_use(meta, ino);

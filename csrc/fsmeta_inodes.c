@@ -225,6 +225,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     enter(meta);
     int error = content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
+    if (error == 0 && tell == NULL && is_claimed(meta, ino)) error = META_BUSY; /* others may be about to write it through this node */
     if (error == 0) error = prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
     record_written(inode, node, in);

@@ -230,6 +230,7 @@ int put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 
 
 /* ── fsmeta_far.c ── */
 void mark_stale(struct meta *meta, uint64_t mark);
+bool is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
 bool free_use_link(void *context, struct link *link);
 
 /* ── fsmeta_xattr.c ── */

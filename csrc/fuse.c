@@ -95,6 +95,13 @@ void seen_time(struct node *node, int64_t time) {
     while (time > floor && !atomic_compare_exchange_weak(&node->floor, &floor, time)) {}
 }
 
+int64_t exact_now_of(struct node *node) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    seen_time(node, span(now));
+    return now_of(node);
+}
+
 /* ── answers ── */
 
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {

@@ -200,7 +200,9 @@ void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct met
         times[1].tv_sec = (time_t)seconds_of(attr->mtime, &ns);
         times[1].tv_nsec = ns;
     }
-    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) != 0) {}
+    struct stat looked; /* after a look the kernel stamps what is written next by its finest clock */
+    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0)
+        (void)!fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW);
 }
 
 /* As on tmpfs: by its name a file without data that has that size already is left as it is; otherwise it counts as written. */
@@ -265,7 +267,8 @@ void do_setattr(struct call *call) {
         return;
     }
     if (((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) || handed_on(call, ino)) return;
-    int64_t now = now_of(node);
+    bool timed = (in->valid & (FATTR_ATIME | FATTR_MTIME)) != 0; /* the record must know that this comes after what was written */
+    int64_t now = timed ? exact_now_of(node) : now_of(node);
     unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;

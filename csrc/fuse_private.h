@@ -172,6 +172,7 @@ static inline bool is_alone(const struct node *node) { return atomic_load_explic
 
 /* fuse.c */
 int64_t now_of(struct node *node);         /* for records: as the kernel stamps files, never backwards */
+int64_t exact_now_of(struct node *node);   /* later than whatever was written before, and nothing later is given before it */
 void seen_time(struct node *node, int64_t time);
 int64_t monotonic_ns(void);
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size); /* 0 or errno; ENOENT: nobody waits any more */

@@ -268,6 +268,33 @@ def test_who_opens_while_it_is_written_elsewhere_sees_every_byte() -> None:
     assert real.do("walk", b"/f", True)[0][8] == 1
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_who_opens_at_the_moment_of_the_closing_loses_nothing(seed: int) -> None:
+    cluster = Cluster(3, seed)
+    real = Real(cluster)
+    content = b""
+    for turn in range(6):
+        one, other = (0, 1) if turn % 2 else (1, 0)
+        handle, _ = real.do("open_path", b"/f", os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, node=one)
+        real.do("write", handle, len(content), b"one", node=one)
+        opening = cluster.start(other, "open_path", b"/f", os.O_RDWR, 0, -1, 0, -1)
+        for _ in range(cluster.random.randrange(20)):
+            cluster.step()
+        cluster.call(one, "close", handle)
+        handle, _ = cluster.finish(opening)
+        content += b"one"
+        assert real.do("stat", handle, node=other)[11] == len(content)
+        real.do("write", handle, len(content), b"other", node=other)
+        content += b"other"
+        real.do("close", handle, node=other)
+        if turn == 5:
+            cluster.settle()
+        for node in range(3):
+            assert real.do("walk", b"/f", True, node=node)[0][11] == len(content)
+    assert real.read(b"/f") == content
+    assert real.do("walk", b"/f", True)[0][8] == 1, "it is finished"
+
+
 def test_caches_are_told_before_a_change_is_answered() -> None:
     cluster = Cluster(2, 3)
     real = Real(cluster)

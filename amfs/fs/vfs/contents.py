@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from amfs._native import Meta
 from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.fs.attr import (
+    META_BUSY,
     META_SET_CTIME,
     META_SET_LAYOUT,
     STRIPED,
@@ -100,8 +101,7 @@ class Contents(Directories):
     def _open(self, ino: int, writing: bool, truncate: bool) -> Operation:
         fetched: Attr | None = None  # the record of the content that lies here since, for a writer
         end, pause = self.now + OPEN_S, PAUSE_FIRST_S
-        while self.meta.direct_uses(ino)[2] and self.now < end:
-            yield Sleep(PAUSE_FIRST_S)  # that a mount has closed it is on its way: not to be overtaken
+        yield from self._await_told(ino)
         while True:
             opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
             first_look = writing and not truncate and fetched is None
@@ -162,6 +162,12 @@ class Contents(Directories):
                 opened = opened._replace(size=0)
             return opened
 
+    def _await_told(self, ino: int) -> Operation:
+        """That a mount has closed it may be on its way: not to be overtaken."""
+        end = self.now + OPEN_S
+        while self.meta.direct_uses(ino)[2] and self.now < end:
+            yield Sleep(PAUSE_FIRST_S)
+
     def _bring(self, attr: Attr, holders: list[int], writing: bool) -> Operation:
         """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
         ino = attr.ino
@@ -217,23 +223,55 @@ class Contents(Directories):
             attr = attr_of(self.meta.getattr(ino, self.node))
             if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
                 yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
-        out, holders = yield from super().s_open(peer, ino, writing)
-        if out[9] not in (-1, peer) and out[9] in self.live:
-            yield Ask(out[9], "stale", ((ino,), ()))  # what its kernel keeps is not all there is any more
-        return out, holders
+        end = self.now + OPEN_S
+        while True:
+            out, holders = yield from super().s_open(peer, ino, writing)
+            writer = out[9]
+            if writer in (-1, peer) or writer not in self.live:
+                return out, holders
+            if not writing:
+                yield Ask(writer, "stale", ((ino,), ()))  # what its kernel keeps is not all there is any more
+                return out, holders
+            # The writer may be closing it at this moment, and what is written through it afterwards would never be recorded.
+            if (yield Ask(writer, "host", (ino,))):
+                return out, holders
+            if self.now >= end:
+                raise failure(META_BUSY)
 
     def s_host(self, peer: int, ino: int) -> Operation:
-        """Open a file here for writing, so that others write through this node; closed when the last of them has."""
-        if ino in self.hosted:
-            return
-        answer, _ = yield from self.at_ino("open", ino, True)
-        attr = attr_of(answer)
-        if attr.writer != self.node:
-            return
-        yield Work("make", (ino,))
-        kind = STRIPES if attr.layout == STRIPED else LOCAL
-        self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
-        self.spawn(self._watch_hosted(ino))
+        """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
+        writes it."""
+        key = ("closing", ino)
+        self._begin_opening(ino)  # from here on a mount leaves it to us to say that it is closed
+        try:
+            yield from self._await_told(ino)
+            yield Acquire(key)
+            try:
+                if ino not in self.hosted:
+                    answer = yield from self.at_ino("resume", ino)
+                    if answer is None:
+                        return False
+                    attr = attr_of(answer)
+                    self._uncache((ino,))
+                    if attr.layout == WHOLE:
+                        yield Work("make", (ino,))
+                    kind = STRIPES if attr.layout == STRIPED else LOCAL
+                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
+                    self.spawn(self._watch_hosted(ino))
+            finally:
+                self.release(key)
+            yield Work("invalidate", ((ino,), ()))  # what its kernel keeps is not all there is any more
+        finally:
+            self.opening[ino] -= 1
+            self._forget_if_unused(ino)
+        return True
+
+    def s_resume(self, peer: int, ino: int) -> Operation:
+        """``peer`` is to be, or to stay, the node that a file is written through. None: it is another one."""
+        if attr_of(self.meta.getattr(ino, self.node)).writer not in (-1, peer):
+            return None
+        out, _ = yield from super().s_open(peer, ino, True)
+        return out if out[9] == peer else None
 
     def _watch_hosted(self, ino: int) -> Operation:
         """Who asked for it may have died before it opened anything."""

@@ -106,16 +106,22 @@ class Files(Contents):
         return (yield from self.dir_attr(ino))
 
     def live_attr(self, attr: Attr) -> Operation:
-        if attr.finished or attr.writer < 0 or not stat.S_ISREG(attr.mode):
-            return attr
-        try:
-            size, blocks, atime, mtime = yield Ask(attr.writer, "live", (tuple(attr),))
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return attr  # just closed, or not begun
-            raise failure(errno.EIO) from None
-        times = {"atime": max(atime, attr.atime), "mtime": max(mtime, attr.mtime), "ctime": max(mtime, attr.ctime)}
-        return attr._replace(size=size, blocks=blocks, **times)
+        """What its writer knows of a file that is being written."""
+        end = self.now + PATIENCE_S
+        while not attr.finished and attr.writer >= 0 and stat.S_ISREG(attr.mode):
+            try:
+                size, blocks, atime, mtime = yield Ask(attr.writer, "live", (tuple(attr),))
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise failure(errno.EIO) from None
+            else:
+                times = {"atime": max(atime, attr.atime), "mtime": max(mtime, attr.mtime), "ctime": max(mtime, attr.ctime)}
+                return attr._replace(size=size, blocks=blocks, **times)
+            asked = attr  # just closed, or not begun
+            attr = attr_of((yield from self.at_ino("getattr", attr.ino)))
+            if attr == asked or self.now >= end:
+                break
+        return attr
 
     def s_live(self, peer: int, attr: Any) -> Operation:
         return (yield Work("live", (tuple(attr),)))
