@@ -1,12 +1,11 @@
 /* amfs._native.Io: fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
-#include <Python.h>
+#include "py_fsio.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "far.h"
-#include "py_fsio.h"
 #include "py_meta.h"
 
 typedef struct {
@@ -14,19 +13,6 @@ typedef struct {
     struct fsio *io;
     PyObject *meta; /* that others may ask directly; NULL: none */
 } io_object;
-
-PyObject *fsio_failed(int error)
-{
-    errno = error;
-    return PyErr_SetFromErrno(PyExc_OSError);
-}
-
-PyObject *fsio_nothing_or(int error)
-{
-    if (error != 0)
-        return fsio_failed(error);
-    Py_RETURN_NONE;
-}
 
 static struct fsio *io_of(PyObject *self)
 {
@@ -41,13 +27,12 @@ static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     int node, threads = 2;
     PyObject *root = NULL;
     const char *listen = "";
-    unsigned long long limit = 0;
+    ull limit = 0;
     char error[512];
 
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK:Io", names, &node, PyUnicode_FSConverter, &root, &listen, &threads, &limit))
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    io_object *self = (io_object *)allocate(type, 0);
+    io_object *self = py_new_object(type);
     if (self != NULL) {
         const char *path = PyBytes_AsString(root);
         WITHOUT_GIL(self->io = fsio_new(node, path, listen, threads, limit, error, sizeof error));
@@ -62,15 +47,12 @@ static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 
 static void io_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     struct fsio *io = io_of(self);
 
     if (io != NULL)
         WITHOUT_GIL(fsio_free(io));
     Py_XDECREF(((io_object *)self)->meta);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    py_free_object(self);
 }
 
 /* The numbers of nodes in a sequence: malloc'd, or NULL with an error set. */
@@ -195,44 +177,44 @@ static PyObject *io_set_stall_ms(PyObject *self, PyObject *number)
 
 static PyObject *io_fetch(PyObject *self, PyObject *args)
 {
-    unsigned long long serial, ino, size;
+    ull serial, ino, size;
     int from;
     if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size))
         return NULL;
-    return fsio_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+    return py_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
 }
 
 static PyObject *io_fetch_part(PyObject *self, PyObject *args)
 {
-    unsigned long long serial, ino;
+    ull serial, ino;
     long long index;
     int from;
     if (!PyArg_ParseTuple(args, "KKLi:fetch_part", &serial, &ino, &index, &from))
         return NULL;
-    return fsio_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
+    return py_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
 }
 
 static PyObject *io_restripe(PyObject *self, PyObject *args)
 {
-    unsigned long long serial, ino;
+    ull serial, ino;
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKI:restripe", &serial, &ino, &stripe))
         return NULL;
-    return fsio_nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
+    return py_nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
 }
 
 static PyObject *io_gather(PyObject *self, PyObject *args)
 {
-    unsigned long long serial, ino, size;
+    ull serial, ino, size;
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKIK:gather", &serial, &ino, &stripe, &size))
         return NULL;
-    return fsio_nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
+    return py_nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
 }
 
 static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct fsio *, uint64_t, uint64_t, const int32_t *, size_t))
 {
-    unsigned long long serial, ino;
+    ull serial, ino;
     PyObject *numbers;
     size_t count;
 
@@ -243,7 +225,7 @@ static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct f
         return NULL;
     int error = begin(io_of(self), serial, ino, nodes, count);
     free(nodes);
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *io_delete_everywhere(PyObject *self, PyObject *args)
@@ -258,27 +240,27 @@ static PyObject *io_drop_stripes(PyObject *self, PyObject *args)
 
 static PyObject *io_part_path(PyObject *self, PyObject *args)
 {
-    unsigned long long ino;
+    ull ino;
     long long index;
     char path[128];
 
     if (!PyArg_ParseTuple(args, "KL:part_path", &ino, &index))
         return NULL;
     int error = fsio_part_path(io_of(self), ino, index, path, sizeof path);
-    return error != 0 ? fsio_failed(error) : PyUnicode_FromString(path);
+    return error != 0 ? py_failed(error) : PyUnicode_FromString(path);
 }
 
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime)
 {
     if (error != 0)
-        return fsio_failed(error);
-    return Py_BuildValue("(KKLLL)", (unsigned long long)size, (unsigned long long)blocks, (long long)atime, (long long)mtime,
+        return py_failed(error);
+    return Py_BuildValue("(KKLLL)", (ull)size, (ull)blocks, (long long)atime, (long long)mtime,
                          (long long)ctime);
 }
 
 static PyObject *io_part_stat(PyObject *self, PyObject *args)
 {
-    unsigned long long ino;
+    ull ino;
     long long index;
     uint64_t size = 0, blocks = 0;
     int64_t atime = 0, mtime = 0, ctime = 0;
@@ -292,7 +274,7 @@ static PyObject *io_part_stat(PyObject *self, PyObject *args)
 
 static PyObject *io_part_adopt(PyObject *self, PyObject *args)
 {
-    unsigned long long ino;
+    ull ino;
     PyObject *path = NULL;
     int error;
 
@@ -301,18 +283,18 @@ static PyObject *io_part_adopt(PyObject *self, PyObject *args)
     const char *name = PyBytes_AsString(path);
     WITHOUT_GIL(error = fsio_part_adopt(io_of(self), ino, name));
     Py_DECREF(path);
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *io_part_delete(PyObject *self, PyObject *number)
 {
-    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+    ull ino = PyLong_AsUnsignedLongLong(number);
     int error;
 
     if (PyErr_Occurred())
         return NULL;
     WITHOUT_GIL(error = fsio_part_delete(io_of(self), ino));
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *io_usage(PyObject *self, PyObject *unused)
@@ -321,13 +303,13 @@ static PyObject *io_usage(PyObject *self, PyObject *unused)
 
     (void)unused;
     WITHOUT_GIL(fsio_usage(io_of(self), &used, &limit, &parts));
-    return Py_BuildValue("(KKK)", (unsigned long long)used, (unsigned long long)limit, (unsigned long long)parts);
+    return Py_BuildValue("(KKK)", (ull)used, (ull)limit, (ull)parts);
 }
 
 static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", NULL};
-    unsigned long long ino, size = 0;
+    ull ino, size = 0;
     unsigned stripe = 0;
     int kind, node = -1, writing = 0, create = 0, passing = 0, error;
     struct fsio_handle *handle;
@@ -344,12 +326,12 @@ static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
     }
     WITHOUT_GIL(error = passing ? fsio_open_passing(io_of(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
                                 : fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
-    return error != 0 ? fsio_failed(error) : fsio_handle_object(self, handle);
+    return error != 0 ? py_failed(error) : fsio_handle_object(self, handle);
 }
 
 static PyObject *io_open_count(PyObject *self, PyObject *number)
 {
-    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+    ull ino = PyLong_AsUnsignedLongLong(number);
     int readers = 0, writers = 0;
 
     if (PyErr_Occurred())
@@ -391,8 +373,8 @@ static PyObject *io_list_parts(PyObject *self, PyObject *unused)
     PyObject *list = PyList_New((Py_ssize_t)all.count);
     for (size_t i = 0; list != NULL && i < all.count; i++) {
         const struct part *part = &all.parts[i];
-        PyObject *entry = Py_BuildValue("(KLKK)", (unsigned long long)part->ino, (long long)part->index, (unsigned long long)part->size,
-                                        (unsigned long long)part->blocks);
+        PyObject *entry = Py_BuildValue("(KLKK)", (ull)part->ino, (long long)part->index, (ull)part->size,
+                                        (ull)part->blocks);
         if (entry == NULL || PyList_SetItem(list, (Py_ssize_t)i, entry) < 0)
             Py_CLEAR(list);
     }
@@ -407,8 +389,8 @@ static PyObject *io_take(PyObject *self, PyObject *unused)
     struct fsio_event *event = list == NULL ? NULL : fsio_take(io_of(self)), *next;
     for (; event != NULL; event = next) {
         next = event->next;
-        PyObject *entry = list == NULL ? NULL : Py_BuildValue("(iKKKi)", (int)event->kind, (unsigned long long)event->serial,
-                                                              (unsigned long long)event->ino, (unsigned long long)event->size, event->error);
+        PyObject *entry = list == NULL ? NULL : Py_BuildValue("(iKKKi)", (int)event->kind, (ull)event->serial,
+                                                              (ull)event->ino, (ull)event->size, event->error);
         if (list != NULL && (entry == NULL || PyList_Append(list, entry) < 0))
             Py_CLEAR(list);
         Py_XDECREF(entry);
@@ -450,7 +432,7 @@ static PyObject *io_serve(PyObject *self, PyObject *object)
     if (meta == NULL)
         return NULL;
     if (far_new(meta, io_of(self)) == NULL)
-        return fsio_failed(far_of(io_of(self)) != NULL ? EALREADY : ENOMEM);
+        return py_failed(far_of(io_of(self)) != NULL ? EALREADY : ENOMEM);
     ((io_object *)self)->meta = Py_NewRef(object);
     Py_RETURN_NONE;
 }
@@ -470,7 +452,7 @@ static PyObject *io_questions(PyObject *self, void *closure)
 {
     const struct far *far = far_of(io_of(self));
     (void)closure;
-    return Py_BuildValue("(KK)", far == NULL ? 0ULL : (unsigned long long)far_asked(far), far == NULL ? 0ULL : (unsigned long long)far_served(far));
+    return Py_BuildValue("(KK)", far == NULL ? 0ULL : (ull)far_asked(far), far == NULL ? 0ULL : (ull)far_served(far));
 }
 
 static PyMethodDef io_methods[] = {
@@ -491,7 +473,7 @@ static PyMethodDef io_methods[] = {
     {"part_adopt", io_part_adopt, METH_VARARGS, "part_adopt(ino, path)\n--\n\nA file of the same file system becomes the whole part."},
     {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
     {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
-    {"open", (PyCFunction)(void (*)(void))io_open, METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
+    {"open", WITH_KEYWORDS(io_open), METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
     {"list_parts", io_list_parts, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
@@ -532,13 +514,5 @@ struct fsio *fsio_of_object(PyObject *object)
 
 int add_fsio(PyObject *module)
 {
-    PyType_Spec *specs[] = {&io_spec, &fsio_handle_spec};
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
-        int added = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-        Py_XDECREF(type);
-        if (added < 0)
-            return -1;
-    }
-    return 0;
+    return py_add_type(module, &io_spec) < 0 ? -1 : py_add_type(module, &fsio_handle_spec);
 }

@@ -2,26 +2,14 @@
 #ifndef AMFS_PY_FSIO_H
 #define AMFS_PY_FSIO_H
 
-#include <Python.h>
-
 #include "fsio.h"
+#include "py_common.h"
 
-int add_fsio(PyObject *module); /* 0, or -1 with an error set */
 struct fsio *fsio_of_object(PyObject *io); /* borrowed from an amfs._native.Io: keep a reference to that */
-
-/* Around everything that may wait or touch a file. */
-#define WITHOUT_GIL(call) \
-    do { \
-        Py_BEGIN_ALLOW_THREADS \
-        call; \
-        Py_END_ALLOW_THREADS \
-    } while (0)
 
 /* What the two files share. */
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */
-PyObject *fsio_failed(int error);                                      /* NULL, with OSError set */
-PyObject *fsio_nothing_or(int error);                                  /* None, or that */
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 
 #endif

@@ -1,10 +1,8 @@
 /* amfs._native.IoHandle: an open file of fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
-#include <Python.h>
+#include "py_fsio.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#include "py_fsio.h"
 
 typedef struct {
     PyObject ob_base;
@@ -35,8 +33,7 @@ PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle)
 {
     PyObject *module = PyType_GetModule(Py_TYPE(io)); /* borrowed */
     PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, "IoHandle");
-    allocfunc allocate = type == NULL ? NULL : (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
-    handle_object *object = allocate == NULL ? NULL : (handle_object *)allocate((PyTypeObject *)type, 0);
+    handle_object *object = type == NULL ? NULL : py_new_object((PyTypeObject *)type);
     Py_XDECREF(type);
     if (object == NULL) {
         WITHOUT_GIL(fsio_close(handle));
@@ -51,40 +48,37 @@ static struct fsio_handle *handle_of(PyObject *self)
 {
     struct fsio_handle *handle = ((handle_object *)self)->handle;
     if (handle == NULL)
-        fsio_failed(EBADF);
+        py_failed(EBADF);
     return handle;
 }
 
 static void handle_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     handle_object *object = (handle_object *)self;
 
     if (object->handle != NULL)
         WITHOUT_GIL(fsio_close(object->handle));
     Py_XDECREF(object->owner);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    py_free_object(self);
 }
 
 static PyObject *handle_read(PyObject *self, PyObject *args)
 {
     struct fsio_handle *handle = handle_of(self);
     Py_ssize_t count;
-    unsigned long long offset;
+    ull offset;
     size_t got;
     int error;
 
     if (handle == NULL || !PyArg_ParseTuple(args, "nK:read", &count, &offset))
         return NULL;
     if (count < 0)
-        return fsio_failed(EINVAL);
+        return py_failed(EINVAL);
     char *buffer = malloc((size_t)count + 1);
     if (buffer == NULL)
         return PyErr_NoMemory();
     USING(self, error = fsio_read(handle, buffer, (size_t)count, offset, &got));
-    PyObject *bytes = error != 0 ? fsio_failed(error) : PyBytes_FromStringAndSize(buffer, (Py_ssize_t)got);
+    PyObject *bytes = error != 0 ? py_failed(error) : PyBytes_FromStringAndSize(buffer, (Py_ssize_t)got);
     free(buffer);
     return bytes;
 }
@@ -93,7 +87,7 @@ static PyObject *handle_readinto(PyObject *self, PyObject *args)
 {
     struct fsio_handle *handle = handle_of(self);
     PyObject *target;
-    unsigned long long offset;
+    ull offset;
     Py_buffer view;
     size_t got;
     int error;
@@ -102,14 +96,14 @@ static PyObject *handle_readinto(PyObject *self, PyObject *args)
         return NULL;
     USING(self, error = fsio_read(handle, view.buf, (size_t)view.len, offset, &got));
     PyBuffer_Release(&view);
-    return error != 0 ? fsio_failed(error) : PyLong_FromSize_t(got);
+    return error != 0 ? py_failed(error) : PyLong_FromSize_t(got);
 }
 
 static PyObject *handle_write(PyObject *self, PyObject *args)
 {
     struct fsio_handle *handle = handle_of(self);
     PyObject *source;
-    unsigned long long offset;
+    ull offset;
     Py_buffer view;
     int error;
 
@@ -117,44 +111,44 @@ static PyObject *handle_write(PyObject *self, PyObject *args)
         return NULL;
     USING(self, error = fsio_write(handle, view.buf, (size_t)view.len, offset));
     PyBuffer_Release(&view);
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *handle_truncate(PyObject *self, PyObject *number)
 {
     struct fsio_handle *handle = handle_of(self);
-    unsigned long long size = handle == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
+    ull size = handle == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
     int error;
 
     if (handle == NULL || PyErr_Occurred())
         return NULL;
     USING(self, error = fsio_truncate(handle, size));
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *handle_fallocate(PyObject *self, PyObject *args)
 {
     struct fsio_handle *handle = handle_of(self);
     int mode, error;
-    unsigned long long offset, length;
+    ull offset, length;
 
     if (handle == NULL || !PyArg_ParseTuple(args, "iKK:fallocate", &mode, &offset, &length))
         return NULL;
     USING(self, error = fsio_fallocate(handle, mode, offset, length));
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *handle_seek(PyObject *self, PyObject *args)
 {
     struct fsio_handle *handle = handle_of(self);
     int whence, error;
-    unsigned long long offset;
+    ull offset;
     uint64_t found = 0;
 
     if (handle == NULL || !PyArg_ParseTuple(args, "Ki:seek", &offset, &whence))
         return NULL;
     USING(self, error = fsio_seek(handle, offset, whence, &found));
-    return error != 0 ? fsio_failed(error) : PyLong_FromUnsignedLongLong(found);
+    return error != 0 ? py_failed(error) : PyLong_FromUnsignedLongLong(found);
 }
 
 static PyObject *handle_flush(PyObject *self, PyObject *unused)
@@ -166,7 +160,7 @@ static PyObject *handle_flush(PyObject *self, PyObject *unused)
     if (handle == NULL)
         return NULL;
     USING(self, error = fsio_flush(handle));
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyObject *handle_stat(PyObject *self, PyObject *unused)
@@ -197,7 +191,7 @@ static PyObject *handle_close(PyObject *self, PyObject *unused)
     } else if (handle != NULL) {
         WITHOUT_GIL(error = fsio_close(handle));
     }
-    return fsio_nothing_or(error);
+    return py_nothing_or(error);
 }
 
 static PyMethodDef handle_methods[] = {

@@ -1,6 +1,5 @@
 /* amfs._native.Fuse: a mount for Python; and mounting itself. Contracts: amfs/_native.pyi, fuse.h, fuse_mount.h. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "py_common.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 #include "fuse.h"
 #include "fuse_mount.h"
 #include "py_fsio.h"
-#include "py_fuse.h"
 #include "py_meta.h"
 
 typedef struct {
@@ -18,51 +16,15 @@ typedef struct {
     PyObject *meta, *io; /* live as long as the mount */
 } fuse_object;
 
-typedef unsigned long long ull;
-
-static PyObject *fail(int error) {
-    errno = error;
-    return PyErr_SetFromErrno(PyExc_OSError);
-}
-
 static PyObject *answered(int error) {
     if (error == ENOENT) {
         PyErr_SetString(PyExc_LookupError, "no such request waits for an answer");
         return NULL;
     }
-    if (error != 0) return fail(error);
-    Py_RETURN_NONE;
+    return py_nothing_or(error);
 }
 
 static struct amfs_fuse *mount_of(PyObject *self) { return ((fuse_object *)self)->mount; }
-
-/* ── attributes ── */
-
-static PyObject *attr_value(const struct meta_attr *a) {
-    return Py_BuildValue("(KIIIIIIBBiiKKLLL)", (ull)a->ino, a->mode, a->nlink, a->uid, a->gid, a->rdev, a->stripe, a->layout, a->finished,
-                         a->writer, a->rank, (ull)a->size, (ull)a->blocks, (long long)a->atime, (long long)a->mtime, (long long)a->ctime);
-}
-
-/* "O&" converter: 1, or 0 with an error set. */
-static int to_attr(PyObject *value, void *to) {
-    struct meta_attr *a = to;
-    ull ino, size, blocks;
-    long long atime, mtime, ctime;
-    if (!PyTuple_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "an attr is a tuple, not %R", (PyObject *)Py_TYPE(value));
-        return 0;
-    }
-    if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL;an attr has 16 numbers", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev, &a->stripe,
-                          &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime))
-        return 0;
-    a->ino = ino;
-    a->size = size;
-    a->blocks = blocks;
-    a->atime = atime;
-    a->mtime = mtime;
-    a->ctime = ctime;
-    return 1;
-}
 
 /* ── requests ── */
 
@@ -82,7 +44,7 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_READLINK:
     case FUSE_OP_LIST_XATTR:
     case FUSE_OP_TOUCHED: return Py_BuildValue("(K)", ino);
-    case FUSE_OP_SETATTR: return Py_BuildValue("(KIN)", ino, r->flags, attr_value(&r->attr));
+    case FUSE_OP_SETATTR: return Py_BuildValue("(KIN)", ino, r->flags, py_attr_value(&r->attr));
     case FUSE_OP_CREATE: return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->flags);
     case FUSE_OP_MKNOD: return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->rdev);
     case FUSE_OP_MKDIR: return Py_BuildValue("(KNI)", ino, name_of(r), r->mode);
@@ -95,7 +57,7 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_SET_XATTR: return Py_BuildValue("(KNNI)", ino, name_of(r), value_of(r), r->flags);
     case FUSE_OP_ENSURE: return Py_BuildValue("(KN)", ino, PyBool_FromLong(r->wrote));
     case FUSE_OP_CLOSED:
-        if (r->has_attr) return Py_BuildValue("(KNN)", ino, PyBool_FromLong(r->wrote), attr_value(&r->attr));
+        if (r->has_attr) return Py_BuildValue("(KNN)", ino, PyBool_FromLong(r->wrote), py_attr_value(&r->attr));
         return Py_BuildValue("(KNO)", ino, PyBool_FromLong(r->wrote), Py_None);
     }
     PyErr_SetString(PyExc_SystemError, "a request of no known kind");
@@ -137,7 +99,7 @@ static PyObject *fuse_reply_entry(PyObject *self, PyObject *args) {
     ull unique;
     struct meta_attr attr;
     int cache;
-    if (!PyArg_ParseTuple(args, "KO&p:reply_entry", &unique, to_attr, &attr, &cache)) return NULL;
+    if (!PyArg_ParseTuple(args, "KO&p:reply_entry", &unique, py_to_attr, &attr, &cache)) return NULL;
     return answered(amfs_fuse_reply_entry(mount_of(self), unique, &attr, cache));
 }
 
@@ -145,7 +107,7 @@ static PyObject *fuse_reply_attr(PyObject *self, PyObject *args) {
     ull unique;
     struct meta_attr attr;
     int cache;
-    if (!PyArg_ParseTuple(args, "KO&p:reply_attr", &unique, to_attr, &attr, &cache)) return NULL;
+    if (!PyArg_ParseTuple(args, "KO&p:reply_attr", &unique, py_to_attr, &attr, &cache)) return NULL;
     return answered(amfs_fuse_reply_attr(mount_of(self), unique, &attr, cache));
 }
 
@@ -154,9 +116,7 @@ static PyObject *fuse_reply_open(PyObject *self, PyObject *args) {
     int kind, node, error;
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KiiIK:reply_open", &unique, &kind, &node, &stripe, &size)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    error = amfs_fuse_reply_open(mount_of(self), unique, (enum fsio_kind)kind, node, stripe, size);
-    Py_END_ALLOW_THREADS
+    WITHOUT_GIL(error = amfs_fuse_reply_open(mount_of(self), unique, (enum fsio_kind)kind, node, stripe, size));
     return answered(error);
 }
 
@@ -165,10 +125,8 @@ static PyObject *fuse_reply_created(PyObject *self, PyObject *args) {
     struct meta_attr attr;
     int kind, node, error;
     unsigned stripe;
-    if (!PyArg_ParseTuple(args, "KO&iiIK:reply_created", &unique, to_attr, &attr, &kind, &node, &stripe, &size)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    error = amfs_fuse_reply_created(mount_of(self), unique, &attr, (enum fsio_kind)kind, node, stripe, size);
-    Py_END_ALLOW_THREADS
+    if (!PyArg_ParseTuple(args, "KO&iiIK:reply_created", &unique, py_to_attr, &attr, &kind, &node, &stripe, &size)) return NULL;
+    WITHOUT_GIL(error = amfs_fuse_reply_created(mount_of(self), unique, &attr, (enum fsio_kind)kind, node, stripe, size));
     return answered(error);
 }
 
@@ -198,7 +156,7 @@ static int read_entry(PyObject *item, struct amfs_fuse_entry *entry, struct meta
     entry->cursor = cursor;
     entry->attr = NULL;
     if (known == Py_None) return 0;
-    if (!to_attr(known, attr)) return -1;
+    if (!py_to_attr(known, attr)) return -1;
     entry->attr = attr;
     return 0;
 }
@@ -257,9 +215,7 @@ static PyObject *fuse_invalidated(PyObject *self, PyObject *unused) {
 static PyObject *fuse_await_invalidated(PyObject *self, PyObject *args) {
     ull number;
     if (!PyArg_ParseTuple(args, "K:await_invalidated", &number)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    amfs_fuse_await_invalidated(mount_of(self), number);
-    Py_END_ALLOW_THREADS
+    WITHOUT_GIL(amfs_fuse_await_invalidated(mount_of(self), number));
     Py_RETURN_NONE;
 }
 
@@ -292,9 +248,7 @@ static PyObject *fuse_active(PyObject *self, PyObject *unused) {
 
 static PyObject *fuse_stop(PyObject *self, PyObject *unused) {
     (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    amfs_fuse_stop(mount_of(self));
-    Py_END_ALLOW_THREADS
+    WITHOUT_GIL(amfs_fuse_stop(mount_of(self)));
     Py_RETURN_NONE;
 }
 
@@ -329,8 +283,7 @@ static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         if (fits == 0) PyErr_Format(PyExc_TypeError, "expected Io, not %R", (PyObject *)Py_TYPE(io));
         return NULL;
     }
-    allocfunc allocate = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
-    fuse_object *self = (fuse_object *)allocate(type, 0);
+    fuse_object *self = py_new_object(type);
     if (self == NULL) return NULL;
     struct amfs_fuse_options options = {.passthrough = passthrough, .no_open = no_open, .io_uring = io_uring, .spin = spin, .workers = workers,
                                         .entry_ns = (int64_t)(entry_s * 1e9), .attr_ns = (int64_t)(attr_s * 1e9)};
@@ -349,16 +302,10 @@ static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void fuse_dealloc(PyObject *self) {
     fuse_object *object = (fuse_object *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    if (object->mount != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        amfs_fuse_free(object->mount);
-        Py_END_ALLOW_THREADS
-    }
+    if (object->mount != NULL) WITHOUT_GIL(amfs_fuse_free(object->mount));
     Py_XDECREF(object->meta);
     Py_XDECREF(object->io);
-    ((freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    py_free_object(self);
 }
 
 static PyMethodDef fuse_methods[] = {
@@ -412,11 +359,9 @@ static PyObject *native_mount(PyObject *module, PyObject *args) {
     int allow_other, fd, error;
     (void)module;
     if (!PyArg_ParseTuple(args, "O&sp:fuse_mount", PyUnicode_FSConverter, &path, &source, &allow_other)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    error = amfs_fuse_mount(PyBytes_AsString(path), source, allow_other, &fd);
-    Py_END_ALLOW_THREADS
+    WITHOUT_GIL(error = amfs_fuse_mount(PyBytes_AsString(path), source, allow_other, &fd));
     Py_DECREF(path);
-    return error != 0 ? fail(error) : PyLong_FromLong(fd);
+    return error != 0 ? py_failed(error) : PyLong_FromLong(fd);
 }
 
 static PyObject *native_unmount(PyObject *module, PyObject *args) {
@@ -424,12 +369,9 @@ static PyObject *native_unmount(PyObject *module, PyObject *args) {
     int flags, namespace_fd = -1, error;
     (void)module;
     if (!PyArg_ParseTuple(args, "O&i|i:fuse_unmount", PyUnicode_FSConverter, &path, &flags, &namespace_fd)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    error = amfs_fuse_unmount(PyBytes_AsString(path), flags, namespace_fd);
-    Py_END_ALLOW_THREADS
+    WITHOUT_GIL(error = amfs_fuse_unmount(PyBytes_AsString(path), flags, namespace_fd));
     Py_DECREF(path);
-    if (error != 0) return fail(error);
-    Py_RETURN_NONE;
+    return py_nothing_or(error);
 }
 
 static PyMethodDef functions[] = {
@@ -438,9 +380,4 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int add_fuse(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &fuse_spec, NULL);
-    int added = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return added < 0 ? -1 : PyModule_AddFunctions(module, functions);
-}
+int add_fuse(PyObject *module) { return py_add_type(module, &fuse_spec) < 0 ? -1 : PyModule_AddFunctions(module, functions); }

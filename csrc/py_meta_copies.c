@@ -1,0 +1,82 @@
+/* Meta: what this node keeps of records that others own, and files that are open here. */
+#include "py_meta_internal.h"
+
+#include <errno.h>
+
+/* ── copies of records that others own ── */
+
+static PyObject *cache(PyObject *self, PyObject *args) {
+    struct meta_attr attr;
+    int replica;
+    ull since = UINT64_MAX;
+    if (!PyArg_ParseTuple(args, "O&p|K:cache", py_to_attr, &attr, &replica, &since)) return NULL;
+    if (since == UINT64_MAX) return py_meta_nothing_or(meta_cache(of(self), &attr, replica));
+    int error = attr.ino == 0 ? EINVAL : meta_cache_fresh(of(self), since, &attr, replica);
+    return py_meta_nothing_or(error == ESTALE ? 0 : error);
+}
+
+static PyObject *moment(PyObject *self, PyObject *unused_) {
+    (void)unused_;
+    return PyLong_FromUnsignedLongLong(meta_moment(of(self)));
+}
+
+static PyObject *cached(PyObject *self, PyObject *args) {
+    ull ino;
+    struct meta_attr attr;
+    bool replica;
+    if (!PyArg_ParseTuple(args, "K:cached", &ino)) return NULL;
+    int error = meta_cached(of(self), ino, &attr, &replica);
+    return error != 0 ? py_meta_failed(error) : Py_BuildValue("(NN)", py_attr_value(&attr), PyBool_FromLong(replica));
+}
+
+static PyObject *uncache(PyObject *self, PyObject *args) {
+    ull ino;
+    bool replica;
+    if (!PyArg_ParseTuple(args, "K:uncache", &ino)) return NULL;
+    int error = meta_uncache(of(self), ino, &replica);
+    return error != 0 ? py_meta_failed(error) : PyBool_FromLong(replica);
+}
+
+static PyObject *closing(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:closing", &ino)) return NULL;
+    meta_closing(of(self), ino);
+    Py_RETURN_NONE;
+}
+
+static PyObject *closed(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:closed", &ino)) return NULL;
+    meta_closed(of(self), ino);
+    Py_RETURN_NONE;
+}
+
+/* ── files open here that are recorded elsewhere ── */
+
+static PyObject *claim(PyObject *self, PyObject *args) {
+    ull ino;
+    int claimed;
+    if (!PyArg_ParseTuple(args, "Kp:claim", &ino, &claimed)) return NULL;
+    return py_meta_nothing_or(meta_claim(of(self), ino, claimed));
+}
+
+static PyObject *direct_uses(PyObject *self, PyObject *args) {
+    ull ino;
+    int files, writers;
+    bool telling;
+    if (!PyArg_ParseTuple(args, "K:direct_uses", &ino)) return NULL;
+    meta_direct_uses(of(self), ino, &files, &writers, &telling);
+    return Py_BuildValue("(iiN)", files, writers, PyBool_FromLong(telling));
+}
+
+PyMethodDef py_meta_copies_methods[] = {
+    VARARGS("cache", cache, "cache(attr, replica)"),
+    {"moment", moment, METH_NOARGS, "moment()"},
+    VARARGS("cached", cached, "cached(ino)"),
+    VARARGS("uncache", uncache, "uncache(ino)"),
+    VARARGS("closing", closing, "closing(ino)"),
+    VARARGS("closed", closed, "closed(ino)"),
+    VARARGS("claim", claim, "claim(ino, claimed)"),
+    VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
+    {NULL, NULL, 0, NULL},
+};
