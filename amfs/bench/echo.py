@@ -17,7 +17,8 @@ import msgspec
 from amfs.bench.process import Failed
 from amfs.engine import messages as m
 from amfs.net.session import Keys
-from amfs.net.transport import Transport, make_keys, random_client_id
+from amfs.net.sockets import make_keys
+from amfs.net.transport import Transport, random_client_id
 
 _HANG_SECONDS = 30.0
 _ANSWERER = 0

@@ -21,7 +21,7 @@ from amfs.net import session as registry
 from amfs.net.addresses import listen_endpoint, split
 from amfs.net.client import Client
 from amfs.net.session import Keys, NodeConfig, NodeEntry, Ready, Session
-from amfs.net.transport import make_keys
+from amfs.net.sockets import make_keys
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0

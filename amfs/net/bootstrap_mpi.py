@@ -18,7 +18,7 @@ from amfs.net import bootstrap, daemon, litter
 from amfs.net import session as registry
 from amfs.net.client import Client
 from amfs.net.session import NodeEntry, Ready, Session
-from amfs.net.transport import make_keys
+from amfs.net.sockets import make_keys
 
 T = TypeVar("T")
 

@@ -25,7 +25,8 @@ from amfs.net import wire
 from amfs.net.client import Client
 from amfs.net.link import Limits, Packet
 from amfs.net.session import Keys, NodeEntry, Session
-from amfs.net.transport import Transport, make_keys, random_client_id
+from amfs.net.sockets import make_keys
+from amfs.net.transport import Transport, random_client_id
 
 PATIENCE_S = 30.0
 SOON = Limits(give_up_s=1.0, resend_after_s=0.1, resend_max_s=0.2)

@@ -67,7 +67,7 @@ IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select",
 
 #: Foreign library -> the only modules that may import it.
 ONLY_IN = {
-    "zmq": {"amfs.net.transport"},
+    "zmq": {"amfs.net.sockets"},
     "mpi4py": {"amfs.net.bootstrap_mpi"},
     "fuse": {"amfs.fs.fusepy_adapter", "amfs.bench.fusepy_memory"},
     "click": {"amfs.cli"},
