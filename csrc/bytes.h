@@ -1,4 +1,4 @@
-/* Little-endian loads from any alignment, and a growing text for messages. Header-only helpers; no state. */
+/* Little-endian numbers at any alignment, and a growing text for messages. Header-only helpers; no state. */
 #ifndef AMFS_BYTES_H
 #define AMFS_BYTES_H
 
@@ -25,6 +25,20 @@ static inline uint32_t amfs_load32(const unsigned char *at)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     value = __builtin_bswap32(value);
 #endif
+    return value;
+}
+
+static inline void put_le(uint8_t *to, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline uint64_t get_le(const uint8_t *from, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)from[i] << (8 * i);
     return value;
 }
 

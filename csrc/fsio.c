@@ -3,7 +3,6 @@
 
 #include "xxh64.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-int64_t fsio_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 int64_t fsio_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int fsio_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }
 
 void fsio_fair_lock(pthread_rwlock_t *lock) {
@@ -242,7 +226,7 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
         free_all(io);
         return NULL;
     }
-    failed = fsio_thread(&io->keeper, keep, io);
+    failed = new_thread(&io->keeper, keep, io);
     io->keeper_runs = failed == 0;
     if (failed == 0) failed = fsio_workers_start(io, threads);
     if (failed != 0) snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));

@@ -7,7 +7,9 @@
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
 
+#include "bytes.h"
 #include "fsio.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -86,16 +88,6 @@ struct fsio_reply {
     int error;
     uint64_t length, value;
 };
-
-static inline void put_le(uint8_t *to, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline uint64_t get_le(const uint8_t *from, int bytes) {
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint64_t)from[i] << (8 * i);
-    return value;
-}
 
 struct fsio_peer;
 struct fsio_door;
@@ -260,9 +252,8 @@ struct fsio {
 };
 
 /* fsio.c */
-int64_t fsio_now_ms(void);
+static inline int64_t fsio_now_ms(void) { return now_ms(); }
 int64_t fsio_now_ns(void); /* since 1970 */
-int fsio_thread(pthread_t *thread, void *(*body)(void *), void *argument); /* with all signals blocked; 0 or errno */
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */

@@ -189,7 +189,7 @@ static void *work(void *argument) {
 
 int fsio_workers_start(struct fsio *io, int threads) {
     for (; io->workers < threads; io->workers++) {
-        int error = fsio_thread(&io->worker[io->workers], work, io);
+        int error = new_thread(&io->worker[io->workers], work, io);
         if (error != 0) return error;
     }
     return 0;

@@ -201,7 +201,7 @@ static bool enqueue(struct fsio_piece *piece) {
     struct fsio *io = piece->file->io;
     pthread_mutex_lock(&io->carriers_lock);
     if (io->carriers_idle <= io->carry_count && io->carriers < CARRIERS_MAX && !atomic_load(&io->stopping) &&
-        fsio_thread(&io->carrier[io->carriers], carry, io) == 0)
+        new_thread(&io->carrier[io->carriers], carry, io) == 0)
         io->carriers++;
     bool possible = io->carriers > 0 && !atomic_load(&io->stopping);
     if (possible) {

@@ -1,12 +1,9 @@
 /* The door: connections from other nodes, who may come in, and the threads that answer them.
  *
- * One thread accepts and reads the greetings; what passes waits in the epoll set of its lane until something is asked. Each lane has threads of
- * its own, as many as are busy at once up to a limit. */
+ * Who shows a token on the porch comes in, and waits in the epoll set of its lane until something is asked. Each lane has threads of its own, as
+ * many as are busy at once up to a limit. */
 #include "fsio_internal.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "porch.h"
 
 enum {
     LANE_THREADS_MAX = 32,
@@ -35,13 +34,6 @@ struct fsio_line {
     struct guest guest;
     struct fsio_link *link;
     void *context; /* the speaker's name for it */
-};
-
-struct greeting { /* somebody who has not shown a token yet */
-    int fd;
-    unsigned have;
-    int64_t deadline_ms;
-    uint8_t bytes[HELLO_BYTES];
 };
 
 struct lane {
@@ -124,7 +116,7 @@ static void staff(struct lane *lane) {
     if (lane->idle > 0 || lane->threads >= LANE_THREADS_MAX || atomic_load(&lane->door->io->stopping)) return;
     lane->threads++;
     lane->idle++;
-    if (fsio_thread(&thread, serve, lane) == 0) {
+    if (new_thread(&thread, serve, lane) == 0) {
         pthread_detach(thread);
     } else {
         lane->threads--;
@@ -212,67 +204,12 @@ void fsio_line_listen(struct fsio *io, struct fsio_line *line) {
 
 /* ── coming in ── */
 
-static void turn_away(struct greeting *greeting, int status) {
+static bool send_welcome(int fd, int status) {
     uint8_t welcome[WELCOME_BYTES];
     put_le(welcome, WIRE_MAGIC, 4);
     put_le(welcome + 4, WIRE_VERSION, 2);
     put_le(welcome + 6, (uint64_t)status, 2);
-    if (status >= 0) (void)!send(greeting->fd, welcome, sizeof welcome, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(greeting->fd);
-    greeting->fd = -1;
-}
-
-/* Let a connection in that has shown its token. */
-static void welcome_guest(struct fsio_door *door, struct greeting *greeting, int32_t node, int number) {
-    struct guest *guest = calloc(1, sizeof *guest);
-    struct lane *lane = &door->lanes[number];
-    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = guest};
-    uint8_t welcome[WELCOME_BYTES];
-    if (guest == NULL) {
-        turn_away(greeting, -1);
-        return;
-    }
-    put_le(welcome, WIRE_MAGIC, 4);
-    put_le(welcome + 4, WIRE_VERSION, 2);
-    put_le(welcome + 6, WELCOME_OK, 2);
-    *guest = (struct guest){.node = node, .lane = number, .fd = greeting->fd};
-    fsio_socket_options(door->io, guest->fd);
-    greeting->fd = -1;
-    pthread_mutex_lock(&door->lock);
-    seat(door, guest);
-    pthread_mutex_unlock(&door->lock);
-    /* the other side waits for the welcome before it asks; once it is in the set a thread may end it at any time */
-    if (send(guest->fd, welcome, sizeof welcome, MSG_NOSIGNAL) != (ssize_t)sizeof welcome ||
-        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, guest->fd, &event) != 0)
-        part_with(door, guest);
-}
-
-static void read_greeting(struct fsio_door *door, struct greeting *greeting) {
-    ssize_t got = recv(greeting->fd, greeting->bytes + greeting->have, HELLO_BYTES - greeting->have, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-        turn_away(greeting, -1);
-        return;
-    }
-    greeting->have += (unsigned)got;
-    if (greeting->have >= 4 && get_le(greeting->bytes, 4) != WIRE_MAGIC) turn_away(greeting, -1); /* garbage deserves no answer */
-    if (greeting->fd < 0 || greeting->have < HELLO_BYTES) return;
-    int32_t node = (int32_t)(uint32_t)get_le(greeting->bytes + 8, 4);
-    int lane = (int)get_le(greeting->bytes + 6, 2);
-    if (get_le(greeting->bytes + 4, 2) != WIRE_VERSION || lane >= LANES) turn_away(greeting, WELCOME_WRONG_VERSION);
-    else if (!fsio_may_enter(door->io, node, greeting->bytes + 16)) turn_away(greeting, WELCOME_NO_TOKEN);
-    else welcome_guest(door, greeting, node, lane);
-}
-
-/* A free place; when there is none, the one who has waited longest makes room. */
-static struct greeting *make_room(struct greeting *table) {
-    struct greeting *oldest = &table[0];
-    for (int i = 0; i < GREETINGS_MAX; i++) {
-        if (table[i].fd < 0) return &table[i];
-        if (table[i].deadline_ms < oldest->deadline_ms) oldest = &table[i];
-    }
-    turn_away(oldest, -1);
-    return oldest;
+    return send(fd, welcome, sizeof welcome, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof welcome;
 }
 
 static bool full(struct fsio_door *door) {
@@ -282,72 +219,41 @@ static bool full(struct fsio_door *door) {
     return is;
 }
 
+/* Let a connection in that has shown its token. */
+static enum porch_verdict welcome_guest(struct fsio_door *door, int fd, int32_t node, int number) {
+    struct guest *guest = full(door) ? NULL : calloc(1, sizeof *guest);
+    struct lane *lane = &door->lanes[number];
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = guest};
+    if (guest == NULL) return PORCH_LATER;
+    *guest = (struct guest){.node = node, .lane = number, .fd = fd};
+    fsio_socket_options(door->io, fd);
+    pthread_mutex_lock(&door->lock);
+    seat(door, guest);
+    pthread_mutex_unlock(&door->lock);
+    /* the other side waits for the welcome before it asks; once it is in the set a thread may end it at any time */
+    if (!send_welcome(fd, WELCOME_OK) || epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) part_with(door, guest);
+    return PORCH_IN;
+}
+
+static enum porch_verdict judge(void *context, int fd, const uint8_t *hello) {
+    struct fsio_door *door = context;
+    int32_t node = (int32_t)(uint32_t)get_le(hello + 8, 4);
+    int lane = (int)get_le(hello + 6, 2);
+    bool understood = get_le(hello + 4, 2) == WIRE_VERSION && lane < LANES;
+    if (understood && fsio_may_enter(door->io, node, hello + 16)) return welcome_guest(door, fd, node, lane);
+    send_welcome(fd, understood ? WELCOME_NO_TOKEN : WELCOME_WRONG_VERSION);
+    return PORCH_AWAY;
+}
+
 static void *accept_all(void *argument) {
     struct fsio_door *door = argument;
-    struct greeting table[GREETINGS_MAX];
-    struct pollfd set[GREETINGS_MAX + 2];
-    int index[GREETINGS_MAX + 2];
-    bool starved = false; /* out of descriptors: leave the listening socket alone for a moment */
-    for (int i = 0; i < GREETINGS_MAX; i++) table[i].fd = -1;
-    while (!atomic_load(&door->io->stopping)) {
-        int used = 2;
-        int64_t now = fsio_now_ms(), next = now + 60000;
-        starved |= full(door);
-        if (starved) next = now + 100;
-        for (int i = 0; i < GREETINGS_MAX; i++) {
-            if (table[i].fd >= 0 && table[i].deadline_ms <= now) turn_away(&table[i], -1);
-            if (table[i].fd < 0) continue;
-            if (table[i].deadline_ms < next) next = table[i].deadline_ms;
-            index[used] = i;
-            set[used++] = (struct pollfd){.fd = table[i].fd, .events = POLLIN};
-        }
-        set[0] = (struct pollfd){.fd = door->stop_fd, .events = POLLIN};
-        set[1] = (struct pollfd){.fd = starved ? -1 : door->listen_fd, .events = POLLIN};
-        starved = false;
-        if (poll(set, (nfds_t)used, (int)(next - now)) < 0) {
-            if (errno != EINTR) break;
-            continue;
-        }
-        for (int i = 2; i < used; i++)
-            if (set[i].revents != 0) read_greeting(door, &table[index[i]]);
-        if (set[1].revents == 0) continue;
-        int fd = accept4(door->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0) {
-            struct greeting *greeting = make_room(table);
-            *greeting = (struct greeting){.fd = fd, .deadline_ms = fsio_now_ms() + GREETING_MS};
-            read_greeting(door, greeting); /* it is often there already */
-        } else {
-            starved = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-        }
-    }
-    for (int i = 0; i < GREETINGS_MAX; i++)
-        if (table[i].fd >= 0) turn_away(&table[i], -1);
+    const struct porch porch = {.listen_fd = door->listen_fd, .stop_fd = door->stop_fd, .wake_fd = -1, .places = GREETINGS_MAX,
+                                .patience_ms = GREETING_MS, .hello_bytes = HELLO_BYTES, .magic = WIRE_MAGIC, .judge = judge, .context = door};
+    porch_run(&porch);
     return NULL;
 }
 
 /* ── life ── */
-
-static int listen_on(const char *address, int *number) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    bool is_v4 = inet_pton(AF_INET, address, &v4.sin_addr) == 1;
-    if (!is_v4 && inet_pton(AF_INET6, address, &v6.sin6_addr) != 1) {
-        errno = EINVAL;
-        return -1;
-    }
-    struct sockaddr *name = is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
-    socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
-    int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -1;
-    if (bind(fd, name, size) != 0 || listen(fd, 1024) != 0 || getsockname(fd, name, &size) != 0) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    *number = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
-    return fd;
-}
 
 int fsio_port(const struct fsio *io) { return io->door == NULL ? 0 : io->door->port; }
 
@@ -371,7 +277,7 @@ int fsio_door_open(struct fsio *io, const char *address, char *error, size_t err
     pthread_mutex_init(&door->lock, NULL);
     pthread_cond_init(&door->empty, NULL);
     door->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    door->listen_fd = listen_on(address, &door->port);
+    door->listen_fd = porch_listen(address, &door->port);
     int failed = door->listen_fd < 0 || door->stop_fd < 0 ? errno : 0;
     for (int i = 0; i < LANES; i++) {
         struct epoll_event event = {.events = EPOLLIN}; /* the stop: readable for ever, wakes every thread */
@@ -380,7 +286,7 @@ int fsio_door_open(struct fsio *io, const char *address, char *error, size_t err
             failed = errno;
     }
     io->door = door;
-    if (failed == 0) failed = fsio_thread(&door->acceptor, accept_all, door);
+    if (failed == 0) failed = new_thread(&door->acceptor, accept_all, door);
     if (failed == 0) {
         door->accepting = true;
         return 0;

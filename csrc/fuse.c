@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,15 +254,6 @@ static void *read_requests(void *argument) {
 }
 
 /* ── life ── */
-
-int new_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
 
 struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int32_t id, const struct amfs_fuse_options *options, char *error,
                                 size_t error_size) {

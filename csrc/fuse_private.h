@@ -8,6 +8,7 @@
 
 #include "fuse.h"
 #include "fuse_wire.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -180,7 +181,6 @@ static inline int refuse(const struct call *call, int error) { return answer(cal
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
 void wake_loop(struct amfs_fuse *mount);
 void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out, bool waits);
-int new_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
 /* fuse_names.c */
 void put_attr(struct wire_attr *to, const struct meta_attr *from);

@@ -1,5 +1,6 @@
 /* The callers' side of the launcher: queue, contexts, completions. The thread's side is loop.c. */
 #include "launcher_private.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,14 +136,9 @@ static int event_descriptor(void)
 
 static int start_thread(amfs_launcher *launcher)
 {
-    sigset_t all, before;
-
     want_children();
     /* The thread takes no signals, from its first instruction: children inherit that until they have put away our handlers. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&launcher->thread, NULL, amfs_launcher_thread, launcher);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = new_thread(&launcher->thread, amfs_launcher_thread, launcher);
     if (failed) {
         snprintf(launcher->start_fault, sizeof launcher->start_fault, "cannot start the launcher's thread");
         launcher->joined = true;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +14,6 @@
 
 /* One copy_file_range: small enough that a stop is noticed soon on a slow disk. */
 enum { COPY_CHUNK = 8 << 20 };
-
-int64_t mover_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 const char *mover_reason(int error) {
     static _Thread_local char text[128];
@@ -39,20 +32,11 @@ void mover_account_cpu(struct mover *mover, uint64_t *seen_us) {
     *seen_us = now_us;
 }
 
-int mover_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
-    sigset_t all, before;
-    sigfillset(&all); /* a write to a closed socket must give EPIPE, and no handler of the program may run here */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 int mover_wait(struct mover *mover, int fd, short events) {
     struct pollfd set[2] = {{.fd = fd, .events = events}, {.fd = mover->stop_fd, .events = POLLIN}};
-    int64_t until = mover_now_ms() + mover->stall_ms;
+    int64_t until = now_ms() + mover->stall_ms;
     for (;;) {
-        int64_t left = until - mover_now_ms();
+        int64_t left = until - now_ms();
         int ready = poll(set, 2, left > 0 ? (int)left : 0);
         if (ready < 0 && errno != EINTR) return errno;
         if (set[1].revents != 0 && ready > 0) return ECANCELED;
@@ -364,7 +348,7 @@ struct mover *mover_new(int threads, const char *listen_address, char *error, si
         }
     }
     for (; mover->threads < threads; mover->threads++) {
-        int failed = mover_thread(&mover->workers[mover->threads], work, mover);
+        int failed = new_thread(&mover->workers[mover->threads], work, mover);
         if (failed != 0) {
             snprintf(error, error_size, "cannot start a thread: %s", mover_reason(failed));
             mover_free(mover);

@@ -2,7 +2,9 @@
 #ifndef AMFS_MOVER_INTERNAL_H
 #define AMFS_MOVER_INTERNAL_H
 
+#include "bytes.h"
 #include "mover.h"
+#include "thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,10 +55,8 @@ struct worker {
 };
 
 /* mover.c */
-int mover_thread(pthread_t *thread, void *(*body)(void *), void *argument); /* with all signals blocked; 0 or errno */
-void mover_account_cpu(struct mover *mover, uint64_t *seen_us);            /* add this thread's CPU time since `*seen_us` */
+void mover_account_cpu(struct mover *mover, uint64_t *seen_us);             /* add this thread's CPU time since `*seen_us` */
 int mover_wait(struct mover *mover, int fd, short events); /* 0, ETIMEDOUT after stall_ms, ECANCELED when stopping, errno */
-int64_t mover_now_ms(void);                                                /* monotonic */
 const char *mover_reason(int error); /* strerror in a buffer of this thread, and words for our own uses of some errnos */
 
 /* Open a temporary file beside `destination` (its name in `part`). Descriptor, or -1 with the reason in `error`. */
@@ -90,15 +90,5 @@ enum {
     STATUS_WRONG_SIZE = 3,
     STATUS_WRONG_VERSION = 4,
 };
-
-static inline void put_le(uint8_t *to, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline uint64_t get_le(const uint8_t *from, int bytes) {
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint64_t)from[i] << (8 * i);
-    return value;
-}
 
 #endif

@@ -1,10 +1,6 @@
-/* The data port: tickets, the acceptor, and one thread for each transfer under way.
- *
- * The acceptor reads the requests of all new connections itself, so that strangers who connect and say nothing, or nonsense, cost a
- * slot of a bounded table and no thread; the oldest of them goes when the table is full. Only a known ticket starts a thread. */
+/* The data port: tickets, and one thread for each transfer under way. Who shows a known ticket on the porch gets one. */
 #include "mover_internal.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -19,11 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "porch.h"
+
 enum {
     BUCKETS = 4096,
-    SERVING_MAX = 64,   /* transfers at once; more wait */
-    PENDING_MAX = 256,  /* connections that have not shown a ticket yet */
-    REQUEST_MS = 10000, /* to show it */
+    SERVING_MAX = 64,       /* transfers at once; more wait */
+    PENDING_MAX = 256,      /* connections that have not shown a ticket yet, or wait */
+    REQUEST_MS = 10000,     /* to show it */
     SEND_BYTES = 256 << 10, /* stays in the processor's cache between reading and sending */
 };
 
@@ -35,19 +33,12 @@ struct ticket {
     char path[];
 };
 
-struct pending {
-    int fd; /* -1: free */
-    unsigned have;
-    uint8_t request[REQUEST_BYTES];
-    int64_t deadline_ms;
-    bool ready; /* the ticket is known; waits for a serving thread */
-};
-
 struct port {
     struct mover *mover;
     int listen_fd, number;
     int wake_fd; /* eventfd: a serving thread has ended */
     pthread_t acceptor;
+    uint64_t acceptor_us; /* of its CPU time, accounted for */
     bool started;
     pthread_mutex_t lock; /* for the rest */
     pthread_cond_t idle;
@@ -83,7 +74,7 @@ static void forget_ticket(struct port *port, struct ticket *ticket) {
 }
 
 static void expire_tickets(struct port *port) {
-    int64_t now = mover_now_ms();
+    int64_t now = now_ms();
     while (port->oldest != NULL && port->oldest->expires_ms <= now) forget_ticket(port, port->oldest);
 }
 
@@ -115,7 +106,7 @@ int port_offer(struct port *port, const char *path, uint8_t secret[MOVER_TICKET_
     memcpy(secret, ticket->secret, MOVER_TICKET_BYTES);
     pthread_mutex_lock(&port->lock);
     expire_tickets(port);
-    ticket->expires_ms = mover_now_ms() + MOVER_TICKET_SECONDS * 1000;
+    ticket->expires_ms = now_ms() + MOVER_TICKET_SECONDS * 1000;
     struct ticket **bucket = bucket_of(port, secret);
     ticket->next_in_bucket = *bucket;
     *bucket = ticket;
@@ -203,19 +194,20 @@ static void *serve(void *argument) {
 }
 
 /* Hand a connection to a thread of its own. False: not now. */
-static bool start_transfer(struct port *port, struct pending *pending) {
+static bool start_transfer(struct port *port, int fd, const uint8_t *request) {
     struct transfer *transfer = malloc(sizeof *transfer);
+    int one = 1;
     if (transfer == NULL) return false;
-    *transfer = (struct transfer){.port = port, .fd = pending->fd};
-    memcpy(transfer->request, pending->request, REQUEST_BYTES);
+    *transfer = (struct transfer){.port = port, .fd = fd};
+    memcpy(transfer->request, request, REQUEST_BYTES);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     pthread_mutex_lock(&port->lock);
     bool room = port->serving < SERVING_MAX;
     if (room) port->serving++;
     pthread_mutex_unlock(&port->lock);
     pthread_t thread;
-    if (room && mover_thread(&thread, serve, transfer) == 0) {
+    if (room && new_thread(&thread, serve, transfer) == 0) {
         pthread_detach(thread);
-        pending->fd = -1;
         return true;
     }
     free(transfer);
@@ -227,137 +219,33 @@ static bool start_transfer(struct port *port, struct pending *pending) {
     return false;
 }
 
-/* ── the acceptor ── */
+/* ── coming in ── */
 
-static void drop(struct pending *pending) {
-    close(pending->fd);
-    pending->fd = -1;
-}
-
-/* Read what there is of a request; judge it when it is whole. */
-static void read_request(struct port *port, struct pending *pending) {
-    ssize_t got = recv(pending->fd, pending->request + pending->have, REQUEST_BYTES - pending->have, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-        drop(pending);
-        return;
+static enum porch_verdict judge(void *context, int fd, const uint8_t *request) {
+    struct port *port = context;
+    int status = STATUS_WRONG_VERSION;
+    mover_account_cpu(port->mover, &port->acceptor_us);
+    if (get_le(request + 4, 2) == DATA_VERSION) {
+        pthread_mutex_lock(&port->lock);
+        status = find_ticket(port, request + 8) != NULL ? STATUS_OK : STATUS_NO_TICKET;
+        pthread_mutex_unlock(&port->lock);
     }
-    pending->have += (unsigned)got;
-    if (pending->have >= 4 && get_le(pending->request, 4) != DATA_MAGIC) {
-        drop(pending); /* garbage deserves no answer */
-        return;
-    }
-    if (pending->have < REQUEST_BYTES) return;
-    if (get_le(pending->request + 4, 2) != DATA_VERSION) {
-        send_reply(port, pending->fd, STATUS_WRONG_VERSION, 0, 0); /* 24 bytes into an empty buffer: does not wait */
-        drop(pending);
-        return;
-    }
-    pthread_mutex_lock(&port->lock);
-    pending->ready = find_ticket(port, pending->request + 8) != NULL;
-    pthread_mutex_unlock(&port->lock);
-    if (!pending->ready) {
-        send_reply(port, pending->fd, STATUS_NO_TICKET, 0, 0);
-        drop(pending);
-    }
-}
-
-/* A free entry; when there is none, the oldest connection that has shown nothing makes room. NULL: all wait for a thread. */
-static struct pending *make_room(struct pending *table) {
-    struct pending *oldest = NULL;
-    for (int i = 0; i < PENDING_MAX; i++) {
-        if (table[i].fd < 0) return &table[i];
-        if (!table[i].ready && (oldest == NULL || table[i].deadline_ms < oldest->deadline_ms)) oldest = &table[i];
-    }
-    if (oldest != NULL) drop(oldest);
-    return oldest;
-}
-
-/* Take one new connection, if there still is one. False: out of descriptors or memory. */
-static bool accept_one(struct port *port, struct pending *entry) {
-    int one = 1, fd = accept4(port->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *entry = (struct pending){.fd = fd, .deadline_ms = mover_now_ms() + REQUEST_MS};
-    return true;
+    if (status == STATUS_OK) return start_transfer(port, fd, request) ? PORCH_IN : PORCH_LATER;
+    send_reply(port, fd, status, 0, 0); /* 24 bytes into an empty buffer: does not wait */
+    return PORCH_AWAY;
 }
 
 static void *accept_all(void *argument) {
     struct port *port = argument;
-    struct pending table[PENDING_MAX];
-    struct pollfd set[PENDING_MAX + 3];
-    int index[PENDING_MAX + 3];
-    uint64_t seen = 0, count;
-    bool starved = false; /* out of descriptors: leave the listening socket alone for a moment */
-    for (int i = 0; i < PENDING_MAX; i++) table[i].fd = -1;
-    while (!atomic_load(&port->mover->stopping)) {
-        int used = 3, waiting = 0;
-        int64_t now = mover_now_ms(), next = now + 60000;
-        for (int i = 0; i < PENDING_MAX; i++) {
-            if (table[i].fd < 0) continue;
-            if (table[i].ready) {
-                waiting++;
-                continue;
-            }
-            if (table[i].deadline_ms <= now) {
-                drop(&table[i]);
-                continue;
-            }
-            if (table[i].deadline_ms < next) next = table[i].deadline_ms;
-            index[used] = i;
-            set[used++] = (struct pollfd){.fd = table[i].fd, .events = POLLIN};
-        }
-        set[0] = (struct pollfd){.fd = port->mover->stop_fd, .events = POLLIN};
-        set[1] = (struct pollfd){.fd = port->wake_fd, .events = POLLIN};
-        set[2] = (struct pollfd){.fd = starved || waiting == PENDING_MAX ? -1 : port->listen_fd, .events = POLLIN};
-        if (starved || waiting > 0) next = now + 100; /* a thread or a descriptor may be had then */
-        mover_account_cpu(port->mover, &seen);
-        starved = false;
-        if (poll(set, (nfds_t)used, (int)(next - now)) < 0 && errno != EINTR) break;
-        if (set[1].revents != 0) {
-            ssize_t got = read(port->wake_fd, &count, sizeof count);
-            (void)got;
-        }
-        for (int i = 3; i < used; i++)
-            if (set[i].revents != 0) read_request(port, &table[index[i]]);
-        for (int i = 0; i < PENDING_MAX; i++)
-            if (table[i].fd >= 0 && table[i].ready && !start_transfer(port, &table[i])) break;
-        if (set[2].revents != 0) {
-            struct pending *entry = make_room(table);
-            if (entry != NULL && !accept_one(port, entry)) starved = true;
-            if (entry != NULL && entry->fd >= 0) read_request(port, entry); /* it is often there already */
-            if (entry != NULL && entry->fd >= 0 && entry->ready) start_transfer(port, entry);
-        }
-    }
-    for (int i = 0; i < PENDING_MAX; i++)
-        if (table[i].fd >= 0) drop(&table[i]);
-    mover_account_cpu(port->mover, &seen);
+    const struct porch porch = {.listen_fd = port->listen_fd, .stop_fd = port->mover->stop_fd, .wake_fd = port->wake_fd,
+                                .accept_flags = SOCK_NONBLOCK, .places = PENDING_MAX, .patience_ms = REQUEST_MS,
+                                .hello_bytes = REQUEST_BYTES, .magic = DATA_MAGIC, .judge = judge, .context = port};
+    porch_run(&porch);
+    mover_account_cpu(port->mover, &port->acceptor_us);
     return NULL;
 }
 
 /* ── life ── */
-
-static int listen_on(const char *address, int *number) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    bool is_v4 = inet_pton(AF_INET, address, &v4.sin_addr) == 1;
-    if (!is_v4 && inet_pton(AF_INET6, address, &v6.sin6_addr) != 1) {
-        errno = EINVAL;
-        return -1;
-    }
-    struct sockaddr *name = is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
-    socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
-    int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -1;
-    if (bind(fd, name, size) != 0 || listen(fd, 1024) != 0 || getsockname(fd, name, &size) != 0) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    *number = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
-    return fd;
-}
 
 struct port *port_open(struct mover *mover, const char *address, char *error, size_t error_size) {
     struct port *port = calloc(1, sizeof *port);
@@ -369,8 +257,8 @@ struct port *port_open(struct mover *mover, const char *address, char *error, si
     pthread_mutex_init(&port->lock, NULL);
     pthread_cond_init(&port->idle, NULL);
     port->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    port->listen_fd = listen_on(address, &port->number);
-    int failed = port->listen_fd < 0 || port->wake_fd < 0 ? errno : mover_thread(&port->acceptor, accept_all, port);
+    port->listen_fd = porch_listen(address, &port->number);
+    int failed = port->listen_fd < 0 || port->wake_fd < 0 ? errno : new_thread(&port->acceptor, accept_all, port);
     port->started = failed == 0;
     if (failed != 0) {
         snprintf(error, error_size, "cannot listen on %s: %s", address,

@@ -364,6 +364,27 @@ def test_strangers_read_nothing(server: Mover, tmp_path: Path) -> None:
         assert b"secret" not in answer
 
 
+def test_who_comes_when_all_threads_serve_waits_for_one(server: Mover, tmp_path: Path) -> None:
+    size, at_once, more = 32 << 20, 64, 6
+    with (tmp_path / "source").open("wb") as source:
+        source.truncate(size)  # more than sockets hold: who does not read keeps a thread
+    with contextlib.ExitStack() as stack:
+
+        def ask() -> socket.socket:
+            taker = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=GUARD_SECONDS))
+            taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            taker.sendall(b"AMFD\x01\0\0\0" + server.offer(str(tmp_path / "source")) + size.to_bytes(8, "little"))
+            return taker
+
+        served = [ask() for _ in range(at_once)]
+        assert all(len(taker.recv(24, socket.MSG_WAITALL)) == 24 for taker in served)
+        waiting = [ask() for _ in range(more)]
+        assert select.select(waiting, [], [], 0.3)[0] == []
+        for taker in served[:more]:
+            taker.close()
+        assert all(len(taker.recv(24, socket.MSG_WAITALL)) == 24 for taker in waiting)
+
+
 # ── the contract ───────────────────────────────────────────────────────────────────────────────────
 
 
