@@ -1,4 +1,5 @@
 /* The data plane without Python, for the sanitisers: several nodes in one process, many threads. Prints "ok N checks"; a failed check ends it. */
+#include "check.h"
 #include "fsio.h"
 
 #include <dirent.h>
@@ -15,26 +16,7 @@
 
 enum { NODES = 3, PARTITIONS = 48, STRIPE = 16384, THREADS = 6 };
 
-static _Atomic long checks;
-static char top[64];
 static struct fsio *node[NODES];
-
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
-
-static int entries(const char *path) {
-    DIR *directory = opendir(path);
-    int count = 0;
-    while (readdir(directory) != NULL) count++;
-    closedir(directory);
-    return count - 2;
-}
 
 static void token_of(int at, int of, uint8_t *token) {
     memset(token, 0, FSIO_TOKEN_BYTES);
@@ -319,8 +301,7 @@ static void test_peers_come_and_go(bool stop) {
 }
 
 int main(void) {
-    snprintf(top, sizeof top, "%s/amfs-test-fsio-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    CHECK(mkdtemp(top) != NULL);
+    make_top(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "fsio");
     int before = entries("/proc/self/fd");
     test_travels();
     test_growth();
@@ -328,9 +309,6 @@ int main(void) {
     test_peers_come_and_go(false);
     test_peers_come_and_go(true);
     CHECK(entries("/proc/self/fd") == before);
-    char command[300];
-    snprintf(command, sizeof command, "rm -r '%s'", top);
-    CHECK(system(command) == 0);
-    printf("ok %ld checks\n", (long)checks);
-    return 0;
+    remove_top();
+    return passed();
 }

@@ -1,5 +1,6 @@
 /* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. What each
  * call answers is tests/native/test_meta_model.py's to say. Prints "ok N checks"; a failed check ends it. */
+#include "check.h"
 #include "fsmeta.h"
 #include "xxh64.h"
 
@@ -10,17 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static _Atomic long checks;
-
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
 
 enum { PARTITIONS = 8, THREADS = 4, ROUNDS = 20000, NAMES = 40, CROWD = 30000, LIES = 4000 };
 
@@ -313,6 +303,5 @@ int main(void) {
     test_threads();
     test_crowd();
     test_lies();
-    printf("ok %ld checks\n", (long)checks);
-    return 0;
+    return passed();
 }

@@ -1,4 +1,5 @@
 /* A mount without a kernel, for the sanitisers: requests come over a socket pair, as they would be and damaged. Metadata and data are real. */
+#include "check.h"
 #include "fuse.h"
 #include "fuse_wire.h"
 
@@ -11,18 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static long checks;
-static char top[] = "/tmp/amfs-test-fuse-XXXXXX";
-
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
 
 enum { PARTITIONS = 8, BYTES = 1 << 17 };
 
@@ -263,16 +252,13 @@ static void test_damage(bool no_open, int rounds) {
 }
 
 int main(void) {
-    CHECK(mkdtemp(top) != NULL);
+    make_top("/tmp", "fuse");
     test_life(false);
     test_life(true);
     test_listing();
     test_slow();
     test_damage(false, 60000);
     test_damage(true, 60000);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    CHECK(system(command) == 0);
-    printf("%ld checks\n", checks);
-    return 0;
+    remove_top();
+    return passed();
 }

@@ -1,6 +1,7 @@
 /* The launcher without Python, for the sanitisers: real processes and files, damaged records, starting and stopping.
  *
  * The library under test is C as shipped; records are packed here by hand, from record.h. A failed check ends the program. */
+#include "check.h"
 #include "launcher.h"
 #include "tree.h"
 
@@ -18,27 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static long checks;
-static char top[] = "/tmp/amfs-test-launcher-XXXXXX";
-
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
-
-static const char *at(const char *name)
-{
-    static char paths[16][256];
-    static int next;
-    char *path = paths[next++ % 16];
-    snprintf(path, sizeof paths[0], "%s/%s", top, name);
-    return path;
-}
-
 static void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
@@ -54,17 +34,6 @@ static bool holds(const char *path, const char *text)
     size_t length = fread(found, 1, sizeof found - 1, file);
     fclose(file);
     return length == strlen(text) && memcmp(found, text, length) == 0;
-}
-
-static int entries(const char *path)
-{
-    int count = -2; /* "." and ".." */
-    DIR *listing = opendir(path);
-    CHECK(listing != NULL);
-    while (readdir(listing) != NULL)
-        count++;
-    closedir(listing);
-    return count;
 }
 
 /* -------------------------------------------------------------------------------------------------------------- records */
@@ -375,7 +344,7 @@ static void test_damage(void)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    CHECK(mkdtemp(top) != NULL);
+    make_top("/tmp", "launcher");
     CHECK(mkdir(at("sandboxes"), 0755) == 0 && mkdir(at("store"), 0755) == 0 && mkdir(at("base"), 0755) == 0);
     test_damage();
     test_outcomes();
@@ -383,6 +352,5 @@ int main(void)
     test_kill_withdraw_stop();
     test_threads_and_fork();
     CHECK(amfs_remove_tree(AT_FDCWD, top) == 0);
-    printf("ok %ld checks\n", checks);
-    return 0;
+    return passed();
 }

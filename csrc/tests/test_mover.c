@@ -1,4 +1,5 @@
 /* The data mover without Python, for the sanitisers: real files, sockets and threads. Prints "ok N checks"; a failed check ends it. */
+#include "check.h"
 #include "mover.h"
 #include "mover_internal.h"
 
@@ -14,26 +15,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static _Atomic long checks; /* the lying servers check, too */
-static char top[] = "/tmp/amfs-test-mover-XXXXXX";
-
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
-
-static const char *at(const char *name) {
-    static char paths[8][256];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", top, name);
-    return path;
-}
 
 static unsigned char byte_at(uint64_t i) { return (unsigned char)(i * 31 + (i >> 13)); }
 
@@ -52,14 +33,6 @@ static bool holds(const char *path, uint64_t size) {
     while ((c = getc(file)) != EOF && c == byte_at(i)) i++;
     fclose(file);
     return c == EOF && i == size;
-}
-
-static int entries(const char *path) {
-    DIR *directory = opendir(path);
-    int count = 0;
-    while (readdir(directory) != NULL) count++;
-    closedir(directory);
-    return count - 2;
 }
 
 static int open_descriptors(void) { return entries("/proc/self/fd"); }
@@ -309,7 +282,7 @@ static void test_stop(void) {
 }
 
 int main(void) {
-    CHECK(mkdtemp(top) != NULL);
+    make_top("/tmp", "mover");
     int before = open_descriptors();
     test_copies();
     test_fetches();
@@ -320,9 +293,6 @@ int main(void) {
     CHECK(mover_new(0, "", error, sizeof error) == NULL && mover_new(1, "not.an.address", error, sizeof error) == NULL);
     CHECK(strstr(error, "not a numeric address") != NULL);
     CHECK(open_descriptors() == before);
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    CHECK(system(command) == 0);
-    printf("ok %ld checks\n", (long)checks);
-    return 0;
+    remove_top();
+    return passed();
 }
