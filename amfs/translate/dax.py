@@ -15,7 +15,7 @@ from xml.parsers import expat
 import msgspec
 
 from amfs.engine.workflow import Task, complete
-from amfs.translate.document import DEPTH_MAX, tolerant, with_after
+from amfs.translate.document import DEPTH_MAX, tolerant
 from amfs.translate.pegasus import Job, PegasusReader, command_words
 from amfs.translate.pegasus_catalogs import Place, Transformation, key_of
 from amfs.translate.pegasus_profiles import Profiles
@@ -103,11 +103,7 @@ class DaxReader(PegasusReader):
         self._check_edges()
         self._fill_in()
         self._take_along()
-        self._locate_inputs()
-        self._expand()
-        self._jobs = []
-        self.tasks = with_after(self.tasks, self._parents)
-        self._parents = {}
+        self._complete()
 
     def _parse(self, data: bytes, last: bool) -> None:
         try:

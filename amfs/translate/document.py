@@ -162,6 +162,24 @@ class DocumentReader(Reader):
         self.tasks = with_after(self.tasks, parents)
 
 
+class KeptReader(DocumentReader):
+    """Base of those that read nothing before they have it all."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        if self.count(data):
+            self._parts.append(data)
+
+    def take(self) -> bytes:
+        """The document, without a byte order mark. It is kept here no longer."""
+        data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
+        self._parts = []
+        return data
+
+
 def local_path(name: str) -> str:
     """The path in a physical name: a path itself, or a file: URL. '' for a URL of any other kind."""
     if "://" not in name and not name.startswith("file:"):

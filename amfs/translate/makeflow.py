@@ -17,7 +17,7 @@ import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.translate.commands import SHELL, command_argv
-from amfs.translate.document import NESTED_MAX, DocumentReader, local_path
+from amfs.translate.document import NESTED_MAX, KeptReader, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.tasklist import parse_size
 from amfs.translate.words import Malformed, quote, split
@@ -54,14 +54,13 @@ class Rule(msgspec.Struct):
     local: dict[str, str] = {}
 
 
-class MakeflowReader(DocumentReader):
+class MakeflowReader(KeptReader):
     """Reads a Makeflow; ``tasks`` are complete after ``finish``. Tasks are numbered from 0, as in Makeflow's own logs."""
 
     confined = False  # a rule names its files as its user does, like any script
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self._parts: list[bytes] = []
         self._expander = Expander()
         self._values: dict[str, list[tuple[int, str]]] = {}  # variable -> (number of rules before, value), growing
         self._exports: dict[str, None] = {}
@@ -73,15 +72,10 @@ class MakeflowReader(DocumentReader):
         self._at: list[int] = []  # of each task: number of its rule
         self._nested: list[tuple[int, str, str]] = []  # index of a task, the Makeflow it calls, where
 
-    def feed(self, data: bytes) -> None:
-        if self.count(data):
-            self._parts.append(data)
-
     def finish(self) -> None:
         if self.dead:
             return
-        data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
-        self._parts = []
+        data = self.take()
         if b"\0" in data:
             self.end(data.count(b"\n", 0, data.find(b"\0")) + 1, "this is a binary file (it contains NUL bytes), not a Makeflow")
             return

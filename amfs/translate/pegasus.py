@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.translate.document import FAULTS_MAX, NESTED_MAX, DocumentReader, last_writers, tolerant, with_after
+from amfs.translate.document import FAULTS_MAX, NESTED_MAX, DocumentReader, KeptReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
 from amfs.translate.words import QuotingError, split
@@ -47,12 +47,11 @@ class Job(msgspec.Struct, gc=False):
     kept: tuple[str, ...] = ()  # those to stage out
 
 
-class PegasusReader(DocumentReader):
+class PegasusReader(KeptReader):
     """Reads a workflow; ``tasks`` are complete after ``finish``."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self._parts: list[bytes] = []
         self._jobs: list[Job | None] = []
         self._parents: dict[str, list[str]] = {}
         self._stated: list[str] = []  # parent, child, parent, child, …
@@ -61,10 +60,6 @@ class PegasusReader(DocumentReader):
         self._profiles: Profiles = {}
         self._catalogs = Catalogs(self)
         self._inputs_from: dict[str, str] = {}  # what --input-dir of the outer workflow offers: lfn -> path
-
-    def feed(self, data: bytes) -> None:
-        if self.count(data):
-            self._parts.append(data)
 
     def finish(self) -> None:
         if self.dead:
@@ -78,6 +73,10 @@ class PegasusReader(DocumentReader):
         self._strings = {}  # the names are all shared by now
         self._check_dependencies()
         self._fill_in()
+        self._complete()
+
+    def _complete(self) -> None:
+        """The jobs are as they will be: find their inputs, and take sub-workflows in."""
         self._locate_inputs()
         self._expand()
         self._jobs = []

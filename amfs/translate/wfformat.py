@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import FileState, Task
-from amfs.translate.document import FAULTS_MAX, DocumentReader, with_after
+from amfs.translate.document import FAULTS_MAX, KeptReader, with_after
 from amfs.translate.words import QuotingError, split
 
 Strings = list[str] | None
@@ -130,25 +130,19 @@ def kind_of(name: str) -> str:
     return _SERIAL.sub("", name) or name
 
 
-class WfFormatReader(DocumentReader):
+class WfFormatReader(KeptReader):
     """Reads an instance; ``tasks`` are complete after ``finish``."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self._parts: list[bytes] = []
         self._at = 0  # where in the text the last element was found, and its line
         self._line = 1
         self._data = b""
 
-    def feed(self, data: bytes) -> None:
-        if self.count(data):
-            self._parts.append(data)
-
     def finish(self) -> None:
         if self.dead:
             return
-        self._data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
-        self._parts = []
+        self._data = self.take()
         if self._data.count(b",") > VALUES_MAX:
             self.end(0, f"the document has more than {VALUES_MAX:,} values")
             return

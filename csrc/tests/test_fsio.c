@@ -2,7 +2,6 @@
 #include "check.h"
 #include "fsio.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

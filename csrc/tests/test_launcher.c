@@ -5,7 +5,6 @@
 #include "launcher.h"
 #include "tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import msgspec
 from hypothesis import strategies as st
 
@@ -83,3 +86,28 @@ def without_lines(workflow: Workflow) -> tuple[object, ...]:
     """What translation must keep: everything but where it was written."""
     tasks = [msgspec.structs.replace(task, line=0) for task in workflow.tasks]
     return tasks, workflow.name, workflow.files, workflow.sizes, workflow.paths
+
+
+# ── documents ──────────────────────────────────────────────────────────────────────────────────────
+
+_ODD = (None, 0, -1, "", "x", [], ["x"], {}, {"x": "y"}, [[]], [{}], [None], True, 1.5)
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [at] if at else []
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        found += _paths(inner, (*at, key))
+    return found
+
+
+@st.composite
+def damaged(draw: st.DrawFn, document: Any, *odd: Any) -> Any:
+    """A copy of a document in which one to three values, wherever they stand, are what nobody expects there."""
+    document = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(_paths(document)))
+        holder = document
+        for key in way:
+            holder = holder[key]
+        holder[last] = copy.deepcopy(draw(st.sampled_from(_ODD + odd)))
+    return document
