@@ -85,26 +85,18 @@ def copy_descriptor(source: int, target: int, progress: Progress = _nothing) -> 
 
 
 def _copy_range(source: int, target: int, start: int, end: int, progress: Progress) -> int:
-    """Returns where it stopped: ``end``, or the end of the source."""
-    at = start
+    """Returns where it stopped: ``end``, or the end of the source, or where the kernel would not go on."""
+    at = _by_kernel(lambda at, count: os.copy_file_range(source, target, count, at, at), start, end, progress)
+    if at < end:
+        os.lseek(target, at, os.SEEK_SET)
+        at = _by_kernel(lambda at, count: os.sendfile(target, source, at, count), at, end, progress)
+    return at
+
+
+def _by_kernel(copy: Callable[[int, int], int], at: int, end: int, progress: Progress) -> int:
+    """Call ``copy(at, bytes)`` until it has copied up to ``end``, or nothing more, or this pair of files cannot be copied so."""
     try:
-        while at < end:
-            done = os.copy_file_range(source, target, min(_KERNEL_PIECE, end - at), at, at)
-            if not done:
-                break
-            at += done
-            progress(done)
-    except OSError as error:
-        if error.errno not in _NOT_HERE:
-            raise
-    if at >= end:
-        return at
-    os.lseek(target, at, os.SEEK_SET)
-    try:
-        while at < end:
-            done = os.sendfile(target, source, at, min(_KERNEL_PIECE, end - at))
-            if not done:
-                break
+        while at < end and (done := copy(at, min(_KERNEL_PIECE, end - at))):
             at += done
             progress(done)
     except OSError as error:

@@ -6,7 +6,6 @@ The other asks and waits, again and again: half of a round trip is what one smal
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from amfs.bench.process import Failed
+from amfs.bench.process import Failed, Partner
 from amfs.engine import messages as m
 from amfs.net.session import Keys
 from amfs.net.sockets import make_keys
@@ -51,26 +50,14 @@ def round_trip_seconds(directory: Path, kind: str, times: int) -> list[float]:
     keys = make_keys()
     secrets = msgspec.json.encode(keys).decode()
     command = [sys.executable, "-m", "amfs.bench.echo", str(directory), kind]
-    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert other.stdin is not None
-    assert other.stdout is not None
-    transport = Transport(random_client_id(), keys)
-    try:
-        print(secrets, file=other.stdin, flush=True)
-        endpoint = other.stdout.readline().strip()
-        if not endpoint:
-            raise Failed(f"the process that answers ended with status {other.wait()}")
-        transport.connect(_ANSWERER, [endpoint], transport.host)
-        return [_ask(transport, number) for number in range(times)]
-    finally:
-        transport.close()
-        other.stdin.close()
+    with Partner("the process that answers", command) as other:
+        transport = Transport(random_client_id(), keys)
         try:
-            other.wait(_HANG_SECONDS)
-        except subprocess.TimeoutExpired:
-            other.kill()
-            other.wait()
-        other.stdout.close()
+            other.say(secrets)
+            transport.connect(_ANSWERER, [other.hear()], transport.host)
+            return [_ask(transport, number) for number in range(times)]
+        finally:
+            transport.close()
 
 
 def _ask(transport: Transport, number: int) -> float:

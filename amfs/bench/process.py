@@ -18,6 +18,7 @@ from typing import NamedTuple
 from amfs.errors import AmfsError
 
 HANG_SECONDS = 180.0
+_END_SECONDS = 60.0  # for a partner that has nothing more to do
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
@@ -102,3 +103,37 @@ def _short(command: Sequence[str]) -> str:
 def _last_line(text: bytes) -> str:
     lines = text.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else "(it said nothing)"
+
+
+class Partner:
+    """A process to talk to by lines, which ends when its standard input does."""
+
+    def __init__(self, what: str, command: Sequence[str]) -> None:
+        self._what = what
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def hear(self) -> str:
+        """Its next line. Raises Failed if it has ended instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            raise Failed(f"{self._what} ended with status {self._process.wait()}")
+        return line
+
+    def __enter__(self) -> Partner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()

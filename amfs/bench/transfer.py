@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amfs._native import Mover
-from amfs.bench.process import Failed
+from amfs.bench.process import Failed, Partner
 
 _HANG_SECONDS = 60.0
 _FILE = "amfs-bench-large"
@@ -58,39 +58,28 @@ def serve(directory: str, size: int) -> None:
 def fetch_seconds(directory: str, size: int, times: int) -> list[float]:
     """Seconds for each of ``times`` fetches of ``size`` bytes, from the request to the finished file. Raises Failed."""
     command = [sys.executable, "-m", "amfs.bench.transfer", directory, str(size)]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdin is not None
-    assert holder.stdout is not None
     mover = Mover(1)
     destination = Path(directory) / f"{_FILE}-fetched"
     seconds = []
-    try:
-        first = holder.stdout.readline()
-        if not first:
-            raise Failed(f"the process that holds the file ended with status {holder.wait()}")
-        for serial in range(times):
-            print("another", file=holder.stdin, flush=True)
-            ticket = bytes.fromhex(holder.stdout.readline())
-            started = time.perf_counter()
-            mover.fetch(serial, "127.0.0.1", int(first), ticket, size, str(destination), 0o444)
-            if not select.select([mover.fd], [], [], _HANG_SECONDS)[0]:
-                raise Failed(f"a transfer of {size} bytes did not end within {_HANG_SECONDS:.0f} s")
-            seconds.append(time.perf_counter() - started)
-            ((_, error, _moved),) = mover.completions()
-            if error:
-                raise Failed(error)
-            destination.unlink()
-        return seconds
-    finally:
-        mover.stop()
-        holder.stdin.close()
+    with Partner("the process that holds the file", command) as holder:
         try:
-            holder.wait(_HANG_SECONDS)
-        except subprocess.TimeoutExpired:
-            holder.kill()
-            holder.wait()
-        holder.stdout.close()
-        destination.unlink(missing_ok=True)
+            port = int(holder.hear())
+            for serial in range(times):
+                holder.say("another")
+                ticket = bytes.fromhex(holder.hear())
+                started = time.perf_counter()
+                mover.fetch(serial, "127.0.0.1", port, ticket, size, str(destination), 0o444)
+                if not select.select([mover.fd], [], [], _HANG_SECONDS)[0]:
+                    raise Failed(f"a transfer of {size} bytes did not end within {_HANG_SECONDS:.0f} s")
+                seconds.append(time.perf_counter() - started)
+                ((_, error, _moved),) = mover.completions()
+                if error:
+                    raise Failed(error)
+                destination.unlink()
+            return seconds
+        finally:
+            mover.stop()
+            destination.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

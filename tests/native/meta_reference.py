@@ -158,6 +158,16 @@ class Reference:
         refuse_if(not self.mine(self.name_partition(dir, name)), META_NOT_MINE)
         return self.entries.get((dir, name))
 
+    def free(self, dir: int, name: bytes) -> Entry:
+        """The entry of something that is no directory and that nobody else is at; its record is here, too."""
+        entry = self.here(dir, name)
+        refuse_if((dir, name) in self.locks, META_BUSY)
+        refuse_if(entry is None, errno.ENOENT)
+        assert entry is not None
+        refuse_if(entry.type == stat.S_IFDIR, errno.EISDIR)
+        refuse_if(not self.mine(self.ino_partition(entry.ino)), META_NOT_MINE)
+        return entry
+
     def room_in(self, dir: int) -> None:
         refuse_if(dir not in self.dirs, errno.ENOTDIR if dir in self.inodes else errno.ENOENT)
         refuse_if(self.dirs[dir].frozen, META_BUSY)
@@ -284,12 +294,7 @@ class Reference:
         return entry.ino, entry.type, self.told(entry.watchers)
 
     def unlink(self, dir: int, name: bytes, now: int) -> Any:
-        entry = self.here(dir, name)
-        refuse_if((dir, name) in self.locks, META_BUSY)
-        refuse_if(entry is None, errno.ENOENT)
-        assert entry is not None
-        refuse_if(entry.type == stat.S_IFDIR, errno.EISDIR)
-        refuse_if(not self.mine(self.ino_partition(entry.ino)), META_NOT_MINE)
+        entry = self.free(dir, name)
         del self.entries[dir, name]
         if entry.ino not in self.inodes:
             return Attr(ino=entry.ino, mode=entry.type), False, self.told(entry.watchers)
@@ -299,12 +304,7 @@ class Reference:
         return inode.attr, self.gone(entry.ino), tuple(sorted(tell))
 
     def _side(self, dir: int, name: bytes) -> tuple[Entry, Inode]:
-        entry = self.here(dir, name)
-        refuse_if((dir, name) in self.locks, META_BUSY)
-        refuse_if(entry is None, errno.ENOENT)
-        assert entry is not None
-        refuse_if(entry.type == stat.S_IFDIR, errno.EISDIR)
-        refuse_if(not self.mine(self.ino_partition(entry.ino)), META_NOT_MINE)
+        entry = self.free(dir, name)
         inode = self.inodes.get(entry.ino)
         refuse_if(inode is None or not self.alone(entry.watchers, inode.watchers), META_BUSY)
         assert inode is not None

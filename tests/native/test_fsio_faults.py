@@ -71,6 +71,17 @@ def freeze(process: subprocess.Popen[str]) -> None:
     eventually(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
 
 
+def beside(processes: list[subprocess.Popen[str]], root: Path, *more: str, listen: str = "", stall_ms: int = 0) -> Io:
+    """Node 0, here, which knows node 1 as ``start`` starts it; partitions belong to one and the other."""
+    (root / "0").mkdir()
+    io = Io(0, str(root / "0"), listen)
+    if stall_ms:
+        io.set_stall_ms(stall_ms)
+    io.set_table([0, 1])
+    io.set_peer(1, "127.0.0.1", start(processes, root / "1", *more), token(1, 0))
+    return io
+
+
 def fails(call: Callable[[], object], *numbers: int, seconds: float = 5.0) -> None:
     """It raises one of these errors, in time."""
     began = time.monotonic()
@@ -84,11 +95,7 @@ def fails(call: Callable[[], object], *numbers: int, seconds: float = 5.0) -> No
 
 
 def test_a_killed_peer_is_eio_and_comes_back_elsewhere(root: Path, processes: list[subprocess.Popen[str]]) -> None:
-    (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
-    io.set_stall_ms(3000)
-    io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1"), token(1, 0))
+    io = beside(processes, root, stall_ms=3000)
     data = random.Random(1).randbytes(20 * STRIPE)
     handle = io.open(2, STRIPED, stripe=STRIPE, writing=True)
     handle.write(data, 0)
@@ -106,10 +113,7 @@ def test_a_killed_peer_is_eio_and_comes_back_elsewhere(root: Path, processes: li
 
 
 def test_forgetting_a_peer_wakes_those_who_wait_for_it(root: Path, processes: list[subprocess.Popen[str]]) -> None:
-    (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
-    io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1", "5"), token(1, 0))
+    io = beside(processes, root, "5")
     remote, striped = io.open(5, REMOTE, 1), io.open(6, STRIPED, stripe=STRIPE, size=20 * STRIPE)
     assert remote.read(100, 0) == b"from another process"
     freeze(processes[0])
@@ -141,11 +145,7 @@ def test_forgetting_a_peer_wakes_those_who_wait_for_it(root: Path, processes: li
 
 
 def test_a_peer_that_stalls_is_given_up(root: Path, processes: list[subprocess.Popen[str]]) -> None:
-    (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
-    io.set_stall_ms(500)
-    io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1", "5"), token(1, 0))
+    io = beside(processes, root, "5", stall_ms=500)
     remote = io.open(5, REMOTE, 1)
     freeze(processes[0])
     fails(lambda: remote.read(9, 0), errno.EIO, seconds=4)
@@ -157,10 +157,7 @@ def test_a_peer_that_stalls_is_given_up(root: Path, processes: list[subprocess.P
 
 
 def test_stopping_wakes_those_who_wait(root: Path, processes: list[subprocess.Popen[str]]) -> None:
-    (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "127.0.0.1")
-    io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1", "5"), token(1, 0))
+    io = beside(processes, root, "5", listen="127.0.0.1")
     remote = io.open(5, REMOTE, 1)
     freeze(processes[0])
     late = threading.Timer(0.3, io.stop)
@@ -189,10 +186,7 @@ def test_a_dead_user_no_longer_holds_a_file(nodes: Nodes) -> None:
 
 
 def test_a_handle_is_closed_under_a_read(root: Path, processes: list[subprocess.Popen[str]]) -> None:
-    (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
-    io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1", "5"), token(1, 0))
+    io = beside(processes, root, "5")
     remote = io.open(5, REMOTE, 1)
     freeze(processes[0])
     got: list[bytes] = []

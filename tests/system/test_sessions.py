@@ -40,6 +40,13 @@ def session_of(home: Path, name: str) -> Session:
     return load(home / name / "session.json")
 
 
+def started(home: Path, amfs: Run, what: str, nodes: int) -> Session:
+    """A session that ``amfs up`` started, with a name of its own."""
+    name = f"{what}-{os.getpid()}"
+    assert amfs("up", "--nodes", str(nodes), "--slots", "1", "--name", name).returncode == 0
+    return session_of(home, name)
+
+
 def node(session: Session, number: int) -> NodeEntry:
     return next(entry for entry in session.nodes if entry.node == number)
 
@@ -101,9 +108,8 @@ def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> No
 
 
 def test_a_killed_node_is_noticed_and_the_run_goes_on(home: Path, amfs: Run, tmp_path: Path) -> None:
-    name = f"kill-{os.getpid()}"
-    assert amfs("up", "--nodes", "4", "--slots", "1", "--name", name).returncode == 0
-    session = session_of(home, name)
+    session = started(home, amfs, "kill", 4)
+    name = session.name
     (tmp_path / "list").write_text("".join(f"t{i} -b /bin/sh -o f{i} -a -c -a 'sleep 0.2; echo {i} > f{i}'\n" for i in range(40)))
     with subprocess.Popen(
         [sys.executable, "-m", "amfs", "run", "list", "--output", "json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -119,9 +125,8 @@ def test_a_killed_node_is_noticed_and_the_run_goes_on(home: Path, amfs: Run, tmp
 
 
 def test_the_manager_may_die(home: Path, amfs: Run) -> None:
-    name = f"head-{os.getpid()}"
-    assert amfs("up", "--nodes", "3", "--slots", "1", "--name", name).returncode == 0
-    session = session_of(home, name)
+    session = started(home, amfs, "head", 3)
+    name = session.name
     os.kill(node(session, 0).pid, signal.SIGKILL)
     until(lambda: status(amfs, name) == {0: "gone", 1: "up", 2: "up"})
     assert amfs("down", name).returncode == 0
@@ -129,9 +134,8 @@ def test_the_manager_may_die(home: Path, amfs: Run) -> None:
 
 
 def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run) -> None:
-    name = f"dead-{os.getpid()}"
-    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
-    session = session_of(home, name)
+    session = started(home, amfs, "dead", 2)
+    name = session.name
     assert stores(name)
     for entry in session.nodes:
         os.kill(entry.pid, signal.SIGKILL)
@@ -142,9 +146,8 @@ def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run)
 
 
 def test_a_node_that_does_not_listen_any_more_is_killed(home: Path, amfs: Run) -> None:
-    name = f"stop-{os.getpid()}"
-    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
-    session = session_of(home, name)
+    session = started(home, amfs, "stop", 2)
+    name = session.name
     stuck = node(session, 1).pid
     os.kill(stuck, signal.SIGSTOP)
     down = amfs("down", name, "--timeout", "1")
