@@ -211,6 +211,10 @@ class Availability(WorkerState):
         file.fetching = False
         self._move_file(file, FileEvent.HOLDER_LOST)
         self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
+        self._seek_anew(run, file)
+
+    def _seek_anew(self, run: Run, file: File) -> None:
+        """Nobody is known to have it any more: ask where it is, if somebody here still wants it."""
         if not self._wanted(file):
             del run.files[file.name]
             return
@@ -350,12 +354,7 @@ class Availability(WorkerState):
                         continue  # it is still to be had, or on its way, from another
                     self._move_file(file, FileEvent.HOLDER_LOST)
                     file.fetching = False
-                    if not self._wanted(file):
-                        del run.files[file.name]
-                        continue
-                    for entry in file.waiting:
-                        entry.unlocated += 1
-                    self._locate_file(run, file)
+                    self._seek_anew(run, file)
                 elif changed and (moved is None or self._moved(file.name, moved)):
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.

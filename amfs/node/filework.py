@@ -263,7 +263,9 @@ class FileWork:
         return path
 
     def adopt(self, number: int, scratch: bytes, ino: int) -> None:
-        path = self._scratch(scratch)
+        self._adopt(number, self._scratch(scratch), ino)
+
+    def _adopt(self, number: int, path: str, ino: int) -> None:
         try:
             self.io.part_adopt(ino, path)
         except OSError:
@@ -273,12 +275,16 @@ class FileWork:
 
     def pour(self, number: int, scratch: bytes) -> None:
         path = self._scratch(scratch)
+        self._fill(number, path)
+        os.unlink(path)
+
+    def _fill(self, number: int, path: str) -> None:
+        """Write what is in a file here through handle ``number``."""
         with open(path, "rb", buffering=0) as file:
             offset = 0
             while data := file.read(_COPY_BYTES):
                 self.handles[number].write(data, offset)
                 offset += len(data)
-        os.unlink(path)
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -315,18 +321,9 @@ class FileWork:
         if ino and _MAY_LINK:
             temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
             os.link(source, temporary)
-            try:
-                self.io.part_adopt(ino, temporary)
-            except OSError:
-                os.unlink(temporary)
-                raise
-            self._replaced.add(number)
-            return size
-        with open(source, "rb", buffering=0) as file:
-            offset = 0
-            while data := file.read(_COPY_BYTES):
-                self.handles[number].write(data, offset)
-                offset += len(data)
+            self._adopt(number, temporary, ino)
+        else:
+            self._fill(number, source)
         return size
 
     def _scratch(self, path: bytes) -> str:

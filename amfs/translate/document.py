@@ -161,6 +161,17 @@ class DocumentReader(Reader):
         """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
         self.tasks = with_after(self.tasks, parents)
 
+    def read_nested(self, child: DocumentReader, data: bytes, line: int, what: str) -> bool:
+        """Read a document that is called at ``line``; its faults and remarks are ours. Whether it is a workflow without fault."""
+        child.outer = (*self.outer, os.path.abspath(self.source))
+        child.feed(data)
+        child.finish()
+        for fault in child.all_faults():
+            self.fault(line, f"{what} {fault}")
+        for remark in child.remarks:
+            self.remark(f"in {child.source}: {remark.message}", line, f"{what} {remark}")
+        return not (child.dead or child.faults)
+
 
 class KeptReader(DocumentReader):
     """Base of those that read nothing before they have it all."""

@@ -342,16 +342,9 @@ class MakeflowReader(KeptReader):
         if data is None:
             return None
         child = MakeflowReader(path)
-        child.outer = (*self.outer, here)
         child._exports = dict(self._exports)
         child._values = {name: [(0, history[-1][1])] for name, history in self._values.items() if name in self._exports}
-        child.feed(data)
-        child.finish()
-        for fault in child.all_faults():
-            self.fault(task.line, f"nested Makeflow {fault}")
-        for remark in child.remarks:
-            self.remark(f"in {path}: {remark.message}", task.line, f"nested Makeflow {remark}")
-        return None if child.dead or child.faults else child
+        return child if self.read_nested(child, data, task.line, "nested Makeflow") else None
 
 
 def _plain(value: str) -> str:

@@ -426,18 +426,11 @@ class PegasusReader(KeptReader):
         if data is None:
             return None
         child = _reader_for(data, path)
-        child.outer = (*self.outer, here)
         if isinstance(child, PegasusReader):
             child._inputs_from = self._offered(job)
         if options := [word for word in job.planner if word.startswith("-") and word not in _READ_OPTIONS]:
             self.remark("planner", task.line, f"options of the planner have no meaning here: {' '.join(options)}")
-        child.feed(data)
-        child.finish()
-        for fault in child.all_faults():
-            self.fault(task.line, f"sub-workflow {fault}")
-        for remark in child.remarks:
-            self.remark(f"in {path}: {remark.message}", task.line, f"sub-workflow {remark}")
-        return None if child.dead or child.faults else child
+        return child if self.read_nested(child, data, task.line, "sub-workflow") else None
 
     def _offered(self, job: Job) -> dict[str, str]:
         """The files in the directories that --input-dir names."""

@@ -7,11 +7,11 @@ import mmap
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 WAYS: dict[str, dict[str, Any]] = {"passed": {}, "copied": {"passthrough": False}, "opened by the kernel": {"no_open": True}}
 
@@ -20,13 +20,6 @@ WAYS: dict[str, dict[str, Any]] = {"passed": {}, "copied": {"passthrough": False
 def way(request: pytest.FixtureRequest) -> dict[str, Any]:
     chosen: dict[str, Any] = request.param
     return chosen
-
-
-def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
-    end = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < end, "it does not come true"
-        time.sleep(0.01)
 
 
 def test_what_the_kernel_grants_is_said(serve: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -87,15 +86,6 @@ class Nodes:
 
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def eventually(what: object, seconds: float = 10.0) -> None:
-    """Call until true."""
-    assert callable(what)
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def close_all(handles: Sequence[IoHandle]) -> None:

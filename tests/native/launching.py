@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,12 +84,6 @@ class World:
     def run(self, record: bytes) -> Done:
         self.launcher.submit([record])
         return self.wait()[0]
-
-    def until(self, true: Callable[[], object]) -> None:
-        end = time.monotonic() + GUARD_SECONDS
-        while not true():
-            assert time.monotonic() < end, "it never became so"
-            time.sleep(0.005)
 
     def assert_clean(self) -> None:
         assert os.listdir(self.sandboxes) == []

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from waiting import until
 
 from amfs._native import Fuse, Io, Meta
 from amfs.fs.attr import Attr
@@ -240,13 +241,6 @@ def line(cluster: Cluster) -> Iterator[Line]:
     assert it.status == 0
     yield it
     it.close()
-
-
-def until(truth: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + GUARD_S
-    while not truth():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 # ── what a shard answers ───────────────────────────────────────────────────────────────────────────

@@ -26,11 +26,11 @@ from fsio_nodes import (
     WHOLE,
     Nodes,
     close_all,
-    eventually,
     open_descriptors,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from waiting import until
 
 from amfs._native import Io
 
@@ -141,7 +141,7 @@ def test_files_that_others_write_are_counted(nodes: Nodes) -> None:
     handle = io.open(6, LOCAL, writing=True, create=True)
     (nodes.root / "0" / io.part_path(5, WHOLE)).write_bytes(bytes(10000))
     (nodes.root / "0" / io.part_path(6, WHOLE)).write_bytes(bytes(20000))
-    eventually(lambda: io.usage() == (12288 + 20480, 0, 2))
+    until(lambda: io.usage() == (12288 + 20480, 0, 2))
     handle.close()
     assert io.usage() == (12288 + 20480, 0, 2)
 
@@ -605,7 +605,7 @@ def test_nothing_is_left_open(root: Path) -> None:
         nodes.stop()
         del nodes, home
     assert open_descriptors() == before
-    eventually(lambda: len(os.listdir("/proc/self/task")) <= tasks)
+    until(lambda: len(os.listdir("/proc/self/task")) <= tasks)
 
 
 def test_many_files_from_many_threads_use_few_connections(nodes: Nodes) -> None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, eventually, open_descriptors, token
+from fsio_nodes import LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors, token
+from waiting import until
 
 from amfs._native import Io, IoHandle
 
@@ -68,7 +69,7 @@ def start(processes: list[subprocess.Popen[str]], root: Path, *more: str) -> int
 def freeze(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGSTOP)
     tasks = Path(f"/proc/{process.pid}/task")
-    eventually(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
+    until(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()))
 
 
 def beside(processes: list[subprocess.Popen[str]], root: Path, *more: str, listen: str = "", stall_ms: int = 0) -> Io:
@@ -136,7 +137,7 @@ def test_forgetting_a_peer_wakes_those_who_wait_for_it(root: Path, processes: li
     for thread in waiting:
         thread.join(10)
     assert ends == [errno.EIO, errno.EIO] and time.monotonic() - began < 2
-    eventually(lambda: io.take() == [(0, 1, 99, 5, errno.EIO)])
+    until(lambda: io.take() == [(0, 1, 99, 5, errno.EIO)])
     fails(lambda: io.open(7, REMOTE, 1), errno.EIO, seconds=1)
     fails(lambda: striped.read(20 * STRIPE, 0), errno.EIO, seconds=1)
     remote.close()
@@ -200,7 +201,7 @@ def test_a_handle_is_closed_under_a_read(root: Path, processes: list[subprocess.
     processes[0].send_signal(signal.SIGCONT)
     reader.join(10)
     assert got == [b"from another process"]
-    eventually(lambda: io.open_count(5) == (0, 0))
+    until(lambda: io.open_count(5) == (0, 0))
     io.stop()
 
 
@@ -379,7 +380,7 @@ def test_strangers_who_say_nothing_do_not_keep_others_out(nodes: Nodes) -> None:
     assert open_descriptors() - before < 150 + 64 + 20  # it keeps only some of them
     for stranger in strangers:
         stranger.close()
-    eventually(lambda: open_descriptors() - before < 20)
+    until(lambda: open_descriptors() - before < 20)
 
 
 def test_half_a_request_is_given_up(nodes: Nodes) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from launching import CONTEXT, ENVIRONMENT, World
+from waiting import until
 
 from amfs.engine.records import KEEP_FAILED, STAGED, WANT_OUTPUT
 from amfs.engine.states import Outcome
@@ -281,8 +282,8 @@ def test_a_talkative_task_does_not_fill_the_memory(world: World) -> None:
                     total = max(total, os.stat(path).st_blocks * 512)
         return total
 
-    world.until(lambda: blocks() > 0)
-    world.until(lambda: blocks() < 3_000_000)
+    until(lambda: blocks() > 0)
+    until(lambda: blocks() < 3_000_000)
     done = world.wait()[0]
     assert done.stdout == b"\0" * 999 + b"\n"
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launching import CONTEXT, GUARD_SECONDS, Done, World, gone
+from waiting import until
 
 from amfs._native import Launcher
 from amfs.engine.records import STAGED, WANT_OUTPUT, pack_body, pack_record
@@ -54,14 +55,14 @@ def test_what_is_left_of_the_process_group_is_killed(world: World) -> None:
     assert done.outcome == Outcome.OK
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2
-    world.until(lambda: all(gone(pid) for pid in pids))
+    until(lambda: all(gone(pid) for pid in pids))
 
 
 def test_kill(world: World) -> None:
     marker = world.base / "marker"
     records = [world.shell(f"echo $$ >> {marker}; sleep 1000", serial=i, flags=0) for i in range(1, 6)]
     world.launcher.submit(records)
-    world.until(lambda: marker.exists() and len(marker.read_text().split()) == 2)
+    until(lambda: marker.exists() and len(marker.read_text().split()) == 2)
     assert (world.launcher.running(), world.launcher.queued()) == (2, 3)
     world.launcher.kill([1, 3, 5, 99])
     done = {each.serial: each for each in world.wait(3)}
@@ -76,7 +77,7 @@ def test_kill(world: World) -> None:
 
 def test_kill_a_task_that_does_not_listen(world: World) -> None:
     world.launcher.submit([world.shell("trap '' TERM; echo > ready; while :; do sleep 0.05; done", flags=0)])
-    world.until((world.base / "ready").exists)
+    until((world.base / "ready").exists)
     world.launcher.kill([1])
     done = world.wait()[0]
     assert (done.outcome, done.detail) == (Outcome.CANCELLED, "cancelled")
@@ -84,7 +85,7 @@ def test_kill_a_task_that_does_not_listen(world: World) -> None:
 
 def test_withdraw(world: World) -> None:
     world.launcher.submit([world.shell("sleep 0.3", serial=i) for i in range(1, 9)])
-    world.until(lambda: world.launcher.running() == 2)
+    until(lambda: world.launcher.running() == 2)
     assert world.launcher.withdraw(0) == []
     assert world.launcher.withdraw(2) == [7, 8]
     assert world.launcher.withdraw(100) == [3, 4, 5, 6]
@@ -98,11 +99,11 @@ def test_stop_kills_and_cleans_up(root: Path) -> None:
     pids = world.base / "pids"
     script = f"sleep 1000 & echo $! >> {pids}; trap '' TERM; echo $$ >> {pids}; wait"
     world.launcher.submit([world.shell(script, outputs=[("o", world.to("o"))]) for _ in range(10)])
-    world.until(lambda: pids.exists() and len(pids.read_text().split()) == 6)
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 6)
     world.launcher.stop()
     world.launcher.stop()
     world.assert_clean()
-    world.until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
+    until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
     assert [Done(*each).outcome for each in world.launcher.completions()] == [Outcome.CANCELLED] * 3
     assert (world.launcher.queued(), world.launcher.running()) == (0, 0)
     assert world.launcher.cpu_us() > 0
@@ -115,20 +116,18 @@ def test_tasks_die_with_the_process(root: Path) -> None:
 import os, sys, time
 sys.path[:0] = {sys.path!r}
 from launching import World
+from waiting import until
 from pathlib import Path
 world = World(Path({str(root)!r}))
 world.launcher.submit([world.shell("echo $$ > pid$$; exec sleep 1000", flags=0) for _ in range(2)])
-world.until(lambda: len(list(world.base.glob("pid*"))) == 2)
+until(lambda: len(list(world.base.glob("pid*"))) == 2)
 os.kill(os.getpid(), 9)
 """
     ended = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=GUARD_SECONDS, check=False)
     assert ended.returncode == -9
     pids = [int(path.name[3:]) for path in (root / "base").glob("pid*")]
     assert len(pids) == 2
-    end = time.monotonic() + GUARD_SECONDS
-    while not all(gone(pid) for pid in pids):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: all(gone(pid) for pid in pids))
 
 
 # ── order and resources ────────────────────────────────────────────────────────────────────────────
@@ -319,6 +318,7 @@ import signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 sys.path[:0] = {sys.path!r}
 from launching import World
+from waiting import until
 from pathlib import Path
 world = World(Path({str(root)!r}))
 done = world.run(world.shell("exit 7"))

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fs_session import PATIENCE_S, kill, running
+from fs_session import kill, running
+from waiting import until
 
 import amfs as package
 from amfs.net.session import Session
@@ -44,13 +45,6 @@ def start(here: Path, text: str) -> subprocess.Popen[str]:
     (here / "list").write_text(text)
     command = [sys.executable, "-m", "amfs", "run", "--session", os.environ["AMFS_SESSION"], "-q", "list"]
     return subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def lines(file: Path) -> int:

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from amfs.net import litter
 from amfs.net.session import NodeEntry, Session, host_mark, is_running, load
@@ -61,13 +61,6 @@ def status(amfs: Run, name: str) -> dict[int, str]:
 
 def stores(name: str) -> list[Path]:
     return sorted(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*"))
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def assert_gone(home: Path, session: Session) -> None:
