@@ -105,6 +105,11 @@ class Io:
         """The file at ``path`` (on the same file system) becomes the whole part, in place of one that is there. ENOSPC: over the limit."""
     def part_delete(self, ino: int) -> None:
         """Every part of it that is here."""
+    def whole_delete(self, ino: int) -> None: ...
+    def stripes_delete(self, ino: int) -> None: ...
+    def expect_room(self, patience_ms: int) -> None:
+        """From now on a write that finds no room is (3, serial, 0, bytes, 0) from take(), and waits so long at most for ``room_made``."""
+    def room_made(self, serial: int, freed: int) -> None: ...
     def usage(self) -> tuple[int, int, int]:
         """(used, limit, parts)"""
     def open(
@@ -122,6 +127,10 @@ class Io:
         """``passing``: for a moment, open_count does not count it."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
+    def grown(self, ino: int) -> bool:
+        """Is it written through this node in stripes, whatever its record says still?"""
+    def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
+        """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
     def set_stall_ms(self, milliseconds: int) -> None:
         """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:
@@ -207,6 +216,8 @@ class Meta:
         """Whether it is gone."""
     def add_holder(self, ino: int, node: int) -> None: ...
     def remove_holder(self, ino: int, node: int) -> None: ...
+    def give_up(self, ino: int, node: int) -> None:
+        """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...
     def readlink(self, ino: int) -> bytes: ...
     def set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None: ...

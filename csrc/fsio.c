@@ -171,6 +171,8 @@ static void free_all(struct fsio *io) {
     pthread_mutex_destroy(&io->peers_lock);
     pthread_cond_destroy(&io->keeper_wake);
     pthread_mutex_destroy(&io->keeper_lock);
+    pthread_cond_destroy(&io->room_changed);
+    pthread_mutex_destroy(&io->room_lock);
     pthread_mutex_destroy(&io->events_lock);
     pthread_mutex_destroy(&io->table_lock);
     pthread_mutex_destroy(&io->stripes_lock);
@@ -203,12 +205,14 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     pthread_mutex_init(&io->rescan_lock, NULL);
     pthread_mutex_init(&io->stripes_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);
+    pthread_mutex_init(&io->room_lock, NULL);
     pthread_mutex_init(&io->events_lock, NULL);
     pthread_mutex_init(&io->keeper_lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&io->keeper_wake, &monotonic);
     pthread_cond_init(&io->peers_changed, &monotonic);
+    pthread_cond_init(&io->room_changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int failed = io->event_fd < 0 ? errno : 0;
@@ -250,6 +254,7 @@ void fsio_stop(struct fsio *io) {
     pthread_mutex_unlock(&io->keeper_lock);
     if (!join) return; /* has been stopped before */
     pthread_join(io->keeper, NULL);
+    fsio_room_stop(io);
     fsio_links_stop(io);
     fsio_carriers_stop(io);
     fsio_door_stop(io);

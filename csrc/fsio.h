@@ -48,9 +48,15 @@ void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits 
 int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */
 int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
 int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
+int fsio_whole_delete(struct fsio *io, uint64_t ino); /* the whole part only */
+int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from); /* stripes from that index on */
 /* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
 int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path);
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
+/* From now on a write that finds no room is told as FSIO_EVENT_FULL (size: bytes that must go), and waits for fsio_room_made with its serial, so long
+ * at most, before it is ENOSPC. `freed` 0: there was nothing that could go. */
+void fsio_expect_room(struct fsio *io, int patience_ms);
+void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
 
 /* ── handles ──
  * A file that is written through this node stays what it is here, whatever later calls of fsio_open say; else the last one is believed, also for the
@@ -78,6 +84,11 @@ int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int6
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
+/* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
+int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+bool fsio_grown(struct fsio *io, uint64_t ino); /* it is written through this node in stripes, whatever its record says still */
+/* Times were set by hand of a file that is open here in stripes: they are what fsio_stat says until it is read, or written. NULL: that one stays. */
+void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime);
 
 /* ── work in the background, completed through fsio_take ── (used by the Python side; serials are its own) */
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size);     /* make a whole part here from `from`'s whole part */
@@ -88,7 +99,12 @@ int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const
 int fsio_drop_stripes(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count); /* likewise, but whole parts stay */
 int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks), void *context);
 
-enum fsio_event_kind { FSIO_EVENT_DONE, FSIO_EVENT_STRIPED, FSIO_EVENT_REMOTE_CLOSED /* last handle through us on ino was closed */ };
+enum fsio_event_kind {
+    FSIO_EVENT_DONE,
+    FSIO_EVENT_STRIPED,
+    FSIO_EVENT_REMOTE_CLOSED, /* last handle through us on ino was closed */
+    FSIO_EVENT_FULL,          /* fsio_room_made is awaited */
+};
 struct fsio_event {
     struct fsio_event *next;
     enum fsio_event_kind kind;

@@ -122,7 +122,7 @@ static bool write_part(struct asking *asking) {
         uint64_t size = (uint64_t)found.st_size, end = request->offset + request->length;
         uint64_t from = request->offset > size ? request->offset : size;
         more = end > from ? end - from : 0;
-        if (!fsio_reserve(io, more)) {
+        if (!fsio_reserve_or_make(io, more)) {
             error = ENOSPC;
             more = 0;
         }
@@ -132,7 +132,7 @@ static bool write_part(struct asking *asking) {
         fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
         close(part);
     }
-    return fine && reply(asking, error, 0, NULL, 0);
+    return fine && reply(asking, fsio_refused(io, error, request->length), 0, NULL, 0);
 }
 
 static bool answer_write(struct asking *asking) {

@@ -85,6 +85,25 @@ static struct fsio_file *find_or_make(struct fsio *io, uint64_t ino) {
     return file;
 }
 
+/* Likewise: without the gate. Once in stripes it stays so while it is written. */
+bool fsio_grown(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    if (file == NULL) return false;
+    bool grown = atomic_load(&file->serves) && file->kind == FSIO_STRIPED && fsio_file_written(file);
+    fsio_drop_later(file);
+    return grown;
+}
+
+/* Without the gate, which may be held by who waits for another node. Of what is not in stripes nobody looks at them. */
+void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime) {
+    pthread_mutex_lock(&io->files_lock);
+    struct fsio_file *file = look(io, ino);
+    if (file != NULL && atime != NULL) atomic_store(&file->read_ns, *atime);
+    if (file != NULL && mtime != NULL) atomic_store(&file->written_ns, *mtime);
+    if (file != NULL) atomic_store(&file->changed_ns, fsio_now_ns());
+    pthread_mutex_unlock(&io->files_lock);
+}
+
 /* ── opening and closing ── */
 
 bool fsio_file_written(struct fsio_file *file) {
@@ -109,7 +128,10 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     file->stripe = stripe != 0 ? stripe : FSIO_STRIPE_BYTES;
     file->known = true;
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
-    if (kind == FSIO_STRIPED) atomic_store(&file->size, size);
+    if (kind == FSIO_STRIPED) {
+        atomic_store(&file->size, size);
+        fsio_striped_begin(file);
+    }
     atomic_store(&file->serves, error == 0 && kind != FSIO_REMOTE);
     return error;
 }
@@ -226,6 +248,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
         pthread_rwlock_wrlock(&file->gate);
         error = file->kind == FSIO_LOCAL ? fsio_spread(file, true) : 0; /* another writer may have been here first */
         pthread_rwlock_unlock(&file->gate);
+        if (error == ENOSPC && fsio_make_room(file->io, count - done)) continue; /* not there, but here */
         if (error != 0) return error;
     }
 }
@@ -251,6 +274,7 @@ int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint6
     if (file->kind == FSIO_LOCAL) {
         error = fsio_local_fallocate(file, mode, offset, length);
         if (error == ENOSPC && fsio_has_others(file->io)) error = fsio_spread(file, true);
+        if (error == ENOSPC && file->kind == FSIO_LOCAL && fsio_make_room(file->io, length)) error = fsio_local_fallocate(file, mode, offset, length);
     } else {
         error = 0;
     }
@@ -344,13 +368,28 @@ bool fsio_is_local(struct fsio_handle *handle) {
     return local;
 }
 
+static void give_stat(const struct fsio_stat *stat, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
+    *size = stat->size;
+    *blocks = stat->blocks;
+    *atime = stat->atime;
+    *mtime = stat->mtime;
+    *ctime = stat->ctime;
+}
+
 int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
     struct fsio_stat stat = {0};
     int error = fsio_file_stat(handle->file, &stat);
-    *size = stat.size;
-    *blocks = stat.blocks;
-    *atime = stat.atime;
-    *mtime = stat.mtime;
-    *ctime = stat.ctime;
+    give_stat(&stat, size, blocks, atime, mtime, ctime);
+    return error;
+}
+
+int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    struct fsio_stat stat;
+    int error = ENOENT;
+    if (file == NULL) return error;
+    if (atomic_load(&file->serves) && fsio_file_written(file)) error = fsio_file_stat(file, &stat);
+    if (error == 0) give_stat(&stat, size, blocks, atime, mtime, ctime);
+    fsio_file_drop(file);
     return error;
 }

@@ -1,9 +1,10 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
  * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
  * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
+ * fsio_room.c: what is done before there is no room.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, peers_lock,
- * events_lock (leaves). Nobody waits for the network with any but a gate held. */
+ * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
 
@@ -163,8 +164,8 @@ struct fsio_file {
 
     struct fsio_piece *pieces; /* STRIPED: fsio_pieces.c */
     size_t piece_count, carried;
-    _Atomic int64_t touched_ns; /* STRIPED: when it was changed through this node */
-    struct fsio_stat sum;       /* and what its owners said last */
+    _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
+    struct fsio_stat sum;                            /* and what its owners said last */
     int64_t sum_ms;
 };
 
@@ -211,6 +212,12 @@ struct fsio {
     _Atomic int64_t asked_ms;      /* own_mount: when */
     pthread_mutex_t rescan_lock;
     _Atomic int64_t scanned_ms, scan_took_ms;
+
+    pthread_mutex_t room_lock;
+    pthread_cond_t room_changed;
+    int room_patience_ms; /* 0: nobody makes room */
+    uint64_t room_asked, room_answered;
+    int64_t room_vain_ms; /* when nothing could go; 0: the last time something could */
 
     pthread_mutex_t table_lock;
     int32_t *owners;
@@ -274,13 +281,19 @@ void fsio_account(struct fsio *io, int64_t bytes);
 void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
 int64_t fsio_allocated(int fd);    /* bytes */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino);                   /* highest index of a stripe that may be here, + 1 */
-int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from);      /* stripes here from that index on */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
 /* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
 int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index);         /* one part of a file that is not open */
+
+/* fsio_room.c: may wait, for the poll loop of this node */
+bool fsio_make_room(struct fsio *io, uint64_t more); /* false: there is nothing here that could go */
+bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
+bool fsio_room_or_make(struct fsio *io, uint64_t more);
+int fsio_refused(struct fsio *io, int error, uint64_t more); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
+void fsio_room_stop(struct fsio *io);
 
 /* fsio_handle.c */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
@@ -296,7 +309,7 @@ int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
 int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
 
 /* fsio_local.c: with the gate held */
-bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes: an open file holds on to its descriptor. Was it open? */
+bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes. Does an open file hold on to it, and account for it? */
 int fsio_fd_get(struct fsio_file *file, bool create, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
 void fsio_fd_put(struct fsio_file *file);
 int fsio_local_open(struct fsio_file *file, bool create);
@@ -329,7 +342,9 @@ int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
 int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count);
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
-void fsio_striped_touch(struct fsio_file *file);
+void fsio_striped_touch(struct fsio_file *file);     /* it is written now */
+void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
+void fsio_striped_begin(struct fsio_file *file);     /* nobody has written it yet, since it was opened */
 void fsio_carriers_stop(struct fsio *io);
 void fsio_spares_free(struct fsio *io);
 int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got);

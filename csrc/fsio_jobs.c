@@ -65,7 +65,7 @@ static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *
             *holes = all && reply.length == 0 && reply.value != 0;
             uint64_t whole = *holes ? reply.value : all ? reply.length : *size;
             if (reply.length > request->length || whole > INT64_MAX) error = EPROTO;
-            else if (!fsio_room(io, reply.length)) error = ENOSPC;
+            else if (!fsio_room_or_make(io, reply.length)) error = ENOSPC;
             else if (all ? *size != UINT64_MAX && whole != *size : reply.length != request->length) error = ESTALE; /* it is another version of it */
             asked = true;
             if (error == 0) error = receive_part(io, link->fd, part, whole, request->offset, reply.length);

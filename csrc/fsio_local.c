@@ -61,14 +61,16 @@ bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = fsio_file_find(io, ino);
     int fd;
     if (file == NULL) return false;
-    if (file->kind == FSIO_LOCAL && fsio_fd_get(file, false, &fd) == 0) {
+    bool held = file->kind == FSIO_LOCAL && fsio_fd_get(file, false, &fd) == 0;
+    if (held) {
         pthread_mutex_lock(&file->lock);
         file->gone = true;
         file->busy--;
+        held = file->counted;
         pthread_mutex_unlock(&file->lock);
     }
     fsio_file_drop(file);
-    return true;
+    return held;
 }
 
 /* ── local files ── */

@@ -442,11 +442,15 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     return 0;
 }
 
-int fsio_part_delete(struct fsio *io, uint64_t ino) {
+int fsio_whole_delete(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
     bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
     fsio_part_name(ino, FSIO_WHOLE, name);
-    int error = remove_part(io, name, !open);
+    return remove_part(io, name, !open);
+}
+
+int fsio_part_delete(struct fsio *io, uint64_t ino) {
+    int error = fsio_whole_delete(io, ino);
     int stripes = fsio_stripes_delete(io, ino, 0);
     if (error != 0 && error != ENOENT) return error;
     return stripes;

@@ -360,7 +360,7 @@ int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, u
     int error = 0;
     if (offset == FSIO_APPEND) offset = atomic_fetch_add(&file->size, count); /* the place is ours; until the bytes are there it reads as zeros */
     if (offset > INT64_MAX - count) return EFBIG;
-    atomic_store(&file->touched_ns, fsio_now_ns());
+    fsio_striped_touch(file);
     while (count > 0 && error == 0) {
         uint64_t number = number_at(file, offset);
         size_t at = (size_t)(offset - start_of(file, number)), left = length_of(file, number) - at;
@@ -476,6 +476,7 @@ int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *
     uint64_t size = atomic_load(&file->size);
     int error = 0;
     if (offset >= size) return 0;
+    fsio_striped_looked_at(file);
     if (count > size - offset) count = (size_t)(size - offset);
     for (size_t done = 0; done < count && error == 0; *got = done) { /* a large one in steps, so that the carriers have their part in it */
         size_t step = count - done < AHEAD_BYTES ? count - done : AHEAD_BYTES;

@@ -135,7 +135,11 @@ int fsio_spread(struct fsio_file *file, bool tell) {
     file->gone = false;
     file->kind = FSIO_STRIPED;
     atomic_store(&file->size, spread.size);
-    atomic_store(&file->touched_ns, (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec);
+    struct fsio_stat stat;
+    fsio_to_stat(&found, &stat);
+    atomic_store(&file->read_ns, stat.atime);
+    atomic_store(&file->written_ns, stat.mtime);
+    atomic_store(&file->changed_ns, stat.ctime);
     if (tell) fsio_tell(io, FSIO_EVENT_STRIPED, file->stripe, file->ino, spread.size, 0);
     return 0;
 }

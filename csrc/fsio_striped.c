@@ -16,6 +16,8 @@ enum {
     BATCH_OWNERS = 16,
 };
 
+static const int64_t DAY_NS = INT64_C(86400) * 1000000000;
+
 /* False: it has taken stall_ms. */
 static bool wait_for_table(struct fsio *io, int *waited_ms) {
     struct timespec pause = {.tv_nsec = STALE_WAIT_MS * 1000000};
@@ -53,7 +55,7 @@ static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
     int error = fstat(part, &found) != 0 ? errno : 0;
     uint64_t size = error == 0 ? (uint64_t)found.st_size : 0, end = at + count, low = at > size ? at : size;
     uint64_t more = end > low ? end - low : 0;
-    if (error == 0 && !fsio_reserve(io, more)) {
+    if (error == 0 && !fsio_reserve_or_make(io, more)) {
         error = ENOSPC;
         more = 0;
     }
@@ -73,7 +75,7 @@ static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
     bool ours = fsio_stripe_ours(io, ino, index, &moving);
     int error = ours && !moving ? write_part(io, ino, index, at, from, count) : ESTALE;
     pthread_rwlock_unlock(&io->writes);
-    return error;
+    return fsio_refused(io, error, count);
 }
 
 /* One attempt, zeros for what is not there. */
@@ -366,17 +368,34 @@ int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat) {
         file->sum_ms = error == 0 ? fsio_now_ms() : 0;
         pthread_mutex_unlock(&file->lock);
     }
-    *stat = sum;
-    stat->size = atomic_load(&file->size);
-    int64_t touched = atomic_load(&file->touched_ns);
-    if (touched != 0) stat->mtime = stat->ctime = touched;
-    if (stat->atime == 0) stat->atime = stat->mtime;
+    *stat = (struct fsio_stat){.size = atomic_load(&file->size), .blocks = sum.blocks};
+    stat->atime = atomic_load(&file->read_ns);
+    stat->mtime = atomic_load(&file->written_ns);
+    stat->ctime = atomic_load(&file->changed_ns);
     return 0;
 }
 
+/* ── times ── those of the stripes say nothing: they were written when they were, whatever was set by hand since */
+
+void fsio_striped_begin(struct fsio_file *file) {
+    atomic_store(&file->read_ns, 0);
+    atomic_store(&file->written_ns, 0);
+    atomic_store(&file->changed_ns, 0);
+}
+
 void fsio_striped_touch(struct fsio_file *file) {
-    atomic_store(&file->touched_ns, fsio_now_ns());
+    int64_t now = fsio_now_ns();
+    atomic_store(&file->written_ns, now);
+    atomic_store(&file->changed_ns, now);
     pthread_mutex_lock(&file->lock);
     file->sum_ms = 0;
     pthread_mutex_unlock(&file->lock);
 }
+
+/* As on tmpfs (relatime): once after each writing, and once a day. */
+void fsio_striped_looked_at(struct fsio_file *file) {
+    int64_t now = fsio_now_ns(), read = atomic_load(&file->read_ns), written = atomic_load(&file->written_ns);
+    if (written == 0 && read == 0) return; /* when it was read before, and when written, its record knows */
+    if (read <= written || read <= atomic_load(&file->changed_ns) || now - read > DAY_NS) atomic_store(&file->read_ns, now);
+}
+

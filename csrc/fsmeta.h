@@ -151,6 +151,8 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
  * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
  * have old content, or the file is claimed. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
+/* What the data of a file says that `node` writes, before it closes it: until meta_wrote that is its size to who asks. Times of 0 are not known. */
+void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in);
 /* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
  * meanwhile must not be taken for what was closed. */
 void meta_closing(struct meta *meta, uint64_t ino);
@@ -161,6 +163,8 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
  * watcher any more): drop the copy. */
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
 int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node); /* EBUSY: it is the last, and there is content */
+/* `node` needs the room of what lies there of it: others have it too, or it is old, for the file is being written elsewhere or lies in stripes. EBUSY: no. */
+int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
 int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
 

@@ -205,7 +205,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     return leave(meta, 0);
 }
 
-void record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
+static void record_content(struct inode *inode, const struct meta_attr *in) {
     /* Times that were set after the last writing, but before we heard of that, stand; so do ours if there is no data that could tell (0). */
     bool timed = in->mtime == 0 || inode->timed > in->mtime;
     int64_t mtime = timed ? inode->mtime : in->mtime;
@@ -213,7 +213,11 @@ void record_written(struct inode *inode, int32_t node, const struct meta_attr *i
     inode->size = in->size;
     inode->blocks = in->blocks;
     inode->mtime = mtime;
-    if (in->mtime != 0 && inode->atimed <= in->mtime) inode->atime = in->atime;
+    if (in->mtime != 0 && in->atime != 0 && inode->atimed <= in->mtime) inode->atime = in->atime;
+}
+
+void record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
+    record_content(inode, in);
     inode->timed = inode->atimed = 0;
     inode->finished = 1;
     inode->writer = -1;
@@ -232,6 +236,13 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     tell_all(meta, tell, &inode->watchers, node);
     inode_attr(inode, out);
     return leave(meta, 0);
+}
+
+void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in) {
+    struct inode *inode;
+    enter(meta);
+    if (content_here(meta, ino, &inode) == 0 && inode->writer == node) record_content(inode, in);
+    leave(meta, 0);
 }
 
 /* The writer has gone without a word: what is recorded of the content stands. */
@@ -290,6 +301,17 @@ int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node) {
     int error = content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
     if (set_has(inode->holders, node) && set_count(inode->holders) == 1 && inode->size > 0) return leave(meta, EBUSY);
+    set_remove(&inode->holders, node);
+    return leave(meta, 0);
+}
+
+int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
+    struct inode *inode;
+    enter(meta);
+    int error = content_here(meta, ino, &inode);
+    if (error != 0) return leave(meta, error);
+    bool only = inode->layout == META_WHOLE && inode->writer < 0 && inode->size > 0 && set_only(inode->holders, node);
+    if (only || inode->writer == node || set_has(inode->users, node)) return leave(meta, EBUSY);
     set_remove(&inode->holders, node);
     return leave(meta, 0);
 }

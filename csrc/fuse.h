@@ -49,6 +49,7 @@ struct amfs_fuse_request {
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room;      /* room: bytes that the answer may take */
     bool wrote, has_attr;
+    int again; /* private: how often it was asked once more */
     uint64_t since, moment; /* private; moment: when it was asked (meta_moment) */
     bool looks, kept; /* private: its mode decides what is done next; it was done but for that, and `value` is the answer */
     struct meta_attr attr;

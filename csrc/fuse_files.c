@@ -104,17 +104,17 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
         return 1;
     }
     if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
-    struct fsio_handle *handle;
-    if (fsio_open_passing(node->io, attr->ino, FSIO_STRIPED, attr->stripe, attr->size, false, false, &handle) != 0) return 0;
     int64_t atime = 0, mtime = 0;
-    int error = fsio_stat(handle, &attr->size, &attr->blocks, &atime, &mtime, &ctime);
-    fsio_close(handle);
-    if (error == 0 && mtime != 0) { /* else there is no stripe yet */
-        attr->atime = atime;
-        attr->mtime = mtime;
+    int error = fsio_live(node->io, attr->ino, &attr->size, &attr->blocks, &atime, &mtime, &ctime);
+    if (error == ENOENT) { /* closed by now: the record has been told what was written, and still says that it is not finished */
+        meta_getattr(node->meta, attr->ino, node->id, attr);
+        return 0;
     }
+    if (error != 0) return 0;
+    if (atime != 0) attr->atime = atime;
+    if (mtime != 0) attr->mtime = mtime;
     if (ctime > attr->ctime) attr->ctime = ctime;
-    return error == 0;
+    return 1;
 }
 
 /* ── opening ── */
@@ -177,13 +177,25 @@ static bool lacks_part(struct node *node, const struct opening *opening) {
 
 static void stamp_fresh(struct node *node, const struct opening *opening) {
     struct meta_attr attr = {.atime = opening->atime, .mtime = opening->mtime};
-    stamp_part(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
+    stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
+}
+
+/* What an opening has to know of closings here; that the record changed otherwise it causes itself. */
+static uint64_t closing_mark(uint64_t ino) { return ~ino; }
+
+/* The kernel does not wait for closings: one of before may have been told only after the record was asked for this opening. */
+static bool is_overtaken(struct node *node, const struct opening *opening) {
+    return opening->asked && opening->kind == FSIO_STRIPED && !meta_fresh(node->meta, opening->moment, closing_mark(opening->ino));
 }
 
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
     struct node *node = mount->node;
     int error = ENOMEM;
     pthread_mutex_lock(&node->lock);
+    if (is_overtaken(node, opening)) {
+        pthread_mutex_unlock(&node->lock);
+        return META_BUSY;
+    }
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
     struct view *view = file == NULL ? NULL : files_view(file, mount);
@@ -233,6 +245,10 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) 
     struct node *node = mount->node;
     int error = ENOMEM;
     pthread_mutex_lock(&node->lock);
+    if (is_overtaken(node, opening)) {
+        pthread_mutex_unlock(&node->lock);
+        return META_BUSY;
+    }
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
     struct view *view = file == NULL ? NULL : files_view(file, mount);
@@ -362,11 +378,13 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
         drop_view(node, file, view);
     }
     if (writer != NULL || reader != NULL) {
+        if (writer != NULL) meta_stale(node->meta, closing_mark(file->ino));
         file->pins++;
         pthread_mutex_unlock(&node->lock);
         if (writer != NULL) {
             known = fsio_stat(writer, &said.size, &said.blocks, &said.atime, &said.mtime, &said.ctime) == 0;
             stayed = stayed && fsio_is_local(writer);
+            if (known && !stayed) meta_said(node->meta, file->ino, node->id, &said); /* from here on nobody else knows */
             fsio_close(writer);
         }
         if (reader != NULL) fsio_close(reader);

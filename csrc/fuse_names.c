@@ -188,7 +188,7 @@ void do_getattr(struct call *call) {
 /* ── changing attributes ── */
 
 /* The part of a file here has the same times as the record: what is written later starts from them. */
-void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+bool stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
     uint32_t ns;
     char path[64];
@@ -201,16 +201,22 @@ void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct met
         times[1].tv_nsec = ns;
     }
     struct stat looked; /* after a look the kernel stamps what is written next by its finest clock */
-    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0)
-        (void)!fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW);
+    return fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+    if (stamp_whole(node, ino, mask, attr)) return;
+    fsio_set_times(node->io, ino, mask & META_SET_ATIME ? &attr->atime : NULL, mask & META_SET_MTIME ? &attr->mtime : NULL); /* in stripes */
 }
 
 /* As on tmpfs: by its name a file without data that has that size already is left as it is; otherwise it counts as written. */
 static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name, bool *changed) {
     struct fsio_handle *handle;
     struct stat found;
-    if (files_part_stat(node, ino, &found) != 0) found = (struct stat){.st_size = 0}; /* nothing was ever written to it */
-    *changed = !by_name || (uint64_t)found.st_size != size || found.st_blocks > 0;
+    bool there = files_part_stat(node, ino, &found) == 0, grown = !there && fsio_grown(node->io, ino);
+    if (!there) found = (struct stat){.st_size = 0}; /* nothing was ever written to it, or it has grown into stripes */
+    *changed = !by_name || grown || (uint64_t)found.st_size != size || found.st_blocks > 0;
     if (!*changed) return 0;
     int error = fsio_open_passing(node->io, ino, FSIO_LOCAL, 0, size, true, true, &handle);
     if (error != 0) return error;
@@ -284,7 +290,7 @@ void do_setattr(struct call *call) {
     if (killed != 0) return;
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
     if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, by_name, &cut);
-    if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode) && done.layout == META_WHOLE) stamp_part(node, ino, mask, &want);
+    if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode)) stamp_part(node, ino, mask, &want);
     if (error == 0) {
         struct wire_attr_out out;
         bool cache;

@@ -196,6 +196,7 @@ void do_rename(struct call *call);
 void do_link(struct call *call);
 void do_statfs(struct call *call);
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+bool stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* false: there is no whole part */
 void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
 static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
@@ -233,9 +234,11 @@ struct opening {
     int64_t atime, mtime;
     bool writing, truncate, create, foreign, direct;
     bool stamp; /* a part that has to be made gets these times */
+    bool asked; /* of the poll loop, at that moment: if it was closed here since, `size` may be the one before */
+    uint64_t moment;
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);
+int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out); /* META_BUSY: to be asked again */
 int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
 void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */

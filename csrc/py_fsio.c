@@ -286,15 +286,48 @@ static PyObject *io_part_adopt(PyObject *self, PyObject *args)
     return py_nothing_or(error);
 }
 
-static PyObject *io_part_delete(PyObject *self, PyObject *number)
+static PyObject *delete_here(PyObject *self, PyObject *number, int (*act)(struct fsio *io, uint64_t ino))
 {
     ull ino = PyLong_AsUnsignedLongLong(number);
     int error;
 
     if (PyErr_Occurred())
         return NULL;
-    WITHOUT_GIL(error = fsio_part_delete(io_of(self), ino));
+    WITHOUT_GIL(error = act(io_of(self), ino));
     return py_nothing_or(error);
+}
+
+static int all_stripes_delete(struct fsio *io, uint64_t ino) { return fsio_stripes_delete(io, ino, 0); }
+
+static PyObject *io_part_delete(PyObject *self, PyObject *number) { return delete_here(self, number, fsio_part_delete); }
+static PyObject *io_whole_delete(PyObject *self, PyObject *number) { return delete_here(self, number, fsio_whole_delete); }
+static PyObject *io_stripes_delete(PyObject *self, PyObject *number) { return delete_here(self, number, all_stripes_delete); }
+
+static PyObject *io_grown(PyObject *self, PyObject *number)
+{
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(io_of(self), ino));
+}
+
+static PyObject *io_expect_room(PyObject *self, PyObject *number)
+{
+    int patience_ms = (int)PyLong_AsLong(number);
+
+    if (PyErr_Occurred())
+        return NULL;
+    fsio_expect_room(io_of(self), patience_ms);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_room_made(PyObject *self, PyObject *args)
+{
+    unsigned long long serial, freed;
+
+    if (!PyArg_ParseTuple(args, "KK:room_made", &serial, &freed))
+        return NULL;
+    fsio_room_made(io_of(self), serial, freed);
+    Py_RETURN_NONE;
 }
 
 static PyObject *io_usage(PyObject *self, PyObject *unused)
@@ -338,6 +371,23 @@ static PyObject *io_open_count(PyObject *self, PyObject *number)
         return NULL;
     fsio_open_count(io_of(self), ino, &readers, &writers);
     return Py_BuildValue("(ii)", readers, writers);
+}
+
+static PyObject *io_set_times(PyObject *self, PyObject *args)
+{
+    unsigned long long ino;
+    PyObject *given[2];
+    int64_t times[2] = {0, 0};
+
+    if (!PyArg_ParseTuple(args, "KOO:set_times", &ino, &given[0], &given[1]))
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        times[i] = given[i] == Py_None ? 0 : PyLong_AsLongLong(given[i]);
+        if (times[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    fsio_set_times(io_of(self), ino, given[0] == Py_None ? NULL : &times[0], given[1] == Py_None ? NULL : &times[1]);
+    Py_RETURN_NONE;
 }
 
 struct part_list {
@@ -472,9 +522,15 @@ static PyMethodDef io_methods[] = {
     {"part_stat", io_part_stat, METH_VARARGS, "(size, blocks, atime, mtime, ctime) of a part here."},
     {"part_adopt", io_part_adopt, METH_VARARGS, "part_adopt(ino, path)\n--\n\nA file of the same file system becomes the whole part."},
     {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
+    {"whole_delete", io_whole_delete, METH_O, "Delete the whole part of a file, not its stripes."},
+    {"stripes_delete", io_stripes_delete, METH_O, "Delete the stripes of a file that are here, not its whole part."},
+    {"expect_room", io_expect_room, METH_O, "Somebody makes room when there is none: wait for that so many milliseconds at most."},
+    {"room_made", io_room_made, METH_VARARGS, "room_made(serial, freed)\n--\n\nWhat came of making room."},
     {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
     {"open", WITH_KEYWORDS(io_open), METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
+    {"grown", io_grown, METH_O, "Is it written through this node in stripes, whatever its record says still."},
+    {"set_times", io_set_times, METH_VARARGS, "set_times(ino, atime, mtime)\n--\n\nOf a file that is open in stripes; None: it stays."},
     {"list_parts", io_list_parts, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
     {"serve", io_serve, METH_O, "serve(meta)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},

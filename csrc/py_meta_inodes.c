@@ -80,6 +80,7 @@ static PyObject *change_holder(PyObject *self, PyObject *args, int (*change)(str
 
 static PyObject *add_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_add_holder); }
 static PyObject *remove_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_remove_holder); }
+static PyObject *give_up(PyObject *self, PyObject *args) { return change_holder(self, args, meta_give_up); }
 
 static PyObject *holders_of(PyObject *self, PyObject *args) {
     ull ino;
@@ -180,6 +181,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("unused", unused, "unused(ino, node)"),
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
     VARARGS("remove_holder", remove_holder, "remove_holder(ino, node)"),
+    VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("holders", holders_of, "holders(ino)"),
     VARARGS("readlink", read_link, "readlink(ino)"),
     VARARGS("open_here", open_here, "open_here(ino, writing)"),

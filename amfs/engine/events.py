@@ -97,6 +97,13 @@ class FsHandlesClosed(NamedTuple):
     ino: int
 
 
+class FsFull(NamedTuple):
+    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``room_made`` with ``serial``."""
+
+    serial: int
+    wanted: int
+
+
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -242,7 +249,7 @@ class FsWork(NamedTuple):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | CloseList | StopRun
-    | FsRequested | FsWorked | FsStriped | FsHandlesClosed
+    | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

@@ -46,8 +46,8 @@ _DIRS_MAX = 100_000
 _SLOW = (META_NOT_MINE, META_BUSY)
 _TIMES = META_SET_ATIME | META_SET_MTIME
 #: Places in an attribute tuple.
-_INO, _MODE, _LAYOUT, _FINISHED, _WRITER, _SIZE, _CTIME = map(
-    Attr._fields.index, ("ino", "mode", "layout", "finished", "writer", "size", "ctime")
+_INO, _MODE, _LAYOUT, _FINISHED, _WRITER, _SIZE, _ATIME, _MTIME, _CTIME = map(
+    Attr._fields.index, ("ino", "mode", "layout", "finished", "writer", "size", "atime", "mtime", "ctime")
 )
 Facts = tuple[int, ...]
 
@@ -275,7 +275,8 @@ class Portable:
             if using is None or not using.numbers:
                 return None
             found = self._files[next(iter(using.numbers))].handle.stat()
-        return (*attr[:_SIZE], *found[:4], max(found[4], attr[_CTIME]))
+        size, blocks, atime, mtime, ctime = found  # times of 0 are not known there
+        return (*attr[:_SIZE], size, blocks, atime or attr[_ATIME], mtime or attr[_MTIME], max(ctime, attr[_CTIME]))
 
     def list(self, directory: int) -> list[tuple[bytes, int, int]]:
         """(name, inode, kind) of all that is in it."""
@@ -445,7 +446,7 @@ class Portable:
             else:
                 if mask & META_SET_SIZE:
                     self._cut(ino, want.size, now)
-                elif mask & _TIMES and stat.S_ISREG(done[_MODE]) and done[_LAYOUT] == WHOLE:
+                elif mask & _TIMES and stat.S_ISREG(done[_MODE]):
                     self._stamp(ino, mask, want)
                 return
         if mask & _TIMES:
@@ -462,11 +463,14 @@ class Portable:
     def _stamp(self, ino: int, mask: int, want: Attr) -> None:
         """The part of a file here has the same times as the record."""
         path = self.io.part_path(ino, -1)
-        with contextlib.suppress(FileNotFoundError):
+        atime = want.atime if mask & META_SET_ATIME else None
+        mtime = want.mtime if mask & META_SET_MTIME else None
+        try:
             found = os.stat(path, dir_fd=self.io.root_fd)
-            atime = want.atime if mask & META_SET_ATIME else found.st_atime_ns
-            mtime = want.mtime if mask & META_SET_MTIME else found.st_mtime_ns
-            os.utime(path, ns=(atime, mtime), dir_fd=self.io.root_fd)
+            times = found.st_atime_ns if atime is None else atime, found.st_mtime_ns if mtime is None else mtime
+            os.utime(path, ns=times, dir_fd=self.io.root_fd)
+        except FileNotFoundError:  # in stripes
+            self.io.set_times(ino, atime, mtime)
 
     def _cut(self, ino: int, size: int, now: int) -> None:
         """The record has the new size already. A file without data that had it before is not changed, as on tmpfs; but to nothing may be

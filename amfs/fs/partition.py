@@ -6,14 +6,22 @@ P is constant for a session; only the table changes when nodes come or go, and t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from amfs._native import partitions as _partitions
 from amfs._native import xxh64
 
 PARTITIONS = 1024  # at least; sessions of more nodes than a quarter of this get more
+
+
+def _scattered(count: int) -> Iterator[int]:
+    """The numbers below ``count`` with their bits in reverse order: however many are taken, they lie evenly apart."""
+    bits = (count - 1).bit_length()
+    for number in range(1 << bits):
+        place = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+        if place < count:
+            yield place
 
 
 class PartitionTable:
@@ -79,16 +87,12 @@ class PartitionTable:
             donor = max(loads, key=lambda n: (loads[n], n))
             loads[donor] -= 1
             given[donor] += 1
-        # Neighbouring partitions hold neighbouring stripes of a file, so what is given is spread: a walk by the golden ratio.
-        step = next(step for step in range(int(len(owners) * 0.618) | 1, 2 * len(owners)) if math.gcd(step, len(owners)) == 1)
-        part = node % len(owners)
-        while given:
-            donor = owners[part]
-            if given[donor] > 0:
+        # Neighbouring partitions hold neighbouring stripes of a file, so what is given is spread: with two nodes every second one.
+        for part in _scattered(len(owners)):
+            part = (part + node) % len(owners)
+            if given[owners[part]] > 0:
+                given[owners[part]] -= 1
                 owners[part] = node
-                given[donor] -= 1
-                given += Counter()  # without zeros
-            part = (part + step) % len(owners)
         return PartitionTable(owners, self.version + 1)
 
     def moved(self, other: PartitionTable) -> set[int]:

@@ -18,6 +18,7 @@ from amfs.engine.events import (
     CopyOut,
     Effect,
     Event,
+    FsFull,
     FsHandlesClosed,
     FsRequested,
     FsStriped,
@@ -146,7 +147,7 @@ class NodeCore:
             if self.fs is not None:
                 self._collect("fs", self.fs.handle(event, now), out, local)
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed)):
+        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull)):
             assert self.fs is not None
             self._collect("fs", self.fs.handle(event, now), out, local)
         return out

@@ -13,17 +13,17 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Protocol
 
 from amfs._native import Io, IoHandle, Meta
-from amfs.engine.events import Event, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
 from amfs.fs.attr import Attr
 
 log = logging.getLogger("amfs.fs")
 
 THREADS = 4
-DONE, STRIPED_NOW, REMOTE_CLOSED = 0, 1, 2  # kinds of Io.take()
+ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
+DONE, STRIPED_NOW, REMOTE_CLOSED, FULL = 0, 1, 2, 3  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 _REMOTE = 1  # kind of a handle, as csrc/fsio.h
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
@@ -32,6 +32,7 @@ _MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
 _AT_ONCE = frozenset((
     "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times", "uses",
+    "room_made",
 ))  # fmt: skip
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
@@ -67,6 +68,7 @@ class FileWork:
         self.limit = limit
         self.io = Io(node, self.root, listen, limit=limit)
         self.io.serve(meta)
+        self.io.expect_room(ROOM_MS)
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self.umask = 0o022  # of the run that began last, as told by the hands
@@ -75,6 +77,7 @@ class FileWork:
         self._replaced: set[int] = set()  # handles whose part was put in their place
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
+        self._spare = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._done: deque[FsWorked] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], None]] = {}  # serial of an Io job -> what remains to be done when it has ended well
@@ -95,7 +98,8 @@ class FileWork:
         elif effect.what == "invalidate":
             self.invalidate(effect)
         else:
-            self._threads.submit(self._run, effect)
+            threads = self._spare if effect.what == "spare" else self._threads
+            threads.submit(self._run, effect)
 
     def _run(self, effect: FsWork, at_once: bool = False) -> None:
         number, value = 0, None
@@ -124,6 +128,8 @@ class FileWork:
                 if after is not None and not error:
                     after()
                 events.append(FsWorked(serial, error, size))
+            elif kind == FULL:
+                events.append(FsFull(serial, size))
             elif kind == STRIPED_NOW:
                 events.append(FsStriped(ino, serial))  # there it is the stripe
             else:
@@ -142,6 +148,8 @@ class FileWork:
 
     def make(self, ino: int, *times: int) -> None:
         """An empty part, if there is none; with these times of access and modification, else those of now."""
+        if self.io.grown(ino):
+            return
         path = self.path(ino)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
@@ -163,14 +171,18 @@ class FileWork:
                 return tuple(handle.stat()[:4])  # type: ignore[return-value]
             finally:
                 handle.close()
+        if known.layout:
+            raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
         return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
 
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
         """``None``: that one stays."""
         path = self.path(ino)
-        with contextlib.suppress(FileNotFoundError):  # striped, or gone
+        try:
             was = os.stat(path)
             os.utime(path, ns=(was.st_atime_ns if atime is None else atime, was.st_mtime_ns if mtime is None else mtime))
+        except FileNotFoundError:  # striped, or gone
+            self.io.set_times(ino, atime, mtime)
 
     def drop(self, inodes: tuple[int, ...]) -> None:
         """Everything of these that is here. The names go at once, so that what is brought here again afterwards is not taken for them."""
@@ -181,12 +193,24 @@ class FileWork:
                 continue
 
     def drop_whole(self, ino: int) -> None:
-        Path(self.path(ino)).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.io.whole_delete(ino)
 
     def drop_stripes(self, ino: int) -> None:
-        path = Path(self.path(ino))
-        for stripe in path.parent.glob(f"{path.name}.*"):
-            stripe.unlink(missing_ok=True)
+        self.io.stripes_delete(ino)
+
+    def spare(self) -> list[tuple[int, int]]:
+        """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
+        found = []
+        for ino, index, _, blocks in self.io.list_parts():
+            if index < 0 and blocks and not any(self.io.open_count(ino)):
+                with contextlib.suppress(FileNotFoundError):
+                    _, _, atime, mtime, _ = self.io.part_stat(ino, index)
+                    found.append((max(atime, mtime), ino, blocks * 512))
+        return [(ino, size) for _, ino, size in sorted(found)]
+
+    def room_made(self, serial: int, freed: int) -> None:
+        self.io.room_made(serial, freed)
 
     def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> tuple[int, int, int, int] | None:
         """(size, blocks, atime, mtime) afterwards; None: the node through which it was done knows."""
@@ -382,5 +406,6 @@ class FileWork:
     def stop(self) -> None:
         """End the threads; handles are closed."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._spare.shutdown(wait=False, cancel_futures=True)
         self.io.stop()
         os.close(self._wake)

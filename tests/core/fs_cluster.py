@@ -14,6 +14,7 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import (
     CancelTimer,
+    FsFull,
     FsHandlesClosed,
     FsReplied,
     FsRequested,
@@ -47,6 +48,7 @@ class Node:
         self.handles: dict[int, tuple[Any, ...]] = {}
         self.timers: dict[object, float] = {}
         self.invalidated: list[tuple[Any, ...]] = []
+        self.freed: list[int] = []
 
     # works, as node.filework has them
 
@@ -148,6 +150,12 @@ class Node:
 
     def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
         self.invalidated.append((inodes, entries, but))
+
+    def spare(self) -> list[tuple[int, int]]:
+        return [(ino, len(data)) for ino, data in self.parts.items() if data and not any(self.uses(ino))]
+
+    def room_made(self, serial: int, freed: int) -> None:
+        self.freed.append(freed)
 
     def grant(self, node: int) -> tuple[int, bytes]:
         return 1, bytes(16)
@@ -282,6 +290,11 @@ class Cluster:
 
     def call(self, node: int, op: str, *args: Any, **who: int) -> Any:
         return self.finish(self.start(node, op, *args, **who))
+
+    def fill(self, number: int) -> None:
+        """A node has no room any more: whatever can go there shall go."""
+        node = self.nodes[number]
+        self.tell(node, FsFull(1, sum(size for _, size in node.spare())))
 
     def kill(self, number: int) -> None:
         """A node dies; the others learn it."""

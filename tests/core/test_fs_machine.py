@@ -197,6 +197,8 @@ def test_one_after_the_other_they_agree_with_a_model(nodes: int, seed: int) -> N
     model, real = Model(), Real(cluster)
     rng = random.Random(seed)
     for _ in range(150):
+        if rng.random() < 0.2:
+            cluster.fill(rng.randrange(nodes))
         op, args = chosen(rng)
         expected = outcome(getattr(model, op), *args)
         assert outcome(getattr(real, op), *args) == expected, (op, args)
@@ -229,6 +231,8 @@ def test_at_the_same_time_nothing_is_lost_or_counted_twice(seed: int) -> None:
             tokens.append(cluster.start(rng.randrange(3), *ops[rng.choice(sorted(ops))](p, q)))
             for _ in range(rng.randrange(8)):
                 cluster.step()
+            if rng.random() < 0.2:
+                cluster.fill(rng.randrange(3))
         cluster.settle()
         for token in tokens:
             outcome(cluster.finish, token)
@@ -327,6 +331,47 @@ def test_replicas_are_made_once_and_dropped_when_the_file_changes() -> None:
     assert real.do("locate", b"/f")[0][2] == [1]
     assert [bool(node.parts) for node in cluster.nodes.values()] == [False, True, False]
     assert real.read(b"/f")[:2] == b"yx"
+
+
+def test_a_full_node_gives_up_what_others_have_and_nothing_else() -> None:
+    cluster = Cluster(3, 4)
+    real = Real(cluster)
+    for path, node in ((b"/a", 0), (b"/b", 1)):
+        handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=node)
+        real.do("write", handle, 0, path * 1000, node=node)
+        real.do("close", handle, node=node)
+    kept, _ = real.do("open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1, node=1)
+    other, _ = real.do("open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1, node=2)
+    real.do("close", other, node=2)
+    for node in (0, 1, 2, 0):  # open on 1, the copy on 2 goes, then 0 has the only one but for that of 1
+        cluster.fill(node)
+        cluster.settle()
+    assert [bool(node.parts) for node in cluster.nodes.values()] == [False, True, False]
+    assert cluster.nodes[1].freed == [0]
+    real.do("close", kept, node=1)
+    for node in range(3):
+        cluster.fill(node)
+        cluster.settle()
+    assert real.do("locate", b"/a")[0][2] == real.do("locate", b"/b")[0][2] == [1]
+    assert (real.read(b"/a"), real.read(b"/b")) == (b"/a" * 1000, b"/b" * 1000)
+
+
+def test_what_a_file_contained_before_is_given_up_while_another_node_writes_it() -> None:
+    cluster = Cluster(2, 4)
+    real = Real(cluster)
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("write", handle, 0, b"old" * 1000, node=0)
+    real.do("close", handle, node=0)
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY, 0, -1, 0, -1, node=1)
+    real.do("write", handle, 0, b"new", node=1)
+    cluster.fill(0)
+    cluster.fill(1)
+    cluster.settle()
+    assert [bool(node.parts) for node in cluster.nodes.values()] == [False, True] and cluster.nodes[0].freed == [3000]
+    real.do("close", handle, node=1)
+    assert real.read(b"/f") == b"new" + b"old" * 999
+    cluster.settle()
+    cluster.check()
 
 
 def test_set_rank_decides_where_a_future_file_lies() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -60,6 +61,18 @@ def test_a_new_node_takes_its_share_and_nothing_else_moves(table: PartitionTable
     assert len(moved) <= -(-len(table.owners) // nodes)
     assert after.version == table.version + 1
     assert spread(after) <= max(spread(table), 1), "it takes from those who have most"
+
+
+@pytest.mark.parametrize("nodes", range(2, 9))
+def test_neighbouring_partitions_lie_on_different_nodes(nodes: int) -> None:
+    """They hold neighbouring stripes: a file of few stripes is to lie on all nodes, and on each as much."""
+    table = PartitionTable.even([0])
+    for node in range(1, nodes):
+        table = table.with_node(node)
+    runs = [len(list(run)) for _, run in itertools.groupby(table.owners)]
+    assert max(runs) <= (1 if nodes == 2 else 3)
+    for first in range(len(table.owners) - 6 * nodes):
+        assert max(Counter(table.owners[first : first + 6 * nodes]).values()) <= 12  # 6 would be even
 
 
 @quickly

@@ -433,7 +433,7 @@ class Reference:
         inode = self.file_here(ino, content=True)
         old = inode.attr
         refuse_if(node < 0 or old.writer != node, errno.EPERM)
-        timed, atimed = (not new.mtime) or inode.timed > new.mtime, (not new.mtime) or inode.atimed > new.mtime
+        timed, atimed = (not new.mtime) or inode.timed > new.mtime, not (new.mtime and new.atime) or inode.atimed > new.mtime
         if timed:
             new = new._replace(mtime=old.mtime)
         if atimed:
@@ -469,6 +469,13 @@ class Reference:
     def remove_holder(self, ino: int, node: int) -> None:
         inode = self.file_here(ino, content=True)
         refuse_if(inode.holders == {node} and inode.attr.size > 0, errno.EBUSY)
+        inode.holders.discard(node)
+
+    def give_up(self, ino: int, node: int) -> None:
+        inode = self.file_here(ino, content=True)
+        attr = inode.attr
+        only = attr.layout == 0 and attr.writer < 0 and attr.size > 0 and inode.holders <= {node}
+        refuse_if(only or attr.writer == node or node in inode.users, errno.EBUSY)
         inode.holders.discard(node)
 
     def holders(self, ino: int) -> Nodes:

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -350,13 +351,38 @@ def test_a_striped_file_is_read_exactly_from_every_node(nodes: Nodes, stripe: in
         assert max(spread) < 1.2 * min(spread)
 
 
-def test_blocks_and_times_of_a_striped_file(nodes: Nodes) -> None:
+def test_blocks_of_a_striped_file_and_times_that_its_record_knows(nodes: Nodes) -> None:
     ino = nodes.write(0, content(10 * STRIPE), stripe=STRIPE)
     reader = nodes.io[1].open(ino, STRIPED, stripe=STRIPE, size=10 * STRIPE)
-    size, blocks, _, mtime, _ = reader.stat()
-    assert (size, blocks) == (10 * STRIPE, 80)
-    assert mtime == max(nodes.io[node].part_stat(ino, index)[3] for node in range(3) for index in nodes.parts(node, ino))
+    assert reader.stat() == (10 * STRIPE, 80, 0, 0, 0)
     reader.close()
+
+
+def test_times_of_a_striped_file_are_those_of_the_last_writing_or_set_by_hand_since(nodes: Nodes) -> None:
+    ino = nodes.write(0, content(3 * STRIPE), stripe=STRIPE)
+    handle = nodes.io[0].open(ino, STRIPED, stripe=STRIPE, size=3 * STRIPE, writing=True)
+    through = nodes.io[1].open(ino, REMOTE, 0)
+    assert handle.stat()[2:] == (0, 0, 0), "opened, and not written"
+    began = time.time_ns()
+    handle.write(b"x", 0)
+    _, _, atime, mtime, ctime = handle.stat()
+    assert atime == 0 and began <= mtime == ctime <= time.time_ns()
+    nodes.io[0].set_times(ino, 5 * 10**9, None)
+    assert handle.stat()[2:4] == (5 * 10**9, mtime)
+    nodes.io[0].set_times(ino, None, 7 * 10**9)
+    assert handle.stat()[2:4] == through.stat()[2:4] == (5 * 10**9, 7 * 10**9) and handle.stat()[4] >= ctime
+    handle.read(1, 0)
+    read = handle.stat()[2]
+    assert read >= ctime and handle.stat()[3] == 7 * 10**9, "read: as on tmpfs it is noted once"
+    handle.read(1, 0)
+    assert handle.stat()[2] == read
+    handle.truncate(STRIPE)
+    assert handle.stat()[3] >= read, "written"
+    through.close()
+    handle.close()
+    again = nodes.io[0].open(ino, STRIPED, stripe=STRIPE, size=STRIPE, writing=True)
+    assert again.stat()[2:] == (0, 0, 0)
+    again.close()
 
 
 def test_what_a_remote_writer_writes_is_seen_at_once_by_all_who_go_through_the_same_node(nodes: Nodes) -> None:

@@ -149,8 +149,14 @@ class Contents(Directories):
                 if (yield from self._bring(attr, holders, True)):
                     fetched = attr
                     continue
-            elif (yield from self._bring(attr, holders, False)):
-                return Opened(LOCAL, self.node, 0, attr.size)
+            else:
+                try:
+                    if (yield from self._bring(attr, holders, False)):
+                        return Opened(LOCAL, self.node, 0, attr.size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size)  # it is read where it lies
             if opened is None:
                 if self.now >= end:
                     raise failure(errno.EIO)
@@ -178,7 +184,7 @@ class Contents(Directories):
                 yield Work("fetch", (ino, node, attr.size, attr.atime, attr.mtime))
             except OSError as error:
                 if error.errno == errno.ENOSPC:
-                    yield Ask(node, "restripe", (ino, STRIPE_BYTES))
+                    yield from self._find_room(attr, node, writing)
                     return False
                 continue
             if writing:
@@ -197,6 +203,15 @@ class Contents(Directories):
         if not self.live.intersection(holders):
             raise failure(errno.EIO)
         return False
+
+    def _find_room(self, attr: Attr, holder: int, writing: bool) -> Operation:
+        """This node has no room for the content: lay it in stripes, or else have it written where it lies. ENOSPC."""
+        try:
+            yield Ask(holder, "restripe", (attr.ino, STRIPE_BYTES))
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not writing or attr.writer >= 0:
+                raise
+            yield Ask(holder, "host", (attr.ino,))
 
     def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
         """Lay a whole file of this node in stripes."""

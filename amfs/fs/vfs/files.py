@@ -18,16 +18,17 @@ from amfs.fs.attr import (
     Attr,
 )
 from amfs.fs.openflags import O_EXCL, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.calls import All, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.contents import LOCAL, STRIPE_BYTES, STRIPES, Contents, Opened, Request
+from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
+from amfs.fs.vfs.contents import LOCAL, STRIPE_BYTES, STRIPES, Opened, Request
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE
+from amfs.fs.vfs.room import Room
 from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
 _CURSOR_BITS = 48
 _NOTHING = Attr()
 
 
-class Files(Contents):
+class Files(Room):
     """Runs the operations of this node's faces."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
@@ -115,8 +116,8 @@ class Files(Contents):
                 if error.errno != errno.ENOENT:
                     raise failure(errno.EIO) from None
             else:
-                times = {"atime": max(atime, attr.atime), "mtime": max(mtime, attr.mtime), "ctime": max(mtime, attr.ctime)}
-                return attr._replace(size=size, blocks=blocks, **times)
+                changed = max(attr.ctime, min(mtime, self.clock()))  # a time to come was set by hand, and that is on record
+                return attr._replace(size=size, blocks=blocks, atime=atime or attr.atime, mtime=mtime or attr.mtime, ctime=changed)
             asked = attr  # just closed, or not begun
             attr = attr_of((yield from self.at_ino("getattr", attr.ino)))
             if attr == asked or self.now >= end:
@@ -124,7 +125,14 @@ class Files(Contents):
         return attr
 
     def s_live(self, peer: int, attr: Any) -> Operation:
-        return (yield Work("live", (tuple(attr),)))
+        try:
+            return (yield Work("live", (tuple(attr),)))
+        except OSError as error:
+            if error.errno == errno.ENOENT:  # just closed: who asked looks at the record again, which must know of that by then
+                key = ("closing", attr_of(attr).ino)
+                yield Acquire(key)
+                self.release(key)
+            raise
 
     def op_lookup(self, r: Request, dir: int, name: bytes) -> Operation:
         attr = yield from self.find(dir, name)

@@ -248,6 +248,8 @@ class Shard(Calls):
                 size, blocks, atime, mtime = facts
                 if stripe:
                     wanted = attr._replace(layout=STRIPED, stripe=stripe)
+                    for node in set(self.meta.holders(ino)) - {peer}:  # what it contained before
+                        self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
                 done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
                 out, tell = self._finish(peer, ino, done)
@@ -289,6 +291,10 @@ class Shard(Calls):
 
     def s_unhold(self, peer: int, ino: int, node: int) -> None:
         self.meta.remove_holder(ino, node)
+
+    def s_give_up(self, peer: int, ino: int) -> None:
+        """``peer`` needs the room. EBUSY: nobody else has what it holds."""
+        self.meta.give_up(ino, peer)
 
     def s_holders(self, peer: int, ino: int) -> Any:
         return self.meta.holders(ino)
