@@ -360,6 +360,19 @@ int fsio_flush(struct fsio_handle *handle) {
     return error;
 }
 
+int fsio_lend(struct fsio_handle *handle, int *fd) {
+    struct fsio_file *file = handle->file;
+    pthread_rwlock_rdlock(&file->gate);
+    int error = file->kind == FSIO_LOCAL ? fsio_fd_get(file, false, fd) : EOPNOTSUPP;
+    if (error != 0) pthread_rwlock_unlock(&file->gate);
+    return error;
+}
+
+void fsio_lend_end(struct fsio_handle *handle) {
+    fsio_fd_put(handle->file);
+    pthread_rwlock_unlock(&handle->file->gate);
+}
+
 bool fsio_is_local(struct fsio_handle *handle) {
     struct fsio_file *file = handle->file;
     pthread_rwlock_rdlock(&file->gate);

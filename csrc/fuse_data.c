@@ -115,6 +115,7 @@ void work_end(struct amfs_fuse *mount) {
         free(message);
     }
     mount->spares = 0;
+    conduits_end(mount);
 }
 
 /* Is somebody else waiting? Then much work is better done by another thread. */
@@ -192,15 +193,25 @@ static void ensure(const struct call *call, bool writing) {
 
 /* ── reading ── */
 
-/* Without a handle: the content is here, and stays while this node is among its users. 0, an errno, META_NOT_MINE, META_BUSY. */
-static int read_part(const struct call *call, size_t size, uint64_t offset, size_t *got) {
+static struct conduit *splice_from_handle(const struct call *call, struct fsio_handle *handle, size_t size, uint64_t offset) {
+    int fd;
+    if (fsio_lend(handle, &fd) != 0) return NULL;
+    struct conduit *conduit = splice_from(call, fd, size, offset);
+    fsio_lend_end(handle);
+    return conduit;
+}
+
+/* Without a handle: the content is here, and stays while this node is among its users. 0, an errno, META_NOT_MINE, META_BUSY. `conduit`: NULL, or
+ * where to put it rather than in call->out if that can be. */
+static int read_part(const struct call *call, size_t size, uint64_t offset, size_t *got, struct conduit **conduit) {
     struct node *node = call->mount->node;
     struct meta_attr attr;
     int error = meta_open_here(node->meta, call->in->ino, false, &attr);
     if (error != 0) return error;
     int fd = open_part(node, call->in->ino, O_RDONLY);
     if (fd < 0 && !(errno == ENOENT && attr.size == 0)) error = EIO;
-    while (fd >= 0 && *got < size) {
+    if (conduit != NULL && fd >= 0) *conduit = splice_from(call, fd, size, offset);
+    while (fd >= 0 && (conduit == NULL || *conduit == NULL) && *got < size) {
         ssize_t more = pread(fd, call->out + *got, size - *got, (off_t)(offset + *got));
         if (more < 0 && errno == EINTR) continue;
         if (more < 0) error = errno;
@@ -212,25 +223,35 @@ static int read_part(const struct call *call, size_t size, uint64_t offset, size
     return error;
 }
 
+/* `piped`: without a copy of ours, if that can be. False: it could, but then was not taken; nothing was answered. */
+static bool read_and_answer(struct call *call, size_t size, uint64_t offset, bool piped) {
+    size_t got = 0;
+    int error = 0;
+    struct conduit *conduit = NULL;
+    struct use use = use_handle(call, false);
+    if (passed_on(call, &use, size)) return true;
+    if (use.handle != NULL) {
+        if (piped && use.kind == FSIO_LOCAL) conduit = splice_from_handle(call, use.handle, size, offset);
+        if (conduit == NULL) error = fsio_read(use.handle, call->out, size, offset, &got);
+        use_end(call, &use);
+    } else {
+        error = read_part(call, size, offset, &got, piped ? &conduit : NULL);
+    }
+    if (conduit != NULL) return splice_give(call, conduit);
+    if (error == META_NOT_MINE || error == META_BUSY) ensure(call, false);
+    else if (error != 0) refuse(call, error);
+    else give(call, call->out, got);
+    return true;
+}
+
 void do_read(struct call *call) {
     const struct wire_read_in *in = (const void *)call->body;
     if (call->size < sizeof *in || in->offset > INT64_MAX) {
         refuse(call, EINVAL);
         return;
     }
-    size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE, got = 0;
-    struct use use = use_handle(call, false);
-    if (passed_on(call, &use, size)) return;
-    int error;
-    if (use.handle != NULL) {
-        error = fsio_read(use.handle, call->out, size, in->offset, &got);
-        use_end(call, &use);
-    } else {
-        error = read_part(call, size, in->offset, &got);
-    }
-    if (error == META_NOT_MINE || error == META_BUSY) ensure(call, false);
-    else if (error != 0) refuse(call, error);
-    else give(call, call->out, got);
+    size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE;
+    if (!read_and_answer(call, size, in->offset, splice_suits(call, size))) read_and_answer(call, size, in->offset, false);
 }
 
 /* ── writing ── */

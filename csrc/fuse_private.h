@@ -1,6 +1,6 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names and attributes. fuse_files.c: open files. fuse_data.c: their
- * bytes, workers. fuse_list.c: directories. fuse_slow.c: what the poll loop answers. fuse_notify.c: what the kernel must forget. fuse_uring.c:
- * requests that do not come through /dev/fuse. fuse_leaving.c: what is being closed.
+ * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
+ * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_leaving.c: what is being closed.
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. */
 #ifndef AMFS_FUSE_PRIVATE_H
@@ -19,6 +19,7 @@ enum {
     MAX_WRITE = 1 << 20,
     MESSAGE_BYTES = MAX_WRITE + 8192,
     BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
+    SPLICE_BYTES = 128 << 10, /* and a read a pipe */
     NOTIFY_PATIENCE_MS = 50,
     IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
 };
@@ -147,6 +148,7 @@ struct amfs_fuse {
     pthread_mutex_t work_lock;
     pthread_cond_t work_wake;
     struct message *work, **work_tail, *spare;
+    struct conduit *conduits; /* that nobody uses */
     int workers, idle, spares;
     pthread_t worker_threads[16];
 
@@ -274,6 +276,15 @@ bool work_add(struct amfs_fuse *mount, struct message *message); /* false: there
 bool work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
 void work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
+
+/* fuse_splice.c: reads that are answered without a copy of ours */
+static inline bool splice_suits(const struct call *call, size_t size) { /* a ring has its answers in memory of its own */
+    return size >= SPLICE_BYTES && call->mount->rings == NULL && !call->mount->socket;
+}
+/* An answer with what is in the file, on its way: to be given before anything else. NULL: not this one, or not now: copy it. */
+struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64_t offset);
+bool splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
+void conduits_end(struct amfs_fuse *mount);
 
 /* fuse_far.c */
 bool far_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or slow_again is called */

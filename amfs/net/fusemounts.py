@@ -27,7 +27,7 @@ from amfs.errors import SessionError, SystemSetupError, UsageError
 KIND = "fuse.amfs"
 FUSEPY_KIND = "fuse.amfspy"
 FORCE, LAZY = 1, 2  # flags of fuse_unmount
-READ_AHEAD_KIB = 1024  # a request of a read in order; the kernel's own 128 makes eight of it
+READ_AHEAD_KIB = 1020  # a request of a read in order: what goes through a pipe (fuse_splice.c); the kernel's own 128 makes eight of it
 _ANSWER_S = 10.0
 _HELPER_S = 10.0
 _MESSAGE_BYTES = 1 << 16
