@@ -135,7 +135,7 @@ bool is_alone(const struct meta *meta) {
 static uint64_t first_serial(uint64_t version) { return version <= 1 ? 1 : ((version - 1) & 0xfff) << 28; }
 
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version) {
-    if (partitions == 0 || partitions >= (size_t)1 << 24) return EINVAL;
+    if (partitions == 0 || partitions >= (size_t)1 << 16) return EINVAL;
     enter(meta);
     size_t had = atomic_load(&meta->partitions);
     if (had != 0 && had != partitions) return leave(meta, EINVAL);

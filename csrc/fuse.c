@@ -207,11 +207,13 @@ static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_OPENDIR] = do_open_dir, [WIRE_READDIR] = do_list, [WIRE_READDIRPLUS] = do_list, [WIRE_RELEASEDIR] = do_nothing,
 };
 
-void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out, bool waits) {
-    const struct wire_in *in = (const void *)bytes;
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool waits) {
+    struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
+    in->alias |= alias_in(in->ino); /* a worker serves what has been here before */
+    in->ino = plain_ino(in->ino);
     struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);

@@ -2,7 +2,7 @@
  *
  * A thread reads the kernel's requests and answers at once what concerns only this node, from its metadata (fsmeta.h) and its parts (fsio.h);
  * what needs other nodes is queued for the poll loop (amfs_fuse_take), which answers later with one of the reply functions. A FUSE node id is
- * an inode number. Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
+ * an inode number (of directories with more: fuse_alias.c). Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
  *
  * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. What one mount changes at once is invalidated in
  * the caches of the others here; the poll loop says what else changed.
@@ -45,6 +45,7 @@ struct amfs_fuse_request {
     enum amfs_fuse_op op;
     uint32_t opcode; /* the kernel's */
     uint32_t uid, gid, pid;
+    uint8_t alias, other_alias; /* private: of directories, fuse_alias.c */
     uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory */
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room;      /* room: bytes that the answer may take */

@@ -96,7 +96,10 @@ static void grow(struct amfs_fuse *mount) {
     free(old);
 }
 
-void count_lookup(struct amfs_fuse *mount, uint64_t ino) {
+struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(mount, ino); }
+
+uint64_t count_lookup(struct amfs_fuse *mount, uint64_t ino, uint64_t spot) {
+    uint8_t alias = 0;
     pthread_mutex_lock(&mount->known_lock);
     if (mount->known_count > mount->known_buckets) grow(mount);
     struct known **at = place(mount, ino), *known = *at;
@@ -105,13 +108,15 @@ void count_lookup(struct amfs_fuse *mount, uint64_t ino) {
         if (known != NULL) mount->spare_known = known->next;
         else known = malloc(sizeof *known);
         if (known != NULL) {
-            *known = (struct known){.ino = ino};
+            *known = (struct known){.ino = ino, .place = spot};
             *at = known;
             mount->known_count++;
         }
     }
     if (known != NULL) known->lookups++;
+    if (known != NULL && spot != 0) alias = alias_give(known, spot);
     pthread_mutex_unlock(&mount->known_lock);
+    return node_id(ino, alias);
 }
 
 void hold_known(struct amfs_fuse *mount, uint64_t ino) {
@@ -191,5 +196,5 @@ void do_forget(struct call *call) { /* nothing is answered to this request */
     if (call->size < sizeof *in) return;
     const struct wire_forget_one *one = (const void *)(in + 1);
     size_t count = (call->size - sizeof *in) / sizeof *one;
-    for (size_t i = 0; i < count && i < in->count; i++) forget(mount, one[i].ino, one[i].lookups);
+    for (size_t i = 0; i < count && i < in->count; i++) forget(mount, plain_ino(one[i].ino), one[i].lookups);
 }

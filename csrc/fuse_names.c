@@ -38,14 +38,14 @@ void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->flags = 0;
 }
 
-void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
-    to->ino = attr->ino;
+void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache) {
+    bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
+    to->ino = counts ? count_lookup(mount, attr->ino, S_ISDIR(attr->mode) ? place : 0) : attr->ino;
     to->generation = 0;
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     put_attr(&to->attr, attr);
-    if (S_ISREG(attr->mode)) count_lookup(mount, attr->ino);
 }
 
 void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
@@ -103,9 +103,9 @@ const char *name_in(const struct call *call, size_t offset, size_t *length) {
     return name;
 }
 
-static int give_entry(const struct call *call, const struct meta_attr *attr, bool cache) {
+static int give_entry(const struct call *call, const char *name, size_t length, const struct meta_attr *attr, bool cache) {
     struct wire_entry_out out;
-    put_entry(call->mount, &out, attr, cache);
+    put_entry(call->mount, &out, attr, place_of(call->in->ino, call->in->alias, name, length), cache);
     return give(call, &out, sizeof out);
 }
 
@@ -141,7 +141,7 @@ static void look_up(struct call *call) {
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
     if (error == 0) {
-        give_entry(call, &attr, cache);
+        give_entry(call, name, length, &attr, cache);
     } else if (error == WAIT) {
         work_copy(call);
     } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && mount->minor >= WIRE_MINOR_EPOCH) {
@@ -395,7 +395,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         refuse(call, error);
         return;
     }
-    put_entry(mount, &out.entry, attr, false);
+    put_entry(mount, &out.entry, attr, 0, false);
     out.entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     if (give(call, &out, sizeof out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
@@ -433,7 +433,7 @@ void do_make(struct call *call) {
         if (it.op == FUSE_OP_CREATE) {
             give_created(call, &it, &attr);
         } else {
-            give_entry(call, &attr, true);
+            give_entry(call, it.name, it.length, &attr, true);
             notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
         touch(mount, call->in->ino, now);
@@ -524,7 +524,7 @@ void do_rename(struct call *call) {
         refuse(call, ENAMETOOLONG);
         return;
     }
-    uint64_t from = call->in->ino, to = in->to_dir;
+    uint64_t from = call->in->ino, to = plain_ino(in->to_dir);
     unsigned flags = second ? in->flags : 0;
     int64_t now = now_of(node);
     int error = flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ? EINVAL
@@ -544,6 +544,7 @@ void do_rename(struct call *call) {
         struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RENAME, name, length, to_name, to_length);
         if (request != NULL) {
             request->other = to;
+            request->other_alias = alias_in(in->to_dir);
             request->flags = flags;
             request->has_attr = (flags & RENAME_EXCHANGE) == 0 && meta_dir_find(node->meta, to, to_name, to_length, &request->attr) == 0;
         }
@@ -576,7 +577,7 @@ void do_link(struct call *call) {
     }
     if (error == 0) {
         complete(node, &attr, &cache, true);
-        give_entry(call, &attr, cache);
+        give_entry(call, name, length, &attr, cache);
         touch(mount, call->in->ino, now);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, in->ino, false);

@@ -18,15 +18,15 @@ static int64_t exact_ns(void) {
     return span(now);
 }
 
-static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice) {
-    struct wire_inval_inode inode = {.ino = notice->ino, .offset = notice->data ? 0 : -1};
-    struct wire_inval_entry entry = {.dir = notice->ino, .length = (uint32_t)notice->length};
+static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
+    uint64_t id = node_id(notice->ino, alias);
+    struct wire_inval_inode inode = {.ino = id, .offset = notice->data ? 0 : -1};
+    struct wire_inval_entry entry = {.dir = id, .length = (uint32_t)notice->length};
     struct wire_out header = {.error = (int32_t)notice->code};
     struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
     int count = 2;
     if (notice->code == NOTIFY_INVAL_ENTRY) {
-        /* Looked up again where it is, what is in use stays what it is. But a directory that has gone from here must really go: the kernel
-         * has one place for each, and when it finds it at the new one while it renames something it cannot move it. */
+        /* Looked up again where it is, what is in use stays what it is. But a directory that has gone from here must really go. */
         struct meta_attr attr;
         bool stays = meta_dir_find(mount->node->meta, notice->ino, notice->name, notice->length, &attr) == 0;
         if (stays && (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0) entry.flags = INVAL_EXPIRE_ONLY;
@@ -67,7 +67,7 @@ static void *notify(void *argument) {
         struct notice *notice = mount->telling = next_notice(mount);
         if (notice != NULL) {
             pthread_mutex_unlock(&mount->notice_lock);
-            tell_kernel(mount, notice);
+            for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) tell_kernel(mount, notice, alias);
             pthread_mutex_lock(&mount->notice_lock);
             mount->telling = NULL;
             free(notice);

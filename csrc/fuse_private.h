@@ -50,11 +50,14 @@ struct file {
     struct view *views;
 };
 
-/* How often the kernel was given a file. */
+/* How often the kernel was given a file or a directory. */
 struct known {
     struct known *next;
     uint64_t ino, lookups;
-    bool held; /* unlinked since: kept as long as the kernel may use it */
+    uint64_t place; /* of a directory: where the kernel was told that it is */
+    uint8_t alias;  /* the last one it was given under */
+    bool turned;    /* all were used */
+    bool held;      /* unlinked since: kept as long as the kernel may use it */
 };
 
 /* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
@@ -182,11 +185,12 @@ int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
 void wake_loop(struct amfs_fuse *mount);
-void serve(struct amfs_fuse *mount, const char *bytes, size_t size, char *out, bool waits);
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool waits);
 
 /* fuse_names.c */
 void put_attr(struct wire_attr *to, const struct meta_attr *from);
-void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
+/* `place`: where it was found (place_of), if it is a directory. */
+void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache);
 void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
 void do_lookup(struct call *call);
 void do_getattr(struct call *call);
@@ -220,11 +224,24 @@ void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);
 bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done);
 bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
 void do_forget(struct call *call);
-void count_lookup(struct amfs_fuse *mount, uint64_t ino);
+uint64_t count_lookup(struct amfs_fuse *mount, uint64_t ino, uint64_t place); /* the number to give it under; `place` 0: no directory */
+struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
 void hold_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
 void known_end(struct amfs_fuse *mount);
+
+/* fuse_alias.c */
+enum { ALIAS_SHIFT = 56 };
+static inline uint64_t plain_ino(uint64_t id) { return id & (((uint64_t)1 << ALIAS_SHIFT) - 1); }
+static inline uint8_t alias_in(uint64_t id) { return (uint8_t)(id >> ALIAS_SHIFT); }
+static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uint64_t)alias << ALIAS_SHIFT; }
+static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
+    return meta_name_mark(node_id(dir, alias), name, length);
+}
+uint8_t alias_give(struct known *known, uint64_t place); /* with the lock of what is known held */
+void alias_moved(struct amfs_fuse *mount, const struct amfs_fuse_request *rename); /* the kernel has renamed something */
+unsigned alias_last(struct amfs_fuse *mount, uint64_t ino);                        /* 0: it has one number only */
 
 /* fuse_files.c */
 struct opening {
@@ -299,6 +316,8 @@ void do_open_dir(struct call *call);
 void do_list(struct call *call);
 struct listing { /* a directory's entries on their way into an answer */
     struct amfs_fuse *mount;
+    uint64_t dir;
+    unsigned alias;
     bool plus;
     char *to;
     size_t used, room;

@@ -46,6 +46,7 @@ struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op
     request->gid = call->in->gid;
     request->pid = call->in->pid;
     request->ino = call->in->ino;
+    request->alias = (uint8_t)call->in->alias;
     return request;
 }
 
@@ -205,6 +206,7 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
 
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
     if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME)) ghost_add(mount, &request->attr);
+    if (error == 0 && request->op == FUSE_OP_RENAME) alias_moved(mount, request);
     int failed = answer(mount, request->unique, error, data, size);
     if (error == 0) tell_others(mount, request);
     amfs_fuse_request_free(request);
@@ -240,7 +242,7 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
     cache = cache && is_fresh(mount, moment, attr);
-    put_entry(mount, &out, attr, cache);
+    put_entry(mount, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
@@ -344,7 +346,7 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
     if (error == META_BUSY) return ask_again(mount, request, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
-    else put_entry(mount, &out.entry, attr, false);
+    else put_entry(mount, &out.entry, attr, 0, false);
     if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
         files_close(mount, attr->ino, true);
     return 0;
@@ -376,7 +378,7 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
 int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    struct listing listing = {mount, request->opcode == WIRE_READDIRPLUS, NULL, 0, request->room};
+    struct listing listing = {mount, request->ino, request->alias, request->opcode == WIRE_READDIRPLUS, NULL, 0, request->room};
     listing.to = malloc(listing.room + 1);
     if (listing.to == NULL) {
         finish(mount, request, ENOMEM, NULL, 0);
