@@ -94,7 +94,7 @@ int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct a
 int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
                            uint64_t files, uint64_t ffree);
 
-/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry. Returns at once a number; what it stands for is done, or
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number; what it stands for is done, or
  * has been tried for 50 ms, when amfs_fuse_invalidated has reached it. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);

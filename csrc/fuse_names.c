@@ -306,6 +306,7 @@ void do_setattr(struct call *call) {
         put_attr_out(mount, &out, &done, cache);
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
+        if (mask & (META_SET_UID | META_SET_GID)) notify_others_names(mount);
     } else if (goes_slow(error)) {
         set_slowly(call, mask, by_name, &want, false);
     } else {

@@ -132,12 +132,13 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    if (dir == 0) return notify_epoch(mount);
     meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
     return length > META_NAME_MAX ? 0 : add(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
 }
 
-void notify_epoch(struct amfs_fuse *mount) {
-    if (mount->minor >= WIRE_MINOR_EPOCH) add(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
+uint64_t notify_epoch(struct amfs_fuse *mount) {
+    return mount->minor >= WIRE_MINOR_EPOCH ? add(mount, NOTIFY_EPOCH, false, 0, NULL, 0) : 0;
 }
 
 /* Up to which number all is done, or has been tried for long enough. With the lock held. */
@@ -179,5 +180,9 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
 }
 
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
+
+void notify_others_names(struct amfs_fuse *mount) {
+    if (mount->minor >= WIRE_MINOR_EPOCH) others(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
+}
 
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) { others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length); }

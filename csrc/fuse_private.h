@@ -348,8 +348,9 @@ void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer 
 /* fuse_notify.c */
 int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
-void notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
+uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+void notify_others_names(struct amfs_fuse *mount); /* the owner of something is another: they learn that only by looking up its name */
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 
 #endif

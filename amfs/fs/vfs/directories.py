@@ -15,7 +15,7 @@ from typing import Any
 from amfs._native import Meta
 from amfs.fs.attr import Attr
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
-from amfs.fs.vfs.shard import Shard, attr_of
+from amfs.fs.vfs.shard import EVERY_NAME, OWNER, Shard, attr_of
 
 BRANCHES = 2
 LOCK = "directories"
@@ -207,7 +207,7 @@ class Directories(Shard):
 
     def apply_set(self, ino: int, mask: int, attr: Any, now: int) -> None:
         self.meta.dir_set(ino, mask, tuple(attr), now)
-        self._forget_names((ino,), ())
+        self._forget_names((ino,), (EVERY_NAME,) if mask & OWNER else ())
 
     def apply_set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None:
         self.meta.set_xattr(ino, name, value, flags, now)

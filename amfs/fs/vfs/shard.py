@@ -18,12 +18,19 @@ from amfs.fs.attr import (
     META_NOT_MINE,
     META_SET_ATIME,
     META_SET_CTIME,
+    META_SET_GID,
     META_SET_LAYOUT,
     META_SET_MTIME,
+    META_SET_UID,
     STRIPED,
     Attr,
 )
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
+
+#: Among names that are old: all that a kernel knows. It judges by the owner that it remembers who may change a file's mode and times, and only
+#: looking up the name makes it learn of another one.
+EVERY_NAME = (0, b"")
+OWNER = META_SET_UID | META_SET_GID
 
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
@@ -210,6 +217,7 @@ class Shard(Calls):
         return self.meta.getattr(ino, peer)
 
     def s_setattr(self, peer: int, ino: int, mask: int, attr: Any, now: int) -> Operation:
+        before = self.meta.getattr(ino, self.node) if mask & OWNER else None
         out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
             told = attr_of(out)
@@ -218,7 +226,8 @@ class Shard(Calls):
                 self.tell(Ask(node, "set_times", (ino, *times)))
             if told.writer in self.live:  # there it is looked up what they are now
                 yield All([Ask(told.writer, "set_times", (ino, *times))])
-        yield from self.told(peer, tell, (ino,))
+        given = before is not None and before[3:5] != out[3:5]
+        yield from self.told(peer, tell, (ino,), (EVERY_NAME,) if given else ())
         return self._now(ino, peer, out)
 
     def s_set_times(self, peer: int, ino: int, atime: int | None, mtime: int | None) -> None:
