@@ -219,6 +219,8 @@ class Meta:
     def give_up(self, ino: int, node: int) -> None:
         """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...
+    def concerned(self, ino: int) -> tuple[int, ...]:
+        """Who holds it, and other nodes that watch it."""
     def readlink(self, ino: int) -> bytes: ...
     def set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None: ...
     def get_xattr(self, ino: int, name: bytes) -> bytes: ...
@@ -320,6 +322,8 @@ class Fuse:
         """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""
     def await_invalidated(self, number: int) -> None:
         """Wait until it has reached this number: 50 ms at most."""
+    def keep(self, ino: int) -> bool:
+        """The last name of a file is about to go: is it in use, so that ``closed`` will say when it is not any more?"""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
     def active(self) -> dict[str, Any]:

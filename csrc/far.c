@@ -113,13 +113,15 @@ static int create(struct far *far, int32_t node, const struct far_question *q, s
 
 static int unlink_name(struct far *far, int32_t node, const struct far_question *q, struct reply *reply) {
     struct meta_unlinked how;
-    int error = meta_unlink_for(far->meta, q->ino, q->name, q->name_length, q->now, node, &reply->attr, &how);
+    if (far->has_kernel && far->kernel.unseen(far->kernel.context)) return META_BUSY;
+    int error = meta_unlink_for(far->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & FAR_USED) != 0, &reply->attr, &how);
     if (error != 0) return error;
     /* It knows of files who of its mounts has heard of them, of nothing else. */
     if (far->has_kernel && (!S_ISREG(reply->attr.mode) || far->kernel.knows(far->kernel.context, reply->attr.ino)))
         far->kernel.forget(far->kernel.context, reply->attr.ino, q->ino, q->name, q->name_length);
     if (how.gone && how.here) fsio_part_delete(far->io, reply->attr.ino);
     if (how.gone && how.there) reply->flags |= FAR_GONE;
+    if (how.used) reply->flags |= FAR_USED;
     return 0;
 }
 

@@ -18,7 +18,7 @@ enum far_op {
     FAR_GETATTR,    /* ino */
     FAR_OPEN,       /* ino: to read it; FAR_HOLDS: all of its content is at the asker (of an empty file: from now on) */
     FAR_CREATE,     /* ino: directory, name, attr, value: target of a symbolic link */
-    FAR_UNLINK,     /* ino: directory, name; FAR_GONE: the asker's data can go */
+    FAR_UNLINK,     /* ino: directory, name; FAR_USED: perhaps it is open there. Answers FAR_GONE: the asker's data can go; FAR_USED: not yet */
     FAR_CLOSED,     /* ino, attr if it was written; FAR_USED: still open there */
     FAR_TOUCH,      /* ino: directory */
     FAR_READLINK,   /* ino; answers bytes */
@@ -64,6 +64,7 @@ struct far_call {
 struct far_kernel {
     void *context;
     bool (*knows)(void *context, uint64_t ino);                                                   /* or may be about to */
+    bool (*unseen)(void *context); /* do they open files without saying so */
     void (*forget)(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length); /* `name` NULL: the inode alone. Waits, 50 ms at most */
     void (*touched)(void *context, uint64_t dir);                                                 /* does not wait */
 };

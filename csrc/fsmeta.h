@@ -165,6 +165,7 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
 int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node); /* EBUSY: it is the last, and there is content */
 /* `node` needs the room of what lies there of it: others have it too, or it is old, for the file is being written elsewhere or lies in stripes. EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
+int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */
 int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
 
@@ -179,11 +180,15 @@ int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t
 /* ── for another node, which asks this one directly and waits for nobody else ──
  * As their namesakes above. META_BUSY whenever a third node is concerned (it watches, holds or writes), or data lies on others: the asker takes the
  * long way then. `asker` is not told, and stays a watcher. */
-struct meta_unlinked { bool gone, here, there; }; /* gone: as for meta_unlink; then its data can go where it is: at this node, at the asker */
+struct meta_unlinked {
+    bool gone, here, there; /* gone: as for meta_unlink; then its data can go where it is: at this node, at the asker */
+    bool used;              /* the asker is a user of it now, and says so when it is not */
+};
 int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds); /* holds: all of its content */
 int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr); /* of a finished file that is empty or held already */
-int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, struct meta_attr *left,
-                    struct meta_unlinked *how);
+/* `used`: the asker has opened copies without saying so, perhaps this one. */
+int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
+                    struct meta_attr *left, struct meta_unlinked *how);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);

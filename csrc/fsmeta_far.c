@@ -20,7 +20,7 @@ int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (!attr_of(meta, ino, attr, &watchers)) return leave(meta, ENOENT);
     const struct inode *inode = find_inode(meta, ino);
-    *holds = inode != NULL && set_has(inode->holders, asker);
+    *holds = inode != NULL && set_has(inode->holders, asker) && inode->closing == 0;
     return leave(meta, watch(meta, watchers, asker));
 }
 
@@ -30,7 +30,7 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = find_inode(meta, ino);
     if (inode == NULL) return leave(meta, ENOENT);
-    bool good = S_ISREG(inode->mode) && inode->finished && inode->layout == META_WHOLE && (inode->size == 0 || set_has(inode->holders, asker));
+    bool good = S_ISREG(inode->mode) && inode->finished && inode->closing == 0 && inode->layout == META_WHOLE && (inode->size == 0 || set_has(inode->holders, asker));
     int error = good && inode->nlink > 0 ? watch(meta, &inode->watchers, asker) : META_BUSY;
     if (error == 0) error = set_add(&inode->holders, asker);
     if (error == 0) inode_attr(inode, attr);
@@ -39,11 +39,11 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
 
 static void drop_watchers(const struct meta *meta, node_set *watchers, int32_t but) { tell_all(meta, NULL, watchers, but); }
 
-int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, struct meta_attr *left,
-                    struct meta_unlinked *how) {
+int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
+                    struct meta_attr *left, struct meta_unlinked *how) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     uint64_t key = name_key(dir, name, length);
-    *how = (struct meta_unlinked){false, false, false};
+    *how = (struct meta_unlinked){.gone = false};
     struct entry *entry;
     struct inode *inode;
     enter(meta);
@@ -52,6 +52,8 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     bool ours = inode != NULL && only_us(meta, entry->watchers, asker) && only_us(meta, inode->watchers, asker) &&
                 only_us(meta, inode->holders, asker) && (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
     if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1)) return leave(meta, META_BUSY);
+    how->used = used && inode->nlink <= 1;
+    if (how->used && set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
     set_clear(&entry->watchers);
     delete_entry(meta, entry);
     drop_watchers(meta, &inode->watchers, asker);

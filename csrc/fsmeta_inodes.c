@@ -323,6 +323,16 @@ int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders) {
     return leave(meta, error != 0 ? error : list_nodes(inode->holders, holders));
 }
 
+int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes) {
+    struct inode *inode;
+    enter(meta);
+    int error = file_here(meta, ino, &inode);
+    if (error == 0) error = nodes_reserve(nodes, set_count(inode->holders) + set_count(inode->watchers));
+    for (size_t i = 0; error == 0 && i < set_count(inode->holders); i++) nodes_add(nodes, set_at(inode->holders, i));
+    for (size_t i = 0; error == 0 && i < set_count(inode->watchers); i++) nodes_add(nodes, set_at(inode->watchers, i));
+    return leave(meta, error);
+}
+
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length) {
     struct inode *inode;
     enter(meta);

@@ -44,13 +44,25 @@ static bool read_making(const struct node *node, const struct amfs_fuse_request 
     return whole;
 }
 
+static bool kernels_open_unseen(void *context) {
+    struct node *node = context;
+    bool unseen = false;
+    pthread_mutex_lock(&node->mounts_lock);
+    for (const struct amfs_fuse *mount = node->mounts; mount != NULL && !unseen; mount = mount->next) unseen = atomic_load(&mount->no_open);
+    pthread_mutex_unlock(&node->mounts_lock);
+    return unseen;
+}
+
 /* The question that stands for a request, and whom to ask. False: there is none. */
 static bool put_question(struct node *node, const struct amfs_fuse_request *request, struct far_question *question, struct meta_attr *attr,
                          int32_t *owner) {
     *question = (struct far_question){.ino = request->ino, .now = now_of(node)};
     switch (request->op) {
     case FUSE_OP_LOOKUP: question->op = FAR_LOOKUP; break;
-    case FUSE_OP_UNLINK: question->op = FAR_UNLINK; break;
+    case FUSE_OP_UNLINK:
+        question->op = FAR_UNLINK;
+        if (atomic_load_explicit(&node->copied, memory_order_relaxed) > 0 || kernels_open_unseen(node)) question->flags = FAR_USED;
+        break;
     case FUSE_OP_CREATE:
     case FUSE_OP_MKNOD:
     case FUSE_OP_SYMLINK:
@@ -197,6 +209,8 @@ static bool unlinked(const struct asking *asking, const struct far_answer *answe
     touch(mount, asking->ino, asking->now);
     amfs_fuse_reply_error(mount, asking->unique, 0);
     if ((answer->flags & FAR_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
+    if ((answer->flags & FAR_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino))
+        slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
     notify_others(mount, answer->attr.ino, false);
     return true;
 }
@@ -376,7 +390,7 @@ static void kernels_touched(void *context, uint64_t dir) {
 void far_mounts_begin(struct node *node) {
     struct far *far = far_of(node->io);
     pthread_mutex_init(&node->touch_lock, NULL);
-    if (far != NULL) far_set_kernel(far, &(struct far_kernel){node, kernels_know, kernels_forget, kernels_touched});
+    if (far != NULL) far_set_kernel(far, &(struct far_kernel){node, kernels_know, kernels_open_unseen, kernels_forget, kernels_touched});
 }
 
 void far_mounts_end(struct node *node) {

@@ -35,6 +35,7 @@ static struct file *add_file(struct node *node, uint64_t ino) {
 }
 
 static void drop_file(struct node *node, struct file *file) {
+    if (file->copied) atomic_fetch_sub_explicit(&node->copied, 1, memory_order_relaxed);
     struct file **at = bucket_of(node, file->ino);
     while (*at != file) at = &(*at)->next;
     *at = file->next;
@@ -221,6 +222,10 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
         if (opening->foreign) file->foreign = true;
         if (opening->direct) file->direct = file->direct_writing = true;
+        if (opening->copied && !file->copied) {
+            file->copied = true;
+            atomic_fetch_add_explicit(&node->copied, 1, memory_order_relaxed);
+        }
         out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
         out->flags = 0;
         out->backing = 0;
@@ -349,7 +354,8 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
 
 void forget_unused(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
-    if (files_find(mount->node, ino) == NULL) unused(mount, ino, false, false);
+    bool here = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, ino)) == mount->node->id;
+    if (files_find(mount->node, ino) == NULL) unused(mount, ino, !here, false);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
@@ -463,6 +469,15 @@ void files_end(struct amfs_fuse *mount) {
     pthread_mutex_unlock(&node->lock);
 }
 
+bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
+    struct node *node = mount->node;
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, ino);
+    if (file != NULL) file->foreign = true;
+    pthread_mutex_unlock(&node->lock);
+    return known_keep(node, ino) || file != NULL;
+}
+
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
@@ -497,7 +512,8 @@ void do_open(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     if (error == 0) {
         struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime, .writing = writing,
-                                  .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate};
+                                  .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
+                                  .copied = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
         error = files_open(mount, &opening, &out);
         if (error != 0) {
             forget_unused(mount, attr.ino);

@@ -133,6 +133,20 @@ void hold_known(struct amfs_fuse *mount, uint64_t ino) {
     if (still == NULL) forget_unused(mount, ino);
 }
 
+bool known_keep(struct node *node, uint64_t ino) {
+    bool kept = false;
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
+        if (!atomic_load(&mount->no_open)) continue;
+        pthread_mutex_lock(&mount->known_lock);
+        struct known *known = *place(mount, ino);
+        if (known != NULL) known->held = kept = true;
+        pthread_mutex_unlock(&mount->known_lock);
+    }
+    pthread_mutex_unlock(&node->mounts_lock);
+    return kept;
+}
+
 bool is_known(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->known_lock);
     bool known = *place(mount, ino) != NULL;

@@ -42,6 +42,7 @@ struct file {
     struct file *next;
     uint64_t ino;
     uint32_t readers, writers; /* of all mounts */
+    bool copied;   /* it was opened from what is here without asking its shard, which lies elsewhere */
     bool foreign;  /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
     uint64_t plain; /* its mode was seen to have no setuid or setgid bits: the count of changes then + 1 */
@@ -93,6 +94,7 @@ struct node {
     pthread_cond_t left;
     atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
+    atomic_uint copied;  /* files of which that is so */
     atomic_bool alone;
     _Atomic int64_t floor; /* no time that we give is before this one */
     pthread_mutex_t touch_lock;
@@ -229,6 +231,7 @@ struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the loc
 void hold_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
+bool known_keep(struct node *node, uint64_t ino); /* kernels that open files without telling are to keep it: has any seen it */
 void known_end(struct amfs_fuse *mount);
 
 /* fuse_alias.c */
@@ -251,7 +254,7 @@ struct opening {
     uint32_t stripe;
     uint64_t size;
     int64_t atime, mtime;
-    bool writing, truncate, create, foreign, direct;
+    bool writing, truncate, create, foreign, direct, copied;
     bool stamp; /* a part that has to be made gets these times */
     bool asked; /* of the poll loop, at that moment: if it was closed here since, `size` may be the one before */
     uint64_t moment;

@@ -286,6 +286,7 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
     return (struct opening){.ino = ino, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
                             .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing,
+                            .copied = request->direct && !writing,
                             .asked = request->again < AGAIN_MOST && !(request->op == FUSE_OP_CREATE && (request->flags & O_EXCL) != 0), .moment = request->moment};
 }
 

@@ -226,6 +226,12 @@ static PyObject *fuse_set_alone(PyObject *self, PyObject *alone) {
     Py_RETURN_NONE;
 }
 
+static PyObject *fuse_keep(PyObject *self, PyObject *args) {
+    unsigned long long ino;
+    if (!PyArg_ParseTuple(args, "K:keep", &ino)) return NULL;
+    return PyBool_FromLong(amfs_fuse_keep(mount_of(self), ino));
+}
+
 static PyObject *fuse_open_count(PyObject *self, PyObject *args) {
     ull ino;
     int readers, writers;
@@ -323,6 +329,7 @@ static PyMethodDef fuse_methods[] = {
     {"invalidated", fuse_invalidated, METH_NOARGS, "invalidated()\n--\n\nUp to which number the kernel has forgotten."},
     {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait for that, at most 50 ms."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
+    {"keep", fuse_keep, METH_VARARGS, "keep(ino)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
     {"open_count", fuse_open_count, METH_VARARGS, "open_count(ino)\n--\n\n(readers, writers)"},
     {"active", fuse_active, METH_NOARGS, "active()\n--\n\nWhat the kernel granted, and counts."},
     {"stop", fuse_stop, METH_NOARGS, "End the threads and the connection. Repeatable."},

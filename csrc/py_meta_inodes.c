@@ -90,6 +90,14 @@ static PyObject *holders_of(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed_nodes(error, &nodes) : py_meta_nodes(&nodes);
 }
 
+static PyObject *concerned_by(PyObject *self, PyObject *args) {
+    ull ino;
+    struct meta_nodes nodes = {NULL, 0, 0};
+    if (!PyArg_ParseTuple(args, "K:concerned", &ino)) return NULL;
+    int error = meta_concerned(of(self), ino, &nodes);
+    return error != 0 ? py_meta_failed_nodes(error, &nodes) : py_meta_nodes(&nodes);
+}
+
 static PyObject *read_link(PyObject *self, PyObject *args) {
     ull ino;
     char target[4096];
@@ -183,6 +191,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("remove_holder", remove_holder, "remove_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("holders", holders_of, "holders(ino)"),
+    VARARGS("concerned", concerned_by, "concerned(ino)\n--\n\nWho holds it, and other nodes that watch it."),
     VARARGS("readlink", read_link, "readlink(ino)"),
     VARARGS("open_here", open_here, "open_here(ino, writing)"),
     VARARGS("setattr_here", setattr_here, "setattr_here(ino, mask, attr, now)"),

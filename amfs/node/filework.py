@@ -44,6 +44,7 @@ class Caches(Protocol):
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> Any: ...
     def await_forgotten(self, begun: Any) -> None: ...
     def open_count(self, ino: int) -> tuple[int, int]: ...
+    def keep(self, ino: int) -> bool: ...
 
 
 class FileWork:
@@ -366,6 +367,11 @@ class FileWork:
         readers, writers = self.io.open_count(ino)
         more = self.mounts.open_count(ino) if self.mounts is not None else (0, 0)
         return readers + more[0], writers + more[1]
+
+    def keep(self, ino: int) -> bool:
+        """Its last name is about to go: is it in use on this node, so that its closing will be told?"""
+        kept = self.mounts is not None and self.mounts.keep(ino)
+        return kept or any(self.io.open_count(ino))
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
 

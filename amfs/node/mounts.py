@@ -44,6 +44,7 @@ class Mount(Protocol):
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int: ...
     def await_forgotten(self, number: int) -> None: ...
     def open_count(self, ino: int) -> tuple[int, int]: ...
+    def keep(self, ino: int) -> bool: ...
     def set_alone(self, alone: bool) -> None: ...
     def is_started(self) -> bool: ...
     def is_ended(self) -> bool: ...
@@ -68,6 +69,7 @@ class Native:
         self.reply = self._native.reply
         self.await_forgotten = fuse.await_invalidated
         self.open_count = fuse.open_count
+        self.keep = fuse.keep
         self.set_alone = fuse.set_alone
         self.stop = fuse.stop
 
@@ -114,6 +116,9 @@ class Portably:
 
     def open_count(self, ino: int) -> tuple[int, int]:
         return 0, 0  # Io knows them
+
+    def keep(self, ino: int) -> bool:
+        return False  # likewise
 
     def set_alone(self, alone: bool) -> None:
         self.portable.alone = alone
@@ -232,6 +237,10 @@ class Mounts:
             if isinstance(mount, Native):
                 return mount.open_count(ino)  # each answers for the node
         return 0, 0
+
+    def keep(self, ino: int) -> bool:
+        """Is it in use here, so that its closing will be told?"""
+        return any(mount.keep(ino) for mount in self._mounts.values())
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 

@@ -89,6 +89,9 @@ class Node:
         mine = [handle for handle in self.handles.values() if handle[0] == ino]
         return 0, len(mine) + self.handles_of_others(ino)
 
+    def keep(self, ino: int) -> bool:
+        return any(self.uses(ino))
+
     def fetch(self, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
         there = self.cluster.nodes[node].parts.get(ino)
         if there is None or len(there) != size:

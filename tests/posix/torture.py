@@ -27,11 +27,11 @@ CHECK_EVERY = 100
 LOOK_EVERY = 8
 
 
-def explore(oracle: Path, mounts: list[Path], rng: random.Random, count: int) -> tuple[list[Turn], bool]:
-    """Make random calls until they are done or the trees differ: the calls, and whether they do."""
+def explore(oracle: Path, mounts: list[Path], rng: random.Random, count: int) -> tuple[list[Turn], str]:
+    """Make random calls until they are done or the trees differ: the calls, and in what they do ("": they agree)."""
     turns: list[Turn] = []
     twins = Twins(oracle, mounts)
-    differ = False
+    differ = ""
     try:
         while len(turns) < count:
             if len(turns) % LOOK_EVERY == 0:
@@ -42,11 +42,11 @@ def explore(oracle: Path, mounts: list[Path], rng: random.Random, count: int) ->
                 twins.check(len(turns) // CHECK_EVERY)
         for view in range(len(mounts)):
             twins.check(view)
-    except Difference:
-        differ = True
+    except Difference as difference:
+        differ = str(difference)
     finally:
-        differ = bool(twins.close()) or differ
-    return turns, differ
+        left = twins.close()
+    return turns, differ or left
 
 
 def first_difference(oracle: Path, mounts: list[Path], turns: list[Turn], every: int = 0) -> tuple[int, str] | None:
@@ -123,6 +123,7 @@ def torture(oracle: Path, mounts: list[Path], options: argparse.Namespace) -> in
         turns, differ = explore(oracle, mounts, random.Random(seed), min(ROUND, options.ops - done))
         if differ:
             note(options, done, began, f"a difference after calls from {done:,} on")
+            print(f"\nafter {done + len(turns):,} calls: {differ}", flush=True)
             return report(oracle, mounts, turns, options.write, f"seed {options.seed}, calls from {done:,} on")
         done += len(turns)
         if not options.quiet:

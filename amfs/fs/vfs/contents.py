@@ -309,6 +309,12 @@ class Contents(Directories):
         facts = yield Work("close", (handle,))
         yield from self._closed(ino, True, facts)
 
+    def s_keep(self, peer: int, ino: int) -> Operation:
+        """Is it in use here? Then its shard hears when it is not any more."""
+        self._uncache((ino,))  # from now on it is not opened without asking
+        kept = yield Work("keep", (ino,))
+        return bool(kept or self.opening[ino] or self.users.get(ino) or ino in self.hosted)
+
     # ── handles of this node ───────────────────────────────────────────────────────────────────────
 
     def _opened(self, r: Request, ino: int, writing: bool) -> None:

@@ -170,8 +170,12 @@ class Shard(Calls):
         if meta.owner(meta.ino_partition(ino)) == self.node:
             holders: tuple[int, ...] = ()
             with suppress(OSError):  # the record may have been lost with a node; then only the entry goes
+                yield from self._hear_users(ino)
                 holders = meta.holders(ino)
-            left, gone, tell = meta.unlink(dir, name, now)
+            try:
+                left, gone, tell = meta.unlink(dir, name, now)
+            finally:
+                meta.closed(ino)
             if gone:
                 self.drop_data(attr_of(left), holders)
             yield from self.told(peer, tell, (ino,), ((dir, name),))
@@ -188,6 +192,21 @@ class Shard(Calls):
             if error.errno != errno.ENOENT:
                 raise
             return tuple(Attr(ino=ino))  # lost with its node
+
+    def _hear_users(self, ino: int) -> Operation:
+        """Before the last name of a file goes: nodes open copies without a word, and are users only if we ask. ``meta.closed`` must follow: until
+        then nobody opens a copy so."""
+        attr = attr_of(self.meta.getattr(ino, self.node))
+        self.meta.closing(ino)
+        if attr.nlink > 1 or not stat.S_ISREG(attr.mode):
+            return
+        for node in set(self.meta.concerned(ino)) & self.live - {self.node, attr.writer}:
+            self.meta.open(ino, node, False)  # before it is asked: what it says later must not be overtaken by this
+            kept = False
+            with suppress(OSError):
+                kept = yield Ask(node, "keep", (ino,))
+            if not kept:
+                self.meta.unused(ino, node)
 
     def s_lock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
         self.meta.lock(dir, name, owner)
@@ -234,8 +253,15 @@ class Shard(Calls):
         self.tell(Work("set_times", (ino, atime, mtime)))
 
     def s_link(self, peer: int, ino: int, delta: int, now: int) -> Operation:
-        holders = self.meta.holders(ino) if delta < 0 else ()
-        out, gone, tell = self.meta.link(ino, delta, now)
+        holders: tuple[int, ...] = ()
+        if delta < 0:
+            yield from self._hear_users(ino)
+            holders = self.meta.holders(ino)
+        try:
+            out, gone, tell = self.meta.link(ino, delta, now)
+        finally:
+            if delta < 0:
+                self.meta.closed(ino)
         if gone:
             self.drop_data(attr_of(out), holders)
         yield from self.told(peer, tell, (ino,))
