@@ -299,7 +299,11 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
     struct meta_attr out;
     int readers, writers, error = META_NOT_MINE;
     fsio_open_count(node->io, file->ino, &readers, &writers);
-    if (writers > 0) return; /* other nodes or faces write it still, and finish later */
+    if (writers > 0) { /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
+        slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+        file->foreign = true;
+        return;
+    }
     file->atime = said->atime;
     meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
@@ -328,12 +332,15 @@ static void note_atime(struct node *node, struct file *file) {
     meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
 }
 
-/* Has it lost its last name while other nodes hold its content too? Then they must be told when it goes. */
-static bool held_elsewhere(struct node *node, uint64_t ino) {
+/* Must the poll loop say that nobody here uses it? If nobody has said what was written here, which others may have been closing a moment ago; and if
+ * it has lost its last name while other nodes hold its content too: they must be told when it goes. */
+static bool concerns_others(struct node *node, uint64_t ino) {
     struct meta_attr attr;
     struct meta_nodes holders = {NULL, 0, 0};
     bool elsewhere = false;
-    if (meta_getattr(node->meta, ino, node->id, &attr) != 0 || attr.nlink > 0) return false;
+    if (meta_getattr(node->meta, ino, node->id, &attr) != 0) return false;
+    if (attr.writer == node->id) return true;
+    if (attr.nlink > 0 || is_alone(node)) return false;
     if (attr.layout == META_STRIPED) return true;
     if (meta_holders(node->meta, ino, &holders) == 0)
         for (size_t i = 0; i < holders.count; i++) elsewhere = elsewhere || holders.nodes[i] != node->id;
@@ -346,7 +353,7 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
     struct node *node = mount->node;
     bool gone = false;
     if (!is_unused_here(node, ino)) return;
-    foreign = foreign || (!is_alone(node) && held_elsewhere(node, ino));
+    foreign = foreign || concerns_others(node, ino);
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
     if (foreign || (direct && error == META_NOT_MINE && !far_closed(mount, ino, NULL, false))) slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);

@@ -293,11 +293,14 @@ class Contents(Directories):
         while ino in self.hosted:
             yield Sleep(HOSTED_S)
             if ino in self.hosted and not (yield Work("handles_of_others", (ino,))) and ino in self.hosted:
+                self._unfinished.add(ino)
                 yield from self._unhost(ino, self.hosted.pop(ino))
 
     def _on_handles_closed(self, event: FsHandlesClosed) -> None:
         self.tell(Work("invalidate", ((event.ino,), ())))  # others have written here; this node's kernel has not seen that
         handle = self.hosted.pop(event.ino, None)
+        if handle is not None:
+            self._unfinished.add(event.ino)  # whoever is closed first says what was written
         self.spawn(self._left(event.ino) if handle is None else self._unhost(event.ino, handle))
 
     def _left(self, ino: int) -> Operation:
@@ -359,8 +362,8 @@ class Contents(Directories):
             last = ino in self._unfinished and not writing
             if last:
                 self._unfinished.discard(ino)
-                if facts is None:
-                    facts = yield from self._written(ino)
+                # Another handle may have written, and been closed, after these were taken.
+                facts = (yield Work("latest", (ino,))) or facts or (yield from self._written(ino))
             used = bool(self.opening[ino] or self.users.get(ino) or readers or writers)
             if not self.opening[ino]:
                 del self.opening[ino]
