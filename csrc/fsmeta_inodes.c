@@ -436,6 +436,7 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
     }
     if (error == 0) error = set_fault(inode, mask, in);
     if (error == 0 && (mask & (META_SET_LAYOUT | META_SET_RANK) || !nobody_else(meta, inode->watchers))) error = META_BUSY;
+    if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && !nobody_else(meta, inode->holders)) error = META_BUSY; /* their copies have times, too */
     if (error == 0 && mask & META_SET_SIZE) {
         error = may_open(meta, inode, true);
         if (error == 0 && inode->writer < 0 && !set_only(inode->holders, meta->node)) error = META_BUSY; /* their copies are too long now */

@@ -705,6 +705,7 @@ class Reference:
         inode = self.file_here(ino)
         self._check_set(inode, mask, new)
         refuse_if(mask & (META_SET_LAYOUT | META_SET_RANK) or not self.alone(inode.watchers), META_BUSY)
+        refuse_if(mask & (META_SET_ATIME | META_SET_MTIME) and not self.alone(inode.holders), META_BUSY)
         if mask & META_SET_SIZE:
             self._may_open(inode, True)
             refuse_if(inode.attr.writer < 0 and not self.alone(inode.holders), META_BUSY)

@@ -241,16 +241,14 @@ class Shard(Calls):
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
             told = attr_of(out)
             times = told.atime if mask & META_SET_ATIME else None, told.mtime if mask & META_SET_MTIME else None
-            for node in (set(self.meta.holders(ino)) - {told.writer}) & self.live:
-                self.tell(Ask(node, "set_times", (ino, *times)))
-            if told.writer in self.live:  # there it is looked up what they are now
-                yield All([Ask(told.writer, "set_times", (ino, *times))])
+            # Where it is written it is looked up what they are now; and who opens a copy to write begins with the times of that.
+            yield All([Ask(node, "set_times", (ino, *times)) for node in {*self.meta.holders(ino), told.writer} & self.live])
         given = before is not None and before[3:5] != out[3:5]
         yield from self.told(peer, tell, (ino,), (EVERY_NAME,) if given else ())
         return self._now(ino, peer, out)
 
-    def s_set_times(self, peer: int, ino: int, atime: int | None, mtime: int | None) -> None:
-        self.tell(Work("set_times", (ino, atime, mtime)))
+    def s_set_times(self, peer: int, ino: int, atime: int | None, mtime: int | None) -> Operation:
+        yield Work("set_times", (ino, atime, mtime))
 
     def s_link(self, peer: int, ino: int, delta: int, now: int) -> Operation:
         holders: tuple[int, ...] = ()
