@@ -253,7 +253,8 @@ int meta_check(struct meta *meta, char *what, size_t room); /* 0, or EINVAL and 
 
 /* ── for the FUSE loop: what it may do at once ──
  * These answer META_NOT_MINE or META_BUSY whenever anybody else is concerned: record elsewhere, partition moving, entry locked, directory
- * frozen, other watchers, content not here, another node writes, or holds a copy whose times are to be set. Attributes of directories: only while every partition is here. */
+ * frozen, other watchers, content not here, another node writes, or holds a copy whose times are to be set. Attributes of directories: only
+ * while every partition is here. */
 /* whole, content here (own or replica), user = me */
 int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out);
 int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, struct meta_attr *out);

@@ -27,8 +27,8 @@ from amfs.fs.attr import (
 )
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
 
-#: Among names that are old: all that a kernel knows. It judges by the owner that it remembers who may change a file's mode and times, and only
-#: looking up the name makes it learn of another one.
+#: Among names that are old: all that a kernel knows. It judges by the owner that it remembers who may change a file's mode and times,
+#: and only looking up the name makes it learn of another one.
 EVERY_NAME = (0, b"")
 OWNER = META_SET_UID | META_SET_GID
 
@@ -194,8 +194,8 @@ class Shard(Calls):
             return tuple(Attr(ino=ino))  # lost with its node
 
     def _hear_users(self, ino: int) -> Operation:
-        """Before the last name of a file goes: nodes open copies without a word, and are users only if we ask. ``meta.closed`` must follow: until
-        then nobody opens a copy so."""
+        """Before the last name of a file goes: nodes open copies without a word, and are users only if we ask. ``meta.closed`` must
+        follow: until then nobody opens a copy so."""
         attr = attr_of(self.meta.getattr(ino, self.node))
         self.meta.closing(ino)
         if attr.nlink > 1 or not stat.S_ISREG(attr.mode):
