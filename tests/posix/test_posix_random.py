@@ -33,7 +33,8 @@ def long_run(mounts: list[Path], oracle: Path, seed: str, count: int) -> None:
         sequence, differ = torture.explore(oracle, mounts, random.Random(f"{seed}.{done}"), min(torture.ROUND, count - done))
         if differ:
             short, told = torture.shortest(oracle, mounts, sequence, limit_s=60)
-            pytest.fail(f"seed {seed}, after {done + len(sequence)} calls: {differ}\nshortened to {len(short)}:\n{as_lines(short)}\n  {told}", pytrace=False)
+            where = f"seed {seed}, after {done + len(sequence)} calls: {differ}"
+            pytest.fail(f"{where}\nshortened to {len(short)}:\n{as_lines(short)}\n  {told}", pytrace=False)
         done += len(sequence)
 
 
