@@ -28,9 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=soaking)
 
 
-#: What runs on two mounts ordinarily, besides real programs: areas of names and attributes that take seconds. What reopens files is for
-#: soak runs: now and then a size there is still the one before (docs/file-system.md).
-ON_TWO_MOUNTS = frozenset(("attributes", "locks", "unlink", "rename"))
+#: What runs on two mounts ordinarily, besides real programs: areas that take seconds.
+ON_TWO_MOUNTS = frozenset(
+    ("attributes", "locks", "maps", "open_on_one_node", "reading_and_writing", "rename", "seen_by_the_other_node", "space", "unlink")
+)
 
 
 def _is_ordinary(item: pytest.Item) -> bool:
