@@ -176,13 +176,6 @@ class FileWork:
             raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
         return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
 
-    def latest(self, ino: int) -> tuple[int, int, int, int] | None:
-        """(size, blocks, atime, mtime) of what is a whole file here; None: it is not."""
-        try:
-            return tuple(self.io.part_stat(ino, -1)[:4])  # type: ignore[return-value]
-        except FileNotFoundError:
-            return None
-
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
         """``None``: that one stays."""
         path = self.path(ino)

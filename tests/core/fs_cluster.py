@@ -71,10 +71,6 @@ class Node:
         data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
         return len(data), -(-len(data) // 512), known.atime, known.mtime + 1
 
-    def latest(self, ino: int) -> Any:
-        data = self.parts.get(ino)
-        return None if data is None else (len(data), -(-len(data) // 512), self.cluster.clock(), self.cluster.clock())
-
     def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
         data = self.content(ino, kind, node, stripe, size)
         data[to:] = b""

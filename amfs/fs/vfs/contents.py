@@ -362,8 +362,7 @@ class Contents(Directories):
             last = ino in self._unfinished and not writing
             if last:
                 self._unfinished.discard(ino)
-                # Another handle may have written, and been closed, after these were taken.
-                facts = (yield Work("latest", (ino,))) or facts or (yield from self._written(ino))
+                facts = yield from self._written(ino, facts)
             used = bool(self.opening[ino] or self.users.get(ino) or readers or writers)
             if not self.opening[ino]:
                 del self.opening[ino]
@@ -389,12 +388,22 @@ class Contents(Directories):
             if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                 self.meta.cache(tuple(out), True, since)
 
-    def _written(self, ino: int) -> Operation:
-        """(size, blocks, atime, mtime) of what was written here, of which the face has said nothing."""
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
+    def _written(self, ino: int, facts: Any) -> Operation:
+        """(size, blocks, atime, mtime) of what was written here. ``facts``: what a face said when it closed its handle; the handle of another
+        may have written, and been closed, after that. Of stripes nobody else knows."""
+        try:
+            attr = attr_of((yield from self.at_ino("getattr", ino)))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return facts  # it has gone, and nobody wants to know
+        if facts is not None and (attr.layout == STRIPED or ino in self._striped):
+            return facts
         try:
             return (yield Work("live", (tuple(attr),)))
         except OSError as error:
+            if facts is not None:
+                return facts
             self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
             return attr.size, attr.blocks, attr.atime, attr.mtime
 
