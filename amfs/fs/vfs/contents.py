@@ -389,8 +389,8 @@ class Contents(Directories):
                 self.meta.cache(tuple(out), True, since)
 
     def _written(self, ino: int, facts: Any) -> Operation:
-        """(size, blocks, atime, mtime) of what was written here. ``facts``: what a face said when it closed its handle; the handle of another
-        may have written, and been closed, after that. Of stripes nobody else knows."""
+        """(size, blocks, atime, mtime) of what was written here. ``facts``: what a face said when it closed its handle; the handle of
+        another may have written, and been closed, after that. Of stripes nobody else knows."""
         try:
             attr = attr_of((yield from self.at_ino("getattr", ino)))
         except OSError as error:
