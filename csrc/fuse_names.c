@@ -187,9 +187,11 @@ void do_getattr(struct call *call) {
 
 /* ── changing attributes ── */
 
-/* The part of a file here has the same times as the record: what is written later starts from them. */
-bool stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+/* The part of a file here has the same times as the record: what is written later starts from them. Looked at before and after, the part is stamped by
+ * the kernel's finest clock: its change comes after whatever was written before, and before whatever is written later. */
+int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+    struct stat looked;
     uint32_t ns;
     char path[64];
     if (mask & META_SET_ATIME) {
@@ -200,14 +202,16 @@ bool stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct me
         times[1].tv_sec = (time_t)seconds_of(attr->mtime, &ns);
         times[1].tv_nsec = ns;
     }
-    struct stat looked; /* after a look the kernel stamps what is written next by its finest clock */
-    return fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0;
+    bool stamped = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 &&
+                   fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0 && utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0;
+    return stamped ? span(looked.st_ctim) : 0;
 }
 
-void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
-    if (stamp_whole(node, ino, mask, attr)) return;
-    fsio_set_times(node->io, ino, mask & META_SET_ATIME ? &attr->atime : NULL, mask & META_SET_MTIME ? &attr->mtime : NULL); /* in stripes */
+int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+    int64_t stamped = stamp_whole(node, ino, mask, attr);
+    if (stamped == 0) fsio_set_times(node->io, ino, mask & META_SET_ATIME ? &attr->atime : NULL, mask & META_SET_MTIME ? &attr->mtime : NULL); /* in stripes */
+    return stamped;
 }
 
 /* As on tmpfs: by its name a file without data that has that size already is left as it is; otherwise it counts as written. */
@@ -273,8 +277,8 @@ void do_setattr(struct call *call) {
         return;
     }
     if (((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) || handed_on(call, ino)) return;
-    bool timed = (in->valid & (FATTR_ATIME | FATTR_MTIME)) != 0; /* the record must know that this comes after what was written */
-    int64_t now = timed ? exact_now_of(node) : now_of(node);
+    bool timed = (in->valid & (FATTR_ATIME | FATTR_MTIME)) != 0;
+    int64_t now = timed ? exact_now_of(node) : now_of(node), stamped;
     unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;
@@ -288,9 +292,12 @@ void do_setattr(struct call *call) {
     if (goes_slow(killed)) set_slowly(call, mask, by_name, &want, true);
     else if (killed != 0) refuse(call, killed);
     if (killed != 0) return;
+    if (timed && (stamped = stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
+        seen_time(node, stamped);
+        now = stamped;
+    }
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
     if (error == 0 && mask & META_SET_SIZE) error = cut_part(node, ino, want.size, by_name, &cut);
-    if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && S_ISREG(done.mode)) stamp_part(node, ino, mask, &want);
     if (error == 0) {
         struct wire_attr_out out;
         bool cache;

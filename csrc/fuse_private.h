@@ -204,8 +204,8 @@ void do_rename(struct call *call);
 void do_link(struct call *call);
 void do_statfs(struct call *call);
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
-bool stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* false: there is no whole part */
-void stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
+int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
+int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
 static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
 

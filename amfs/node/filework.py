@@ -81,7 +81,7 @@ class FileWork:
         self._spare = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._done: deque[FsWorked] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
-        self._after: dict[int, Callable[[], None]] = {}  # serial of an Io job -> what remains to be done when it has ended well
+        self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fds(self) -> list[int]:
@@ -176,14 +176,17 @@ class FileWork:
             raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
         return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
 
-    def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
-        """``None``: that one stays."""
+    def set_times(self, ino: int, atime: int | None, mtime: int | None) -> int:
+        """``None``: that one stays. When it was done, by the clock that stamps what is written (0: in stripes, or gone): looked at before
+        and after, the part is stamped by the finest that the kernel has."""
         path = self.path(ino)
         try:
             was = os.stat(path)
             os.utime(path, ns=(was.st_atime_ns if atime is None else atime, was.st_mtime_ns if mtime is None else mtime))
-        except FileNotFoundError:  # striped, or gone
+            return os.stat(path).st_ctime_ns
+        except FileNotFoundError:
             self.io.set_times(ino, atime, mtime)
+            return 0
 
     def drop(self, inodes: tuple[int, ...]) -> None:
         """Everything of these that is here. The names go at once, so that what is brought here again afterwards is not taken for them."""

@@ -313,10 +313,11 @@ class Contents(Directories):
         yield from self._closed(ino, True, facts)
 
     def s_keep(self, peer: int, ino: int) -> Operation:
-        """Is it in use here? Then its shard hears when it is not any more."""
+        """The shard takes this node for a user, and hears when it is none: at once if it is not in use here."""
         self._uncache((ino,))  # from now on it is not opened without asking
         kept = yield Work("keep", (ino,))
-        return bool(kept or self.opening[ino] or self.users.get(ino) or ino in self.hosted)
+        if not (kept or self.opening[ino] or self.users.get(ino) or ino in self.hosted):
+            self.tell(Ask(peer, "unused", (ino,)))  # before the answer, and before it may be opened again
 
     # ── handles of this node ───────────────────────────────────────────────────────────────────────
 

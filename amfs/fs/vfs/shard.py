@@ -200,12 +200,11 @@ class Shard(Calls):
         self.meta.closing(ino)
         if attr.nlink > 1 or not stat.S_ISREG(attr.mode):
             return
-        for node in set(self.meta.concerned(ino)) & self.live - {self.node, attr.writer}:
-            self.meta.open(ino, node, False)  # before it is asked: what it says later must not be overtaken by this
-            kept = False
-            with suppress(OSError):
-                kept = yield Ask(node, "keep", (ino,))
-            if not kept:
+        nodes = list(set(self.meta.concerned(ino)) & self.live - {self.node, attr.writer})
+        for node in nodes:
+            self.meta.open(ino, node, False)  # until it says that it is none, which it may say later, too
+        for node, answer in zip(nodes, (yield All([Ask(node, "keep", (ino,)) for node in nodes])), strict=True):
+            if isinstance(answer, OSError):
                 self.meta.unused(ino, node)
 
     def s_lock(self, peer: int, dir: int, name: bytes, owner: int) -> None:
@@ -236,19 +235,24 @@ class Shard(Calls):
         return self.meta.getattr(ino, peer)
 
     def s_setattr(self, peer: int, ino: int, mask: int, attr: Any, now: int) -> Operation:
-        before = self.meta.getattr(ino, self.node) if mask & OWNER else None
+        before = attr_of(self.meta.getattr(ino, self.node))
+        if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(before.mode):
+            now = (yield from self._set_times_of_parts(ino, before.writer, mask, attr_of(attr))) or now
         out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
-        if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(out[1]):
-            told = attr_of(out)
-            times = told.atime if mask & META_SET_ATIME else None, told.mtime if mask & META_SET_MTIME else None
-            # Where it is written it is looked up what they are now; and who opens a copy to write begins with the times of that.
-            yield All([Ask(node, "set_times", (ino, *times)) for node in {*self.meta.holders(ino), told.writer} & self.live])
-        given = before is not None and before[3:5] != out[3:5]
+        given = mask & OWNER and before[3:5] != out[3:5]
         yield from self.told(peer, tell, (ino,), (EVERY_NAME,) if given else ())
         return self._now(ino, peer, out)
 
+    def _set_times_of_parts(self, ino: int, writer: int, mask: int, attr: Attr) -> Operation:
+        """Where it is written it is looked up what they are now, and who opens a copy to write begins with the times of that. Answers when
+        that was by the clock of the writer, 0: nobody can say."""
+        times = attr.atime if mask & META_SET_ATIME else None, attr.mtime if mask & META_SET_MTIME else None
+        nodes = list({*self.meta.holders(ino), writer} & self.live)
+        answers = yield All([Ask(node, "set_times", (ino, *times)) for node in nodes])
+        return next((answer for node, answer in zip(nodes, answers, strict=True) if node == writer and isinstance(answer, int)), 0)
+
     def s_set_times(self, peer: int, ino: int, atime: int | None, mtime: int | None) -> Operation:
-        yield Work("set_times", (ino, atime, mtime))
+        return (yield Work("set_times", (ino, atime, mtime)))
 
     def s_link(self, peer: int, ino: int, delta: int, now: int) -> Operation:
         holders: tuple[int, ...] = ()
