@@ -75,6 +75,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
     if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node) || !set_only(inode->holders, node)))
         return leave(meta, META_BUSY);
+    if (wrote && watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
         record_written(inode, node, written);
         drop_watchers(meta, &inode->watchers, node);
