@@ -23,7 +23,7 @@ import pytest
 from waiting import until
 
 from amfs._native import Fuse, Io, Meta
-from amfs.fs.attr import Attr
+from amfs.fs.attr import META_SET_MODE, Attr
 
 PARTITIONS = 8
 ROOT = 1
@@ -485,6 +485,19 @@ def test_a_mount_does_without_the_poll_loop(cluster: Cluster) -> None:
     assert there.meta.counts()["inodes"] == 0
     assert not [op for op in kernel.asked() if op != "touched"]
     assert here.meta.direct_uses(ino) == (0, 0, False)
+
+
+def test_who_keeps_the_record_of_what_it_closed_is_told_of_the_next_change(cluster: Cluster) -> None:
+    here, there = cluster.nodes
+    kernel, name = cluster.mount(0), cluster.name_at(1)
+    connected(kernel, here, name)
+    _, ino, handle = kernel.create(name)
+    change = (ino, META_SET_MODE, tuple(Attr(mode=0o640)), 1, 1)
+    assert there.meta.setattr(*change)[1] == (0,), "who makes it is told"
+    kernel.release(ino, handle)
+    until(lambda: here.meta.direct_uses(ino) == (0, 0, False), "its shard has not answered")
+    assert here.meta.cached(ino)[0][1] & 0o777 == 0o640
+    assert there.meta.setattr(*change)[1] == (0,)
 
 
 def test_a_file_that_the_loop_uses_is_closed_by_it(cluster: Cluster) -> None:
