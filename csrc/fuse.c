@@ -179,6 +179,7 @@ static void greet(struct call *call) {
     mount->granted = want;
     atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
     atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
+    if ((want & WIRE_CAN(CAN_NO_OPEN)) != 0) atomic_store(&mount->node->unseen, true);
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);

@@ -45,12 +45,8 @@ static bool read_making(const struct node *node, const struct amfs_fuse_request 
 }
 
 static bool kernels_open_unseen(void *context) {
-    struct node *node = context;
-    bool unseen = false;
-    pthread_mutex_lock(&node->mounts_lock);
-    for (const struct amfs_fuse *mount = node->mounts; mount != NULL && !unseen; mount = mount->next) unseen = atomic_load(&mount->no_open);
-    pthread_mutex_unlock(&node->mounts_lock);
-    return unseen;
+    const struct node *node = context;
+    return atomic_load_explicit(&node->unseen, memory_order_relaxed);
 }
 
 /* The question that stands for a request, and whom to ask. False: there is none. */

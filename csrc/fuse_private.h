@@ -94,7 +94,8 @@ struct node {
     pthread_cond_t left;
     atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
-    atomic_uint copied;  /* files of which that is so */
+    atomic_uint copied;  /* files of which a copy is open here and their shards do not know */
+    atomic_bool unseen;  /* a mount here opens files without a word */
     atomic_bool alone;
     _Atomic int64_t floor; /* no time that we give is before this one */
     pthread_mutex_t touch_lock;
