@@ -5,7 +5,7 @@
 #include <time.h>
 
 enum {
-    ROOM_TRIES = 4,    /* others take what was made for us */
+    ROOM_TRIES = 64,    /* others take what was made for us; each time something was made, else it ends at once */
     ROOM_VAIN_MS = 100, /* when there was nothing to be had, nobody asks again for so long */
 };
 

@@ -231,6 +231,7 @@ class Contents(Directories):
             self.release(("restripe", ino))
 
     def s_drop_whole(self, peer: int, ino: int) -> None:
+        self._uncache((ino,))
         self.tell(Work("drop_whole", (ino,)))
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:

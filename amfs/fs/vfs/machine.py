@@ -14,7 +14,7 @@ from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
-_WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "usage", "counts"))
+_WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "drop_whole", "usage", "counts"))
 
 
 class FileSystem(Tasks):

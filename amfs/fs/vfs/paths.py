@@ -313,7 +313,7 @@ class Paths(Files):
         for node in holders:
             if node != self.node:
                 yield from self.at_ino("unhold", ino, node)
-                self.tell(Ask(node, "drop", ((ino,),)))
+                self.tell(Ask(node, "drop_whole", (ino,)))
 
     def op_set_rank(self, r: Request, path: bytes, node: int) -> Operation:
         """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there whoever writes it."""

@@ -312,7 +312,7 @@ class Shard(Calls):
         before = self.meta.holders(ino)
         out, tell = self.meta.wrote(ino, peer, tuple(attr))
         for node in set(before) - {peer}:
-            self.tell(Ask(node, "drop", ((ino,),)))
+            self.tell(Ask(node, "drop_whole", (ino,)))  # not stripes: it may lie in some by the time that node hears of this
         return out, tell
 
     def s_unused(self, peer: int, ino: int) -> None:
