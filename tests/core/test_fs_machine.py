@@ -374,6 +374,20 @@ def test_what_a_file_contained_before_is_given_up_while_another_node_writes_it()
     cluster.check()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_copy_that_goes_late_takes_no_stripes_with_it(seed: int) -> None:
+    cluster = Cluster(2, seed)
+    real = Real(cluster)
+    path = b"/f%d" % seed  # its record lies here or there
+    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=1)
+    real.do("write", handle, 0, b"x" * 1000, node=1)
+    real.do("close", handle, node=1)
+    real.do("set_rank", path, 0, node=0)  # node 1 hears later that its copy goes
+    real.do("set_xattr_path", path, b"user.amfs.layout", b"striped:4096", 0, node=0)
+    cluster.settle()
+    assert real.read(path) == b"x" * 1000
+
+
 def test_set_rank_decides_where_a_future_file_lies() -> None:
     cluster = Cluster(3, 5)
     real = Real(cluster)

@@ -7,13 +7,14 @@ import errno
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsx
 import mounting
 import pytest
 import torture
+from waiting import until
 
 LIMIT = 5 << 20
 BY_HAND = (1_000_000_000_000_000_000, 1_100_000_000_000_000_000)
@@ -46,14 +47,6 @@ def limited() -> Iterator[list[Path]]:
         yield mounts
 
 
-def eventually(what: Callable[[], bool], longest_s: float = 10.0) -> bool:
-    """For what is told without being waited for."""
-    end = time.monotonic() + longest_s
-    while not what() and time.monotonic() < end:
-        time.sleep(0.01)
-    return what()
-
-
 def times(path: Path) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_atime_ns, found.st_mtime_ns
@@ -77,7 +70,7 @@ def test_times_set_while_a_file_is_open_show_at_once_until_it_is_written(striped
             assert before < os.stat(path).st_ctime_ns < time.time_ns() + 10**9
         os.utime((here, there)[by], ns=BY_HAND)
     for path in (here, there):
-        assert eventually(lambda path=path: (times(path), os.stat(path).st_size) == (BY_HAND, 1_200_001))  # type: ignore[misc]
+        until(lambda path=path: (times(path), os.stat(path).st_size) == (BY_HAND, 1_200_001))  # type: ignore[misc]
 
 
 def test_opening_and_reading_do_not_change_when_a_file_was_written(striped: list[Path]) -> None:
@@ -183,7 +176,7 @@ def test_all_nodes_full_is_no_space_and_room_comes_back(limited: list[Path]) -> 
     assert os.stat(limited[0] / "large").st_size >= 1.6 * LIMIT, "there was room for more"
     (limited[0] / "large").unlink()
     for mount in limited:
-        assert eventually(lambda mount=mount: os.statvfs(mount).f_bavail * 4096 > 1.9 * LIMIT)  # type: ignore[misc]
+        until(lambda mount=mount: os.statvfs(mount).f_bavail * 4096 > 1.9 * LIMIT)  # type: ignore[misc]
         (mount / "again").write_bytes(data * 7)
         assert (mount / "again").read_bytes() == data * 7
         (mount / "again").unlink()
