@@ -117,7 +117,7 @@ static void connect_link(void *context) {
         link->state = LINK_UP;
     } else {
         link->state = LINK_DOWN;
-        link->again_ms = fsio_now_ms() + AGAIN_MS;
+        link->again_ms = now_ms() + AGAIN_MS;
     }
     pthread_mutex_unlock(&link->lock);
     if (error == 0) fsio_line_listen(link->far->io, line); /* from now on it may end */
@@ -125,18 +125,18 @@ static void connect_link(void *context) {
 
 /* With the lock held. */
 static void begin_connecting(struct far_link *link) {
-    if (link->state != LINK_DOWN || fsio_now_ms() < link->again_ms) return;
+    if (link->state != LINK_DOWN || now_ms() < link->again_ms) return;
     link->state = LINK_CONNECTING;
     if (fsio_later(link->far->io, connect_link, link) == 0) return;
     link->state = LINK_DOWN;
-    link->again_ms = fsio_now_ms() + AGAIN_MS;
+    link->again_ms = now_ms() + AGAIN_MS;
 }
 
 void far_link_ended(struct far_link *link) {
     struct far_answer lost = {.error = FAR_LOST};
     pthread_mutex_lock(&link->lock);
     link->state = LINK_DOWN;
-    link->again_ms = fsio_now_ms() + AGAIN_MS;
+    link->again_ms = now_ms() + AGAIN_MS;
     link->line = NULL;
     link->fd = -1;
     for (size_t i = 0; i < CALL_BUCKETS; i++) /* one by one: far_cancel must find the others */
@@ -146,7 +146,7 @@ void far_link_ended(struct far_link *link) {
 
 /* Who has been silent for too long is as good as dead. */
 void far_links_tick(struct far *far) {
-    int64_t oldest = fsio_now_ms() - far->io->stall_ms;
+    int64_t oldest = now_ms() - far->io->stall_ms;
     pthread_mutex_lock(&far->lock);
     for (struct far_link *link = far->links; link != NULL; link = link->next) {
         bool stuck = false;
@@ -181,7 +181,7 @@ int far_ask(struct far *far, int32_t node, const struct far_question *question, 
     int error = size == 0 ? EINVAL : 0;
     call->serial = link->serial;
     call->cost = size + answer;
-    call->asked_ms = fsio_now_ms();
+    call->asked_ms = now_ms();
     if (error == 0 && link->state != LINK_UP) {
         begin_connecting(link);
         error = ENOTCONN;

@@ -128,7 +128,7 @@ bool fsio_has_others(struct fsio *io) {
 
 static void *keep(void *argument) {
     struct fsio *io = argument;
-    int64_t rescan_ms = fsio_now_ms() + FSIO_RESCAN_SECONDS * 1000;
+    int64_t rescan_ms = now_ms() + FSIO_RESCAN_SECONDS * 1000;
     pthread_mutex_lock(&io->keeper_lock);
     while (!atomic_load(&io->stopping)) {
         struct timespec until;
@@ -139,10 +139,10 @@ static void *keep(void *argument) {
         pthread_mutex_unlock(&io->keeper_lock);
         fsio_links_reap(io);
         if (io->speaker.attend != NULL) io->speaker.tick(io->speaker.context);
-        int64_t began = fsio_now_ms();
+        int64_t began = now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);
-            int64_t ended = fsio_now_ms(); /* with very many parts less often: at most 2 % of a core */
+            int64_t ended = now_ms(); /* with very many parts less often: at most 2 % of a core */
             rescan_ms = ended + FSIO_RESCAN_SECONDS * 1000 + 50 * (ended - began);
         }
         pthread_mutex_lock(&io->keeper_lock);

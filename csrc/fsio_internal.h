@@ -259,7 +259,6 @@ struct fsio {
 };
 
 /* fsio.c */
-static inline int64_t fsio_now_ms(void) { return now_ms(); }
 int64_t fsio_now_ns(void); /* since 1970 */
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */

@@ -108,14 +108,14 @@ void fsio_account(struct fsio *io, int64_t bytes) {
 
 static void ask_kernel(struct fsio *io) {
     struct statvfs found;
-    atomic_store(&io->asked_ms, fsio_now_ms());
+    atomic_store(&io->asked_ms, now_ms());
     if (fstatvfs(io->root_fd, &found) != 0) return;
     atomic_store(&io->since, 0);
     atomic_store(&io->used, (int64_t)((found.f_blocks - found.f_bfree) * found.f_frsize));
 }
 
 static uint64_t used_now(struct fsio *io) {
-    if (io->own_mount && (fsio_now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
+    if (io->own_mount && (now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
     int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
     return used > 0 ? (uint64_t)used : 0;
 }
@@ -146,7 +146,7 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
 
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
     /* Files come and go through other hands, too: the kernel writes those that it passes through. Counted while that is quick. */
-    if (atomic_load(&io->scan_took_ms) <= SCAN_MS && fsio_now_ms() - atomic_load(&io->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
+    if (atomic_load(&io->scan_took_ms) <= SCAN_MS && now_ms() - atomic_load(&io->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
     int64_t count = atomic_load(&io->parts);
     if (io->own_mount) ask_kernel(io);
     *used = used_now(io);
@@ -246,13 +246,13 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
     if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
-    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = fsio_now_ms();
+    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
     walk(io, count_one, &count);
     if (!atomic_load(&io->stopping)) {
         atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
         if (!io->own_mount) atomic_fetch_add(&io->used, count.bytes - used);
     }
-    int64_t ended = fsio_now_ms();
+    int64_t ended = now_ms();
     atomic_store(&io->scanned_ms, ended);
     atomic_store(&io->scan_took_ms, ended - began);
     pthread_mutex_unlock(&io->rescan_lock);

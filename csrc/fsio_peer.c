@@ -142,7 +142,7 @@ void fsio_links_stop(struct fsio *io) {
 }
 
 void fsio_links_reap(struct fsio *io) {
-    int64_t now = fsio_now_ms();
+    int64_t now = now_ms();
     pthread_mutex_lock(&io->peers_lock);
     for (struct fsio_peer *peer = io->peers; peer != NULL; peer = peer->next) {
         for (struct fsio_link *link = peer->links, *next; link != NULL; link = next) {
@@ -274,7 +274,7 @@ static int connect_peer(struct fsio *io, struct fsio_peer *peer, int lane, struc
     uint64_t life = peer->life;
     char *host = strdup(peer->host);
     int port = peer->port, error = ENOMEM;
-    int64_t deadline = fsio_now_ms() + io->stall_ms;
+    int64_t deadline = now_ms() + io->stall_ms;
     if (host == NULL) return error;
     pthread_mutex_unlock(&io->peers_lock);
     error = resolve(host, port, &found);
@@ -286,7 +286,7 @@ static int connect_peer(struct fsio *io, struct fsio_peer *peer, int lane, struc
             error = connect_link(io, peer, lane, next, made);
             if (error == 0) break;
         }
-        if ((error != ECONNREFUSED && error != FSIO_BROKEN) || fsio_now_ms() > deadline) break;
+        if ((error != ECONNREFUSED && error != FSIO_BROKEN) || now_ms() > deadline) break;
         struct timespec until; /* it may be starting; anything that changes wakes us */
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 20000000L << tries;
@@ -298,7 +298,7 @@ static int connect_peer(struct fsio *io, struct fsio_peer *peer, int lane, struc
 }
 
 int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fsio_link **link) {
-    int64_t deadline = fsio_now_ms() + io->stall_ms;
+    int64_t deadline = now_ms() + io->stall_ms;
     int error = 0;
     *link = NULL;
     pthread_mutex_lock(&io->peers_lock);
@@ -318,7 +318,7 @@ int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fs
             error = connect_peer(io, peer, lane, link);
         } else {
             struct timespec until;
-            int64_t left = deadline - fsio_now_ms();
+            int64_t left = deadline - now_ms();
             if (left <= 0) {
                 error = EIO;
                 break;
@@ -338,7 +338,7 @@ void fsio_link_put(struct fsio *io, struct fsio_link *link, bool broken) {
         end_link(link);
     } else {
         link->idle = link->used = true;
-        link->since_ms = fsio_now_ms();
+        link->since_ms = now_ms();
     }
     pthread_cond_broadcast(&io->peers_changed);
     pthread_mutex_unlock(&io->peers_lock);

@@ -152,7 +152,7 @@ static void carry_read(struct fsio *io, struct fsio_piece *piece) {
     piece->queued = false;
     piece->state = CLEAN;
     piece->to = piece->length;
-    piece->since_ms = fsio_now_ms();
+    piece->since_ms = now_ms();
     if (error != 0) drop_piece(piece); /* who needs it asks himself and is told why not */
     else pthread_cond_broadcast(&file->changed);
     file->carried--; /* the last use of the file */
@@ -428,7 +428,7 @@ static bool from_memory(struct fsio_file *file, uint64_t number, size_t at, char
             continue;
         }
         bool covers = at >= piece->from && at + count <= piece->to;
-        if (piece->state == CLEAN && fsio_now_ms() - piece->since_ms > CLEAN_MS) {
+        if (piece->state == CLEAN && now_ms() - piece->since_ms > CLEAN_MS) {
             drop_piece(piece);
             break;
         }

@@ -33,7 +33,7 @@ bool fsio_make_room(struct fsio *io, uint64_t more) {
     struct timespec until = after_ms(io->room_patience_ms);
     uint64_t wanted = missing(io, more);
     pthread_mutex_lock(&io->room_lock);
-    if (atomic_load(&io->stopping) || (io->room_vain_ms != 0 && fsio_now_ms() - io->room_vain_ms < ROOM_VAIN_MS)) {
+    if (atomic_load(&io->stopping) || (io->room_vain_ms != 0 && now_ms() - io->room_vain_ms < ROOM_VAIN_MS)) {
         pthread_mutex_unlock(&io->room_lock);
         return false;
     }
@@ -43,7 +43,7 @@ bool fsio_make_room(struct fsio *io, uint64_t more) {
     if (ask) fsio_tell(io, FSIO_EVENT_FULL, mine, 0, wanted, 0);
     int waited = 0;
     while (io->room_answered < mine && waited == 0 && !atomic_load(&io->stopping)) waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, &until);
-    if (waited != 0) io->room_vain_ms = fsio_now_ms();
+    if (waited != 0) io->room_vain_ms = now_ms();
     bool made = io->room_answered >= mine && io->room_vain_ms == 0;
     pthread_mutex_unlock(&io->room_lock);
     return made;
@@ -52,7 +52,7 @@ bool fsio_make_room(struct fsio *io, uint64_t more) {
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed) {
     pthread_mutex_lock(&io->room_lock);
     if (serial > io->room_answered && serial <= io->room_asked) io->room_answered = serial;
-    io->room_vain_ms = freed > 0 ? 0 : fsio_now_ms();
+    io->room_vain_ms = freed > 0 ? 0 : now_ms();
     pthread_cond_broadcast(&io->room_changed);
     pthread_mutex_unlock(&io->room_lock);
 }

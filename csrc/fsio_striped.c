@@ -357,7 +357,7 @@ static int sum_stripes(struct fsio_file *file, struct fsio_stat *sum) {
 int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat) {
     struct fsio_stat sum = {0};
     pthread_mutex_lock(&file->lock);
-    bool fresh = file->sum_ms != 0 && fsio_now_ms() - file->sum_ms < SUM_MS;
+    bool fresh = file->sum_ms != 0 && now_ms() - file->sum_ms < SUM_MS;
     if (fresh) sum = file->sum;
     pthread_mutex_unlock(&file->lock);
     if (!fresh) {
@@ -365,7 +365,7 @@ int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat) {
         if (error != 0) sum.blocks = (atomic_load(&file->size) + 511) / 512; /* an owner is away: a guess is better than no answer */
         pthread_mutex_lock(&file->lock);
         file->sum = sum;
-        file->sum_ms = error == 0 ? fsio_now_ms() : 0;
+        file->sum_ms = error == 0 ? now_ms() : 0;
         pthread_mutex_unlock(&file->lock);
     }
     *stat = (struct fsio_stat){.size = atomic_load(&file->size), .blocks = sum.blocks};

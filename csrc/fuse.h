@@ -94,12 +94,12 @@ int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct a
 int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
                            uint64_t files, uint64_t ffree);
 
-/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number; what it stands for is done, or
- * has been tried for 50 ms, when amfs_fuse_invalidated has reached it. 0: nothing to do. */
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number; what
+ * it stands for is done, or has been tried for 50 ms (2 s after the call at the latest), when amfs_fuse_invalidated has reached it. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount);
-void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* at most those 50 ms */
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* until then */
 
 /* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);

@@ -1,6 +1,7 @@
 /* What the kernel must forget. Telling it takes the lock of a directory, which a process may hold that waits for our answer: so a thread of its
- * own does it, later if it is seen that somebody waits there, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS. The thread
- * must not be caught waiting when this process is killed: nobody could take it away then but amfs umount --force. */
+ * own does it, later if it is seen that somebody waits there, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS from when that
+ * thread first tried (on a busy machine it may not run for a while: that is no reason to go on without). The thread must not be caught waiting
+ * when this process is killed: nobody could take it away then but amfs umount --force. */
 #include "fuse_private.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 125, LATER_MS = 2 };
+enum { SWEEP_MS = 125, LATER_MS = 2, LOOK_MS = 10 /* whether it has been tried for long enough; that it is done is told */ };
 
 static int64_t exact_ns(void) {
     struct timespec now;
@@ -44,20 +45,24 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
 /* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
 static struct notice *next_notice(struct amfs_fuse *mount) {
     struct notice **at = &mount->notices, *notice;
-    while ((notice = *at) != NULL && notice->code == NOTIFY_INVAL_ENTRY && slow_busy(mount, notice->ino)) at = &notice->next;
+    while ((notice = *at) != NULL) {
+        if (notice->tried_ns == 0) notice->tried_ns = exact_ns();
+        if (notice->code != NOTIFY_INVAL_ENTRY || !slow_busy(mount, notice->ino)) break;
+        at = &notice->next;
+    }
     if (notice == NULL) return NULL;
     *at = notice->next;
     if (mount->notices_tail == &notice->next) mount->notices_tail = at;
     return notice;
 }
 
-static void wait_for(struct amfs_fuse *mount, long milliseconds) {
+static void wait_for(struct amfs_fuse *mount, pthread_cond_t *change, long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += milliseconds * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&mount->notice_wake, &mount->notice_lock, &until);
+    pthread_cond_timedwait(change, &mount->notice_lock, &until);
 }
 
 static void *notify(void *argument) {
@@ -73,9 +78,9 @@ static void *notify(void *argument) {
             free(notice);
             pthread_cond_broadcast(&mount->notice_done);
         } else if (mount->notices != NULL) {
-            wait_for(mount, LATER_MS);
+            wait_for(mount, &mount->notice_wake, LATER_MS);
         } else if (mount->options.no_open) { /* nobody says when files are closed here: look */
-            wait_for(mount, SWEEP_MS);
+            wait_for(mount, &mount->notice_wake, SWEEP_MS);
             if (mount->notices == NULL && atomic_load(&mount->node->writing) > 0) {
                 pthread_mutex_unlock(&mount->notice_lock);
                 files_sweep(mount);
@@ -141,12 +146,18 @@ uint64_t notify_epoch(struct amfs_fuse *mount) {
     return mount->minor >= WIRE_MINOR_EPOCH ? add(mount, NOTIFY_EPOCH, false, 0, NULL, 0) : 0;
 }
 
+static bool tried_enough(const struct notice *notice) {
+    int64_t now = exact_ns();
+    if (notice->tried_ns != 0 && now - notice->tried_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000) return true;
+    return now - notice->born_ns > (int64_t)NOTIFY_LIMIT_MS * 1000000;
+}
+
 /* Up to which number all is done, or has been tried for long enough. With the lock held. */
 static uint64_t done_number(const struct amfs_fuse *mount) {
     const struct notice *oldest = mount->notices;
     if (mount->telling != NULL && (oldest == NULL || mount->telling->number < oldest->number)) oldest = mount->telling;
-    if (oldest == NULL || atomic_load(&mount->ended)) return mount->last_number;
-    return exact_ns() - oldest->born_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000 ? mount->last_number : oldest->number - 1;
+    if (oldest == NULL || atomic_load(&mount->ended) || atomic_load(&mount->stopping)) return mount->last_number;
+    return tried_enough(oldest) ? mount->last_number : oldest->number - 1;
 }
 
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
@@ -157,14 +168,8 @@ uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
 }
 
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += NOTIFY_PATIENCE_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&mount->notice_lock);
-    while (done_number(mount) < number)
-        if (pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != 0) break;
+    while (done_number(mount) < number) wait_for(mount, &mount->notice_done, LOOK_MS);
     pthread_mutex_unlock(&mount->notice_lock);
 }
 

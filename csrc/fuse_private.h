@@ -1,4 +1,4 @@
-/* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names and attributes. fuse_files.c: open files. fuse_data.c: their
+/* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
  * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
  * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_leaving.c: what is being closed.
  *
@@ -20,7 +20,8 @@ enum {
     MESSAGE_BYTES = MAX_WRITE + 8192,
     BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
     SPLICE_BYTES = 128 << 10, /* and a read a pipe */
-    NOTIFY_PATIENCE_MS = 50,
+    NOTIFY_PATIENCE_MS = 50, /* from when it was first tried */
+    NOTIFY_LIMIT_MS = 2000,  /* from when it was asked for */
     IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
 };
 
@@ -112,7 +113,7 @@ struct message { /* a request with its data, or room for one */
 struct notice {
     struct notice *next;
     uint64_t number, ino;
-    int64_t born_ns;
+    int64_t born_ns, tried_ns;
     bool data;
     uint32_t code;
     size_t length;
@@ -190,25 +191,32 @@ static inline int give(const struct call *call, const void *data, size_t size) {
 void wake_loop(struct amfs_fuse *mount);
 void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool waits);
 
-/* fuse_names.c */
+/* fuse_attrs.c */
+enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
 void put_attr(struct wire_attr *to, const struct meta_attr *from);
 /* `place`: where it was found (place_of), if it is a directory. */
 void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache);
 void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
-void do_lookup(struct call *call);
+int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
+bool handed_on(const struct call *call, uint64_t ino);
+int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
+int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
 void do_getattr(struct call *call);
 void do_setattr(struct call *call);
+static inline bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
+/* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
+static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
+
+/* fuse_names.c */
+const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+void ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length);
+void do_lookup(struct call *call);
 void do_readlink(struct call *call);
 void do_make(struct call *call); /* MKNOD, MKDIR, SYMLINK, CREATE */
 void do_unlink(struct call *call);
 void do_rename(struct call *call);
 void do_link(struct call *call);
 void do_statfs(struct call *call);
-const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
-int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
-int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
-/* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
-static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
 
 /* fuse_suid.c */
 /* Take from a request to set attributes what setuid and setgid bits it ends. 0, EPERM, or META_NOT_MINE: the record has to be looked at first. */

@@ -327,7 +327,7 @@ static PyMethodDef fuse_methods[] = {
     {"invalidate_inode", fuse_invalidate_inode, METH_VARARGS, "invalidate_inode(ino, data)"},
     {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
     {"invalidated", fuse_invalidated, METH_NOARGS, "invalidated()\n--\n\nUp to which number the kernel has forgotten."},
-    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait for that, at most 50 ms."},
+    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait until it is done, or was tried for 50 ms."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
     {"keep", fuse_keep, METH_VARARGS, "keep(ino)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
     {"open_count", fuse_open_count, METH_VARARGS, "open_count(ino)\n--\n\n(readers, writers)"},

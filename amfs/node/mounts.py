@@ -223,7 +223,7 @@ class Mounts:
         return begun
 
     def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:
-        """Wait until the kernel has, 50 ms at most. Any thread may call this."""
+        """Wait until the kernel has, or could not for 50 ms. Any thread may call this."""
         for mount, number in begun:
             mount.await_forgotten(number)
 

@@ -76,7 +76,7 @@ ONLY_IN = {
 }
 
 
-LINES_MAX = 1000  # aim at 600
+LINES_MAX = 600
 
 
 def modules() -> dict[str, Path]:
