@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
@@ -69,11 +70,12 @@ class Node:
     def live(self, attr: Any) -> Any:
         known = Attr(*attr)
         data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
-        return len(data), -(-len(data) // 512), known.atime, known.mtime + 1
+        return len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime)
 
     def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
         data = self.content(ino, kind, node, stripe, size)
         data[to:] = b""
+        self.cluster.written[ino] = self.cluster.clock()
         data.extend(bytes(to - len(data)))
         self.closed(ino, kind, node)
 
@@ -137,6 +139,7 @@ class Node:
         content = self.content(*self.handles[number])
         content.extend(bytes(max(0, offset - len(content))))
         content[offset : offset + len(data)] = data
+        self.cluster.written[self.handles[number][0]] = self.cluster.clock()
         return len(data)
 
     def handle_truncate(self, number: int, size: int) -> None:
@@ -149,7 +152,7 @@ class Node:
         handle = self.handles.pop(number)
         content = self.content(*handle)
         self.closed(*handle[:3])
-        return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.clock()
+        return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(handle[0], 0)
 
     def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
         self.invalidated.append((inodes, entries, but))
@@ -166,7 +169,7 @@ class Node:
     def nothing(self, *args: Any) -> None:
         pass
 
-    peer = forget_peer = table = set_times = moving = nothing
+    peer = forget_peer = end = end_recorded = table = set_times = moving = nothing
 
 
 class Cluster:
@@ -178,8 +181,9 @@ class Cluster:
         self.nanoseconds = 1_000_000_000_000
         self.handles = 0
         self.striped: dict[int, bytearray] = {}
+        self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
-        self.worked: dict[int, deque[FsWorked | FsHandlesClosed]] = {}
+        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | Callable[[], FsWorked]]] = {}
         self.answers: dict[object, tuple[int, Any]] = {}
         self.done: dict[object, tuple[int, Any]] = {}
         self.serial = 0
@@ -238,15 +242,23 @@ class Cluster:
                 assert effect.token not in self.answers, "answered twice"
                 self.answers[effect.token] = (effect.error, effect.value)
             elif isinstance(effect, FsWork):
-                error, value = 0, None
-                try:
-                    value = getattr(node, effect.what)(*effect.args)
-                except OSError as failed:
-                    error = failed.errno or errno.EIO
+                queue = self.worked.setdefault(node.number, deque())
+                if effect.what == "fetch":  # takes a while
+                    queue.append(lambda node=node, effect=effect: self.work(node, effect))  # type: ignore[misc]
+                    continue
+                event = self.work(node, effect)
                 if effect.serial:
-                    self.worked.setdefault(node.number, deque()).append(FsWorked(effect.serial, error, value))
+                    queue.append(event)
             else:
                 assert isinstance(effect, Log), effect
+
+    def work(self, node: Node, effect: FsWork) -> FsWorked:
+        error, value = 0, None
+        try:
+            value = getattr(node, effect.what)(*effect.args)
+        except OSError as failed:
+            error = failed.errno or errno.EIO
+        return FsWorked(effect.serial, error, value)
 
     def step(self) -> bool:
         """One delivery, chosen by chance. False: nothing is under way."""
@@ -258,7 +270,8 @@ class Cluster:
             if kind == "link":
                 self.tell(self.nodes[key[1]], Received(key[0], self.links[key].popleft()))
             else:
-                self.tell(self.nodes[key], self.worked[key].popleft())
+                event = self.worked[key].popleft()
+                self.tell(self.nodes[key], event() if callable(event) else event)
             return True
         timers = [(at, number, key) for number, node in self.nodes.items() for key, at in node.timers.items() if number not in self.dead]
         if not timers:

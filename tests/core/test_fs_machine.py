@@ -299,6 +299,82 @@ def test_who_opens_at_the_moment_of_the_closing_loses_nothing(seed: int) -> None
     assert real.do("walk", b"/f", True)[0][8] == 1, "it is finished"
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_who_opens_at_the_moment_when_another_closes_what_it_has_not_written_finds_the_content(seed: int) -> None:
+    """Its record says the same before and after; where it lies has changed."""
+    cluster = Cluster(3, seed)
+    real = Real(cluster)
+    path = b"/f%d" % seed
+    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=1)
+    real.do("write", handle, 0, b"content", node=1)
+    real.do("close", handle, node=1)
+    for turn in range(12):
+        one, other = (0, 1) if turn % 2 else (1, 0)
+        handle, _ = real.do("open_path", path, os.O_RDWR, 0, -1, 0, -1, node=one)
+        opening = cluster.start(other, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
+        for _ in range(cluster.random.randrange(20)):
+            cluster.step()
+        cluster.call(one, "close", handle)
+        handle, _ = cluster.finish(opening)
+        assert real.do("read", handle, 0, 100, node=other) == b"content"
+        real.do("close", handle, node=other)
+    cluster.settle()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_who_is_asked_to_hold_it_open_when_a_third_has_written_it_meanwhile_does_not_begin_anew(seed: int) -> None:
+    cluster = Cluster(3, seed)
+    real = Real(cluster)
+    path = b"/f%d" % seed
+    handle, _ = real.do("open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("write", handle, 0, b"first", node=0)
+    opening = cluster.start(1, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
+    for _ in range(cluster.random.randrange(12)):
+        cluster.step()
+    closing = cluster.start(0, "close", handle)
+    for _ in range(cluster.random.randrange(12)):
+        cluster.step()
+    third = cluster.start(2, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
+    for _ in range(cluster.random.randrange(12)):
+        cluster.step()
+    handle, _ = cluster.finish(third)
+    real.do("write", handle, 5, b" third", node=2)
+    closed = cluster.start(2, "close", handle)
+    handle, _ = cluster.finish(opening)
+    cluster.finish(closing)
+    cluster.finish(closed)
+    assert real.do("read", handle, 0, 100, node=1) == b"first third"
+    real.do("close", handle, node=1)
+    cluster.settle()
+    assert real.read(path) == b"first third"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_on_a_node_who_open_what_lies_elsewhere_write_into_the_same_file(seed: int) -> None:
+    """What one has brought is not brought again over what the other has written to it."""
+    cluster = Cluster(2, seed)
+    real = Real(cluster)
+    path = b"/f%d" % seed
+    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("write", handle, 0, b"log:", node=0)
+    real.do("close", handle, node=0)
+    openings = []
+    for face in (1, 2, 3):
+        openings.append((face, cluster.start(1, "open_path", path, os.O_RDWR if face < 3 else os.O_RDONLY, 0, -1, 0, -1, face=face)))
+        for _ in range(cluster.random.randrange(6)):
+            cluster.step()
+    cluster.random.shuffle(openings)
+    for face, opening in openings:
+        handle, _ = cluster.finish(opening)
+        if face < 3:
+            cluster.call(1, "write", handle, 4 * face, b"from", face=face)
+        cluster.call(1, "close", handle, face=face)
+    cluster.settle()
+    cluster.check()
+    assert real.read(path) == b"log:fromfrom"
+
+
 def test_caches_are_told_before_a_change_is_answered() -> None:
     cluster = Cluster(2, 3)
     real = Real(cluster)

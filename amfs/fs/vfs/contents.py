@@ -70,8 +70,10 @@ class Contents(Directories):
         #: inode -> face -> [readers, writers]: handles given out here
         self.users: dict[int, dict[object, list[int]]] = {}
         self.opening: Counter[int] = Counter()  # inode -> openings of it under way here
+        self._opening_to_write: Counter[int] = Counter()  # those of them that may write
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
-        self._unfinished: set[int] = set()  # files that were written here, and of whose end the shard was not told
+        #: files that were written here, and of whose end the shard was not told; what the handle closed last has said
+        self._unfinished: dict[int, Any] = {}
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsStriped] = self._on_striped
         self.on_event[FsHandlesClosed] = self._on_handles_closed
@@ -80,31 +82,57 @@ class Contents(Directories):
 
     def op_open(self, r: Request, ino: int, flags: int) -> Operation:
         writing = bool(flags & O_ACCMODE) or bool(flags & O_TRUNC)
-        self._begin_opening(ino)
+        self._begin_opening(ino, writing)
         try:
             yield Acquire(("closing", ino))  # who closed it before must not be taken for us
             self.release(("closing", ino))
             opened = yield from self._open(ino, writing, bool(flags & O_TRUNC))
             self._opened(r, ino, writing)
         finally:
-            self.opening[ino] -= 1
-            self._forget_if_unused(ino)
+            self._end_opening(ino, writing)
         return opened
 
-    def _begin_opening(self, ino: int) -> None:
+    def _begin_opening(self, ino: int, writing: bool) -> None:
         self.opening[ino] += 1
+        self._opening_to_write[ino] += writing
         self.meta.claim(ino, True)  # who has opened it directly leaves the word that it is closed to us
+
+    def _end_opening(self, ino: int, writing: bool) -> None:
+        """The shard is told when no face of this node has it open, nor is about to; and of what was written while this was under way."""
+        for counter, ended in ((self.opening, 1), (self._opening_to_write, writing)):
+            counter[ino] -= ended
+            if not counter[ino]:
+                del counter[ino]
+        if ino in self.opening:
+            return
+        unused = not self.users.get(ino)
+        if unused:
+            self.users.pop(ino, None)
+            self.meta.claim(ino, False)
+            unused = not self.meta.direct_uses(ino)[0]  # a mount that opened it by itself says when it has closed it
+        if unused or ino in self._unfinished:
+            self.spawn(self._closed(ino, False, None))
 
     def op_ensure(self, r: Request, ino: int, writing: bool) -> Operation:
         return (yield from self.op_open(r, ino, O_RDWR if writing else O_RDONLY))
 
     def _open(self, ino: int, writing: bool, truncate: bool) -> Operation:
-        fetched: Attr | None = None  # the record of the content that lies here since, for a writer
+        """One opening after the other: what one has brought is not to be brought again, least of all over what was written to it since."""
+        key = ("bringing", ino)
+        yield Acquire(key)
+        try:
+            return (yield from self._open_alone(ino, writing, truncate))
+        finally:
+            self.release(key)
+
+    def _open_alone(self, ino: int, writing: bool, truncate: bool) -> Operation:
+        looked: Attr | None = None  # what a writer saw at its first look
+        brought: Attr | None = None  # the record of the content that it has fetched
         end, pause = self.now + OPEN_S, PAUSE_FIRST_S
         yield from self._await_told(ino)
         while True:
             opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
-            first_look = writing and not truncate and fetched is None
+            first_look = writing and not truncate and looked is None
             since = self.meta.moment()
             answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders = attr_of(answer), [int(node) for node in answered]
@@ -113,12 +141,12 @@ class Contents(Directories):
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EINVAL)
             # Opened to write, the record names us as writer whether or not we were: what counts is who it was at the first look.
-            was = attr if not writing or first_look else fetched
+            was = attr if not writing or first_look else looked
             mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
             if first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._bring(attr, holders, True)):
-                    fetched = attr
+                    looked, brought = attr, attr if elsewhere else None
                     continue
             elif attr.writer not in (-1, self.node):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size)
@@ -138,7 +166,7 @@ class Contents(Directories):
                             raise
                         continue
                 opened = Opened(LOCAL, self.node, 0, attr.size)
-            elif mine or (fetched is not None and (fetched.size, fetched.mtime) == (attr.size, attr.mtime)):
+            elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
                 opened = Opened(LOCAL, self.node, 0, attr.size)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                     self.meta.cache(tuple(attr), True, since)  # so that the mount opens it by itself the next time
@@ -147,7 +175,7 @@ class Contents(Directories):
             elif writing:
                 # Another has written between our look and our opening. We are the writer now, and get its content.
                 if (yield from self._bring(attr, holders, True)):
-                    fetched = attr
+                    brought = attr
                     continue
             else:
                 try:
@@ -253,21 +281,22 @@ class Contents(Directories):
                 return out, holders
             if self.now >= end:
                 raise failure(META_BUSY)
+            yield Sleep(PAUSE_FIRST_S)
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
-        writes it."""
+        writes it, or its content is still on its way here."""
         key = ("closing", ino)
-        self._begin_opening(ino)  # from here on a mount leaves it to us to say that it is closed
+        self._begin_opening(ino, True)  # from here on a mount leaves it to us to say that it is closed
         try:
             yield from self._await_told(ino)
             yield Acquire(key)
             try:
                 if ino not in self.hosted:
                     answer = yield from self.at_ino("resume", ino)
-                    if answer is None:
+                    if answer is None or not (yield from self._lies_here(*answer)):
                         return False
-                    attr = attr_of(answer)
+                    attr = attr_of(answer[0])
                     self._uncache((ino,))
                     if attr.layout == WHOLE:
                         yield Work("make", (ino,))
@@ -278,30 +307,42 @@ class Contents(Directories):
                 self.release(key)
             yield Work("invalidate", ((ino,), ()))  # what its kernel keeps is not all there is any more
         finally:
-            self.opening[ino] -= 1
-            self._forget_if_unused(ino)
+            self._end_opening(ino, True)
         return True
 
     def s_resume(self, peer: int, ino: int) -> Operation:
-        """``peer`` is to be, or to stay, the node that a file is written through. None: it is another one."""
-        if attr_of(self.meta.getattr(ino, self.node)).writer not in (-1, peer):
+        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and the holders; None: it is another
+        node, or was when the file was written last."""
+        attr = attr_of(self.meta.getattr(ino, self.node))
+        if attr.writer not in (-1, peer) or (attr.writer < 0 and attr.layout == WHOLE and attr.size and peer not in self.meta.holders(ino)):
             return None
-        out, _ = yield from super().s_open(peer, ino, True)
-        return out if out[9] == peer else None
+        out, holders = yield from super().s_open(peer, ino, True)
+        return (out, holders) if out[9] == peer else None
+
+    def _lies_here(self, answer: Any, holders: Any) -> Operation:
+        """Has this node the content of the file whose writer it is? An opening here that is to bring it may not have done so yet."""
+        attr = attr_of(answer)
+        if attr.layout != WHOLE or not attr.size or self.node in holders:
+            return True
+        return (yield from self._handles(attr.ino))
+
+    def _handles(self, ino: int) -> Operation:
+        """Is it open here?"""
+        return bool(self.users.get(ino) or self.meta.direct_uses(ino)[0]) or any((yield Work("uses", (ino,))))
 
     def _watch_hosted(self, ino: int) -> Operation:
         """Who asked for it may have died before it opened anything."""
         while ino in self.hosted:
             yield Sleep(HOSTED_S)
             if ino in self.hosted and not (yield Work("handles_of_others", (ino,))) and ino in self.hosted:
-                self._unfinished.add(ino)
+                self._unfinished.setdefault(ino)
                 yield from self._unhost(ino, self.hosted.pop(ino))
 
     def _on_handles_closed(self, event: FsHandlesClosed) -> None:
         self.tell(Work("invalidate", ((event.ino,), ())))  # others have written here; this node's kernel has not seen that
         handle = self.hosted.pop(event.ino, None)
         if handle is not None:
-            self._unfinished.add(event.ino)  # whoever is closed first says what was written
+            self._unfinished.setdefault(event.ino)  # whoever is closed first says what was written
         self.spawn(self._left(event.ino) if handle is None else self._unhost(event.ino, handle))
 
     def _left(self, ino: int) -> Operation:
@@ -317,7 +358,7 @@ class Contents(Directories):
         """The shard takes this node for a user, and hears when it is none: at once if it is not in use here."""
         self._uncache((ino,))  # from now on it is not opened without asking
         kept = yield Work("keep", (ino,))
-        if not (kept or self.opening[ino] or self.users.get(ino) or ino in self.hosted):
+        if not (kept or ino in self.opening or self.users.get(ino) or ino in self.hosted):
             self.tell(Ask(peer, "unused", (ino,)))  # before the answer, and before it may be opened again
 
     # ── handles of this node ───────────────────────────────────────────────────────────────────────
@@ -354,26 +395,27 @@ class Contents(Directories):
     def _closed(self, ino: int, wrote: bool, facts: Any) -> Operation:
         """Tell the shard, one closing of a file after the other: what was written, and whether anybody here still uses it."""
         key = ("closing", ino)
+        if wrote:  # before our turn has come: who is before us may find that nobody writes it any more
+            self._unfinished[ino] = facts or self._unfinished.get(ino)
         yield Acquire(key)
+        self.meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
         try:
-            if wrote:
-                self._unfinished.add(ino)
+            facts = None
             readers, writers = yield Work("uses", (ino,))
             files, direct, _ = self.meta.direct_uses(ino)
             writing = writers or direct or ino in self.hosted or any(counts[True] for counts in self.users.get(ino, {}).values())
+            writing = writing or ino in self._opening_to_write  # it was let in as this node, which writes already
             last = ino in self._unfinished and not writing
             if last:
-                self._unfinished.discard(ino)
-                facts = yield from self._written(ino, facts)
-            used = bool(self.opening[ino] or self.users.get(ino) or readers or writers)
-            if not self.opening[ino]:
-                del self.opening[ino]
+                facts = yield from self._written(ino, self._unfinished.pop(ino))
+            used = bool(ino in self.opening or self.users.get(ino) or readers or writers)
             if not used:
                 self.users.pop(ino, None)
                 self.meta.claim(ino, False)
             if last or not (used or files):
-                yield from self._tell_closed(ino, facts if last else None, used or files > 0)
+                yield from self._tell_closed(ino, facts, used or files > 0)
         finally:
+            self.meta.closed(ino)
             self.release(key)
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
@@ -385,6 +427,9 @@ class Contents(Directories):
             if error.errno != errno.ENOENT:
                 raise
             return
+        finally:
+            if facts is not None:
+                self.tell(Work("end_recorded", (ino,)))
         if answer is not None:
             out = attr_of(answer)
             if out.layout == WHOLE and out.nlink and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
@@ -400,33 +445,15 @@ class Contents(Directories):
                 raise
             return facts  # it has gone, and nobody wants to know
         if facts is not None and (attr.layout == STRIPED or ino in self._striped):
-            return facts
+            _, blocks, atime, mtime = facts
+            end = yield Work("end", (ino,))  # a handle may have been closed since, and the news of that be on its way
+            return facts if end is None else (end[0], blocks, atime, max(mtime, end[1]))
         try:
             return (yield Work("live", (tuple(attr),)))
         except OSError as error:
-            if facts is not None:
-                return facts
-            self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
-            return attr.size, attr.blocks, attr.atime, attr.mtime
-
-    def _forget_if_unused(self, ino: int) -> None:
-        """Tell the shard when no face of this node has it open, nor is about to."""
-        if not self.opening[ino]:
-            del self.opening[ino]
-            if not self.users.get(ino):
-                self.users.pop(ino, None)
-                self.meta.claim(ino, False)
-                if not self.meta.direct_uses(ino)[0]:
-                    self.spawn(self._unused(ino))
-
-    def _unused(self, ino: int) -> Operation:
-        if any((yield Work("uses", (ino,)))):
-            return  # a mount opened it by itself, and says when it has closed it
-        try:
-            yield from self.at_ino("unused", ino)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
+            if facts is None and attr.writer == self.node and not attr.finished:
+                self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
+            return facts  # None: the record, and those who hold the content that it tells of, stay as they are
 
     def _on_striped(self, event: FsStriped) -> None:
         self._striped[event.ino] = event.stripe

@@ -19,7 +19,7 @@ from amfs.fs.attr import (
 )
 from amfs.fs.openflags import O_EXCL, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.contents import LOCAL, STRIPE_BYTES, STRIPES, Opened, Request
+from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE
 from amfs.fs.vfs.room import Room
 from amfs.fs.vfs.shard import EVERY_NAME, OWNER, PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
@@ -220,9 +220,13 @@ class Files(Room):
     def _create(self, r: Request, dir: int, name: bytes, wanted: Attr) -> Operation:
         attr = attr_of((yield from self.at_name("create", dir, name, r.now, None, tuple(wanted))))
         self._made(r, dir, name)
-        if attr.layout == WHOLE:
-            yield Work("make", (attr.ino,))
-        self._opened(r, attr.ino, True)
+        self._begin_opening(attr.ino, True)
+        try:
+            if attr.layout == WHOLE:
+                yield Work("make", (attr.ino,))
+            self._opened(r, attr.ino, True)
+        finally:
+            self._end_opening(attr.ino, True)
         kind = STRIPES if attr.layout == STRIPED else LOCAL
         return attr, Opened(kind, self.node, attr.stripe, 0)
 
@@ -364,16 +368,20 @@ class Files(Room):
         if attr.finished and attr.size == size and not attr.blocks:
             return  # nothing to cut, and no change: as on tmpfs
         mine = Request(("truncate", ino), r.uid, r.gid, r.now)
-        opened = yield from self.op_open(mine, ino, O_WRONLY | (O_TRUNC if not size else 0))
-        failed: OSError | None = None
-        facts = None
-        try:
-            facts = yield Work("truncate", (ino, *opened, size))  # of stripes: nothing but the handle that cut them knows their end
-        except OSError as error:
-            failed = error
-        yield from self._close(mine, ino, True, facts)
-        if failed is not None:
-            raise failed
+        end = self.now + PATIENCE_S
+        while True:
+            opened = yield from self.op_open(mine, ino, O_WRONLY | (O_TRUNC if not size else 0))
+            failed: OSError | None = None
+            facts = None
+            try:
+                facts = yield Work("truncate", (ino, *opened, size))  # of stripes: nothing but the handle that cut them knows their end
+            except OSError as error:
+                failed = error
+            yield from self._close(mine, ino, True, facts)
+            if failed is None:
+                return
+            if failed.errno != errno.ESTALE or opened.kind != REMOTE or self.now >= end:
+                raise failed  # else the node that was to let us in has closed it by now
 
     def op_set_xattr(self, r: Request, ino: int, name: bytes, value: bytes, flags: int) -> Operation:
         r.inodes.append(ino)

@@ -15,7 +15,7 @@ from typing import Any
 from amfs._native import Meta
 from amfs.fs.attr import META_SET_LAYOUT, META_SET_RANK, STRIPED, WHOLE, Attr
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
+from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
 from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
 from amfs.fs.vfs.files import Files
 from amfs.fs.vfs.shard import attr_of
@@ -301,15 +301,17 @@ class Paths(Files):
 
     def s_take(self, peer: int, ino: int) -> Operation:
         """Become the holder of a whole file."""
-        self._begin_opening(ino)
+        key = ("bringing", ino)
+        self._begin_opening(ino, False)
+        yield Acquire(key)
         try:
             answer, answered = yield from self.at_ino("open", ino, False)
             holders = [int(node) for node in answered]
             if self.node not in holders and not (yield from self._bring(attr_of(answer), holders, False)):
                 raise failure(errno.EAGAIN)
         finally:
-            self.opening[ino] -= 1
-            self._forget_if_unused(ino)
+            self.release(key)
+            self._end_opening(ino, False)
         for node in holders:
             if node != self.node:
                 yield from self.at_ino("unhold", ino, node)
@@ -391,7 +393,13 @@ class Paths(Files):
                 # Replaced by a rename since we looked.
                 return (yield from self.op_open_path(r, path, flags, mode, layout, stripe, rank, attempts - 1))
             attr = attr._replace(size=opened.size)
-        number = yield from self._handle(r, attr.ino, opened, writing)
+        try:
+            number = yield from self._handle(r, attr.ino, opened, writing)
+        except OSError as error:
+            if error.errno != errno.ESTALE or opened.kind != REMOTE or attempts <= 0:
+                raise
+            # The node that was to let us in has closed it by now.
+            return (yield from self.op_open_path(r, path, flags & ~O_EXCL, mode, layout, stripe, rank, attempts - 1))
         return number, attr
 
     def _handle(self, r: Request, ino: int, opened: Opened, writing: bool) -> Operation:

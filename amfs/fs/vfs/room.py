@@ -56,6 +56,4 @@ class Room(Contents):
         return True
 
     def _in_use(self, ino: int) -> Operation:
-        if self.opening[ino] or self.users.get(ino) or ino in self.hosted or self.meta.direct_uses(ino)[0]:
-            return True
-        return any((yield Work("uses", (ino,))))
+        return ino in self.opening or ino in self.hosted or (yield from self._handles(ino))
