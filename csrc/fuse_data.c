@@ -260,11 +260,15 @@ void do_read(struct call *call) {
 static int open_implicitly(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct meta_attr attr;
+    pthread_mutex_lock(&mount->node->lock);
     int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
-    if (error != 0) return error;
-    struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true, .create = attr.size == 0};
-    error = files_open_implicit(mount, &opening);
-    if (error != 0) forget_unused(mount, attr.ino);
+    bool here = error == 0;
+    if (here) {
+        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true, .create = attr.size == 0};
+        error = files_open_implicit(mount, &opening);
+    }
+    pthread_mutex_unlock(&mount->node->lock);
+    if (here && error != 0) forget_unused(mount, attr.ino);
     return error;
 }
 
@@ -288,9 +292,11 @@ void do_write(struct call *call) {
         }
     }
     if (passed_on(call, &use, in->size)) return;
-    uint64_t offset = (in->flags & O_APPEND) != 0 && use.kind == FSIO_REMOTE ? FSIO_APPEND : in->offset;
-    int error = fsio_write(use.handle, in + 1, in->size, offset);
+    bool append = (in->flags & O_APPEND) != 0; /* the kernel knows only where the end was */
+    int error = fsio_write(use.handle, in + 1, in->size, append ? FSIO_APPEND : in->offset);
+    bool moved = append && error == 0 && use.kind != FSIO_REMOTE && fsio_size(use.handle) != in->offset + in->size;
     use_end(call, &use);
+    if (moved) amfs_fuse_invalidate_inode(call->mount, call->in->ino, true); /* it has put it elsewhere in its pages, if it has any */
     if (error != 0) {
         refuse(call, error);
         return;

@@ -181,22 +181,9 @@ static void stamp_fresh(struct node *node, const struct opening *opening) {
     stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
 }
 
-/* What an opening has to know of closings here; that the record changed otherwise it causes itself. */
-static uint64_t closing_mark(uint64_t ino) { return ~ino; }
-
-/* The kernel does not wait for closings: one of before may have been told only after the record was asked for this opening. */
-static bool is_overtaken(struct node *node, const struct opening *opening) {
-    return opening->asked && opening->kind == FSIO_STRIPED && !meta_fresh(node->meta, opening->moment, closing_mark(opening->ino));
-}
-
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
     struct node *node = mount->node;
     int error = ENOMEM;
-    pthread_mutex_lock(&node->lock);
-    if (is_overtaken(node, opening)) {
-        pthread_mutex_unlock(&node->lock);
-        return META_BUSY;
-    }
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
     struct view *view = file == NULL ? NULL : files_view(file, mount);
@@ -232,7 +219,7 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         if (view->passes) {
             out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
             out->backing = view->backing;
-        } else if (view->kind == FSIO_REMOTE || (written_elsewhere(file, view) && !opening->writing)) {
+        } else if (view->kind == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
             out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
         } else {
             out->flags = OPENED_KEEP_CACHE | (view->kind == FSIO_LOCAL ? OPENED_NOFLUSH : 0);
@@ -242,18 +229,12 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         drop_view(node, file, view);
     }
     if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) drop_file(node, file);
-    pthread_mutex_unlock(&node->lock);
     return error;
 }
 
 int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) {
     struct node *node = mount->node;
     int error = ENOMEM;
-    pthread_mutex_lock(&node->lock);
-    if (is_overtaken(node, opening)) {
-        pthread_mutex_unlock(&node->lock);
-        return META_BUSY;
-    }
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
     struct view *view = file == NULL ? NULL : files_view(file, mount);
@@ -279,7 +260,6 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) 
         drop_view(node, file, view);
     }
     if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) drop_file(node, file);
-    pthread_mutex_unlock(&node->lock);
     return error;
 }
 
@@ -294,9 +274,10 @@ static bool is_unused_here(struct node *node, uint64_t ino) {
 }
 
 /* The last handle of a writer is closed: the record is told what the data says. With the lock held. */
-static void finish_writing(struct amfs_fuse *mount, struct file *file, const struct meta_attr *said, bool direct) {
+static void finish_writing(struct amfs_fuse *mount, struct file *file, struct meta_attr *said, bool direct) {
     struct node *node = mount->node;
     struct meta_attr out;
+    struct stat found;
     int readers, writers, error = META_NOT_MINE;
     fsio_open_count(node->io, file->ino, &readers, &writers);
     if (writers > 0) { /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
@@ -304,9 +285,12 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, const str
         file->foreign = true;
         return;
     }
+    /* Another node may have come while our handle was open, have written and have gone since its end was looked at. */
+    if (direct && files_part_stat(node, file->ino, &found) == 0) files_put_stat(node, said, &found);
     file->atime = said->atime;
     meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
+    if (error == 0) fsio_end_recorded(node->io, file->ino);
     if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
         bool last = file->views == NULL && file->pins == 0 && is_unused_here(node, file->ino);
         if (far_closed(mount, file->ino, said, !last)) {
@@ -391,7 +375,6 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
         drop_view(node, file, view);
     }
     if (writer != NULL || reader != NULL) {
-        if (writer != NULL) meta_stale(node->meta, closing_mark(file->ino));
         file->pins++;
         pthread_mutex_unlock(&node->lock);
         if (writer != NULL) {
@@ -516,12 +499,18 @@ void do_open(struct call *call) {
     }
     if (leaving_awaited(call)) return;
     bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
+    pthread_mutex_lock(&mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
-    if (error == 0) {
+    bool here = error == 0;
+    if (here) {
         struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime, .writing = writing,
                                   .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
+                                  .appends = writing && (in->flags & O_APPEND) != 0,
                                   .copied = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
         error = files_open(mount, &opening, &out);
+    }
+    pthread_mutex_unlock(&mount->node->lock);
+    if (here) {
         if (error != 0) {
             forget_unused(mount, attr.ino);
         } else {

@@ -138,17 +138,22 @@ static void make_slowly(struct call *call, const struct making *it) {
     slow_add(call->mount, request);
 }
 
-/* The file was made, its record says that this node writes it: open it and answer. */
-static void give_created(struct call *call, const struct making *it, struct meta_attr *attr) {
-    struct amfs_fuse *mount = call->mount;
-    struct {
-        struct wire_entry_out entry;
-        struct wire_open_out open;
-    } out;
-    struct opening opening = {.ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime};
+struct created {
+    struct wire_entry_out entry;
+    struct wire_open_out open;
+};
+
+/* The file was made, its record says that this node writes it. With the lock held since before that: nobody is to find it unused in between. */
+static int open_created(struct amfs_fuse *mount, const struct meta_attr *attr, const struct making *it, struct created *out) {
+    struct opening opening = {.ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime, .appends = (it->flags & O_APPEND) != 0};
     bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed); /* else closing it is not told either */
-    out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
-    int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
+    out->open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    return told ? files_open(mount, &opening, &out->open) : files_open_implicit(mount, &opening);
+}
+
+static void give_created(struct call *call, const struct making *it, struct meta_attr *attr, int error, struct created *out) {
+    struct amfs_fuse *mount = call->mount;
+    bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed);
     if (error != 0) {
         struct meta_attr left;
         bool gone;
@@ -158,9 +163,9 @@ static void give_created(struct call *call, const struct making *it, struct meta
         refuse(call, error);
         return;
     }
-    put_entry(mount, &out.entry, attr, 0, false);
-    out.entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
-    if (give(call, &out, sizeof out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
+    put_entry(mount, &out->entry, attr, 0, false);
+    out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
+    if (give(call, out, sizeof *out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 
@@ -191,10 +196,16 @@ void do_make(struct call *call) {
         return;
     }
     atomic_fetch_add(&mount->looking, 1);
+    bool opens = it.op == FUSE_OP_CREATE;
+    struct created out;
+    int opened = 0;
+    if (opens) pthread_mutex_lock(&node->lock);
     int error = meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, &attr);
+    if (opens && error == 0) opened = open_created(mount, &attr, &it, &out);
+    if (opens) pthread_mutex_unlock(&node->lock);
     if (error == 0) {
-        if (it.op == FUSE_OP_CREATE) {
-            give_created(call, &it, &attr);
+        if (opens) {
+            give_created(call, &it, &attr, opened, &out);
         } else {
             give_entry(call, it.name, it.length, &attr, true);
             notify_others_entry(mount, call->in->ino, it.name, it.length);

@@ -264,12 +264,12 @@ struct opening {
     uint64_t size;
     int64_t atime, mtime;
     bool writing, truncate, create, foreign, direct, copied;
+    bool appends; /* at an end that others may have moved: no pages of the kernel's stand for that */
     bool stamp; /* a part that has to be made gets these times */
-    bool asked; /* of the poll loop, at that moment: if it was closed here since, `size` may be the one before */
-    uint64_t moment;
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out); /* META_BUSY: to be asked again */
+/* With the lock held: what the record was told before this must not be told otherwise in between. */
+int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);
 int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
 void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */

@@ -277,20 +277,20 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
     return 0;
 }
 
-enum { AGAIN_MOST = 4 };
+enum { LATE_MOST = 50 };
 
 static struct opening opening_of(const struct amfs_fuse_request *request, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe,
                                  uint64_t size) {
     bool truncate = request->op == FUSE_OP_OPEN && (request->flags & O_TRUNC) != 0;
     bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
+    bool appends = writing && (request->op == FUSE_OP_OPEN || request->op == FUSE_OP_CREATE) && (request->flags & O_APPEND) != 0;
     return (struct opening){.ino = ino, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
-                            .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing,
-                            .copied = request->direct && !writing,
-                            .asked = request->again < AGAIN_MOST && !(request->op == FUSE_OP_CREATE && (request->flags & O_EXCL) != 0), .moment = request->moment};
+                            .appends = appends, .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing,
+                            .copied = request->direct && !writing};
 }
 
-/* Its answer was overtaken: ask once more, after the news that overtook it. */
+/* Ask once more. */
 static int ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
     slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open yet */
     request->again++;
@@ -298,13 +298,20 @@ static int ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request,
     return 0;
 }
 
+/* The node through which it is written has closed it again before we came. */
+static bool is_late(const struct amfs_fuse_request *request, const struct opening *opening, int error) {
+    return error == ESTALE && opening->kind == FSIO_REMOTE && request->again < LATE_MOST;
+}
+
 int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_open_out out;
     if (request == NULL) return ENOENT;
     struct opening opening = opening_of(request, request->ino, kind, node, stripe, size);
+    pthread_mutex_lock(&mount->node->lock);
     int error = request->op == FUSE_OP_ENSURE ? files_open_implicit(mount, &opening) : files_open(mount, &opening, &out);
-    if (error == META_BUSY) return ask_again(mount, request, &opening);
+    pthread_mutex_unlock(&mount->node->lock);
+    if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL); /* it is not open after all */
     if (error == 0 && request->looks) { /* it was cut: now for its mode */
         struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, &out, sizeof out);
@@ -344,8 +351,10 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
     bool told = !atomic_load(&mount->no_open);
     out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    pthread_mutex_lock(&mount->node->lock);
     int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
-    if (error == META_BUSY) return ask_again(mount, request, &opening);
+    pthread_mutex_unlock(&mount->node->lock);
+    if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
     else put_entry(mount, &out.entry, attr, 0, false);
     if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)

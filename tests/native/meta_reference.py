@@ -678,7 +678,7 @@ class Reference:
     def _may_open(self, inode: Inode, writing: bool) -> None:
         attr = inode.attr
         refuse_if(attr.layout != WHOLE or attr.writer not in (-1, self.node), META_BUSY)
-        refuse_if(attr.writer < 0 and self.node not in inode.holders and (inode.holders or attr.size), META_BUSY)
+        refuse_if(self.node not in inode.holders and (inode.holders or (attr.writer < 0 and attr.size)), META_BUSY)
         refuse_if(writing and attr.writer < 0 and not self.alone(inode.watchers), META_BUSY)
 
     def open_here(self, ino: int, writing: bool) -> Attr:
