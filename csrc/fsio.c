@@ -176,7 +176,9 @@ static void free_all(struct fsio *io) {
     pthread_mutex_destroy(&io->events_lock);
     pthread_mutex_destroy(&io->table_lock);
     pthread_mutex_destroy(&io->stripes_lock);
+    fsio_ends_free(io);
     pthread_mutex_destroy(&io->files_lock);
+    pthread_mutex_destroy(&io->ends_lock);
     pthread_mutex_destroy(&io->rescan_lock);
     free(io);
 }
@@ -202,6 +204,7 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     pthread_mutex_init(&io->jobs_lock, NULL);
     pthread_cond_init(&io->jobs_work, NULL);
     pthread_mutex_init(&io->files_lock, NULL);
+    pthread_mutex_init(&io->ends_lock, NULL);
     pthread_mutex_init(&io->rescan_lock, NULL);
     pthread_mutex_init(&io->stripes_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);

@@ -56,6 +56,12 @@ void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *part
 /* From now on a write that finds no room is told as FSIO_EVENT_FULL (size: bytes that must go), and waits for fsio_room_made with its serial, so long
  * at most, before it is ENOSPC. `freed` 0: there was nothing that could go. */
 void fsio_expect_room(struct fsio *io, int patience_ms);
+
+/* From now on the end of a file in stripes that nobody writes here any more is kept, for who opens it again, until fsio_end_recorded.
+ * fsio_end: false: there is none. */
+void fsio_keep_ends(struct fsio *io);
+bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns);
+void fsio_end_recorded(struct fsio *io, uint64_t ino);
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
 
 /* ── handles ──
@@ -84,6 +90,7 @@ int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int6
 /* The descriptor of a LOCAL file until fsio_lend_end, to be called if this is 0; meanwhile nobody truncates it through here. EOPNOTSUPP: it is not LOCAL. */
 int fsio_lend(struct fsio_handle *handle, int *fd);
 void fsio_lend_end(struct fsio_handle *handle);
+uint64_t fsio_size(struct fsio_handle *handle); /* as far as this node knows: of what it writes itself, all */
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */

@@ -106,10 +106,15 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
 
 /* ── opening and closing ── */
 
-bool fsio_file_written(struct fsio_file *file) {
-    pthread_mutex_lock(&file->lock);
+bool fsio_has_writers(const struct fsio_file *file) {
     bool written = file->writers > 0;
     for (const struct fsio_users *user = file->users; user != NULL; user = user->next) written |= user->writers > 0;
+    return written;
+}
+
+bool fsio_file_written(struct fsio_file *file) {
+    pthread_mutex_lock(&file->lock);
+    bool written = fsio_has_writers(file);
     pthread_mutex_unlock(&file->lock);
     return written;
 }
@@ -129,6 +134,8 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     file->known = true;
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
     if (kind == FSIO_STRIPED) {
+        int64_t written_ns;
+        (void)fsio_end(file->io, file->ino, &size, &written_ns);
         atomic_store(&file->size, size);
         fsio_striped_begin(file);
     }
@@ -189,6 +196,7 @@ int fsio_close(struct fsio_handle *handle) {
     pthread_rwlock_wrlock(&file->gate);
     if (handle->writing && file->kind == FSIO_STRIPED) error = fsio_file_flush(file, &handle->errors_seen);
     if (!handle->passing) count_handle(file, handle->writing, -1);
+    if (handle->writing && file->kind == FSIO_STRIPED && !fsio_file_written(file)) fsio_end_keep(file);
     if (file->kind == FSIO_REMOTE && !handle->passing) {
         int told = fsio_remote_use(file, false); /* which flushes there if that was the last writer */
         if (error == 0 && handle->writing) error = told;
@@ -372,6 +380,8 @@ void fsio_lend_end(struct fsio_handle *handle) {
     fsio_fd_put(handle->file);
     pthread_rwlock_unlock(&handle->file->gate);
 }
+
+uint64_t fsio_size(struct fsio_handle *handle) { return atomic_load(&handle->file->size); }
 
 bool fsio_is_local(struct fsio_handle *handle) {
     struct fsio_file *file = handle->file;

@@ -200,6 +200,9 @@ struct fsio {
 
     pthread_mutex_t files_lock;
     struct fsio_file *files[FSIO_FILE_BUCKETS];
+    pthread_mutex_t ends_lock; /* after all others */
+    struct fsio_end *ends;
+    atomic_bool keeps_ends;
     atomic_int open_fds;
 
     pthread_mutex_t stripes_lock;
@@ -297,7 +300,12 @@ void fsio_room_stop(struct fsio *io);
 /* fsio_handle.c */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 void fsio_file_drop(struct fsio_file *file);
-bool fsio_file_written(struct fsio_file *file); /* has it writers, here or through here */
+/* fsio_ends.c */
+void fsio_end_keep(struct fsio_file *file);
+void fsio_ends_free(struct fsio *io);
+
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+bool fsio_file_written(struct fsio_file *file);
 int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to, size_t count, uint64_t offset, size_t *got);
 int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset);
 int fsio_file_truncate(struct fsio_file *file, uint64_t size);

@@ -36,7 +36,7 @@ int fsio_remote_use(struct fsio_file *file, bool opening) {
     if (reading == file->told_reading && writing == file->told_writing) return 0;
     for (int tries = 0; tries < OPEN_TRIES; tries++) {
         error = tell_use(file, reading, writing);
-        if (error != ESTALE || !opening || atomic_load(&file->io->stopping)) break;
+        if (error != ESTALE || !opening || writing || atomic_load(&file->io->stopping)) break;
         struct timespec pause = {.tv_nsec = OPEN_WAIT_MS * 1000000};
         nanosleep(&pause, NULL);
     }
@@ -196,8 +196,10 @@ static struct fsio_file *file_for_use(struct fsio *io, uint64_t ino) {
     return file;
 }
 
+/* Who wants to write is let in by somebody who writes here already, and whose closing then takes notice. The file was opened for that, but it may have
+ * been closed again since. ESTALE: then. */
 int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers) {
-    struct fsio_file *file = readers + writers > 0 ? file_for_use(io, ino) : fsio_file_find(io, ino);
+    struct fsio_file *file = readers > 0 && writers == 0 ? file_for_use(io, ino) : fsio_file_find(io, ino);
     bool had = false, last = false, fewer = false;
     int error = 0;
     if (file == NULL) return readers + writers > 0 ? ESTALE : 0;
@@ -210,8 +212,11 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
     struct fsio_users *user = *find_user(file, node);
     uint64_t seen = user != NULL ? user->errors_seen : file->error_count;
     if (user != NULL) fewer = writers < user->writers;
+    if (fewer && writers == 0 && file->kind == FSIO_STRIPED) fsio_end_keep(file); /* before it has gone: somebody may open it right then */
     if (readers + writers == 0) {
         last = end_use(file, node, &had);
+    } else if (writers > 0 && !fsio_has_writers(file)) {
+        error = ESTALE;
     } else {
         if (user == NULL && (user = calloc(1, sizeof *user)) != NULL) {
             *user = (struct fsio_users){.next = file->users, .peer = node, .errors_seen = seen};
@@ -232,8 +237,8 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         pthread_rwlock_unlock(&file->gate);
     }
     if (last) tell_closed(file);
-    bool begins = readers + writers > 0 && had; /* a user holds a reference as a handle does: the one just found, or the one it gives back */
-    if (!begins || error == ENOMEM) fsio_file_drop(file);
+    bool begins = error == 0 && readers + writers > 0 && had; /* a user holds a reference as a handle does: the one just found, or the one it gives back */
+    if (!begins) fsio_file_drop(file);
     if (readers + writers == 0 && had) fsio_file_drop(file);
     return error;
 }

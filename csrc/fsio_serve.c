@@ -138,7 +138,7 @@ static void *serve(void *argument) {
     struct lane *lane = argument;
     struct fsio_door *door = lane->door;
     char *buffer = malloc(FSIO_CHUNK);
-    bool stay = buffer != NULL;
+    bool stay = buffer != NULL, waits = true; /* counted among the idle */
     while (stay) {
         struct epoll_event event;
         int ready = epoll_wait(lane->epoll_fd, &event, 1, THREAD_IDLE_MS);
@@ -146,7 +146,9 @@ static void *serve(void *argument) {
         if (atomic_load(&door->io->stopping) || ready < 0) break;
         pthread_mutex_lock(&door->lock);
         if (ready == 0) {
-            stay = lane->idle <= 1; /* one stays */
+            stay = lane->idle <= 1; /* one stays: who goes is none of them from now on */
+            waits = stay;
+            if (!stay) lane->idle--;
             pthread_mutex_unlock(&door->lock);
             continue;
         }
@@ -164,7 +166,7 @@ static void *serve(void *argument) {
     }
     free(buffer);
     pthread_mutex_lock(&door->lock);
-    lane->idle--;
+    if (waits) lane->idle--;
     lane->threads--;
     if (all_threads(door) == 0) pthread_cond_signal(&door->empty);
     pthread_mutex_unlock(&door->lock);

@@ -286,7 +286,7 @@ static PyObject *io_part_adopt(PyObject *self, PyObject *args)
     return py_nothing_or(error);
 }
 
-static PyObject *delete_here(PyObject *self, PyObject *number, int (*act)(struct fsio *io, uint64_t ino))
+static PyObject *act_on(PyObject *self, PyObject *number, int (*act)(struct fsio *io, uint64_t ino))
 {
     ull ino = PyLong_AsUnsignedLongLong(number);
     int error;
@@ -299,15 +299,34 @@ static PyObject *delete_here(PyObject *self, PyObject *number, int (*act)(struct
 
 static int all_stripes_delete(struct fsio *io, uint64_t ino) { return fsio_stripes_delete(io, ino, 0); }
 
-static PyObject *io_part_delete(PyObject *self, PyObject *number) { return delete_here(self, number, fsio_part_delete); }
-static PyObject *io_whole_delete(PyObject *self, PyObject *number) { return delete_here(self, number, fsio_whole_delete); }
-static PyObject *io_stripes_delete(PyObject *self, PyObject *number) { return delete_here(self, number, all_stripes_delete); }
+static int end_recorded(struct fsio *io, uint64_t ino) { return fsio_end_recorded(io, ino), 0; }
+static PyObject *io_end_recorded(PyObject *self, PyObject *number) { return act_on(self, number, end_recorded); }
+static PyObject *io_part_delete(PyObject *self, PyObject *number) { return act_on(self, number, fsio_part_delete); }
+static PyObject *io_whole_delete(PyObject *self, PyObject *number) { return act_on(self, number, fsio_whole_delete); }
+static PyObject *io_stripes_delete(PyObject *self, PyObject *number) { return act_on(self, number, all_stripes_delete); }
 
 static PyObject *io_grown(PyObject *self, PyObject *number)
 {
     unsigned long long ino = PyLong_AsUnsignedLongLong(number);
 
     return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(io_of(self), ino));
+}
+
+static PyObject *io_keep_ends(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    fsio_keep_ends(io_of(self));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_end(PyObject *self, PyObject *number)
+{
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    uint64_t size;
+    int64_t written_ns;
+    if (PyErr_Occurred()) return NULL;
+    if (!fsio_end(io_of(self), ino, &size, &written_ns)) Py_RETURN_NONE;
+    return Py_BuildValue("KL", (ull)size, (long long)written_ns);
 }
 
 static PyObject *io_expect_room(PyObject *self, PyObject *number)
@@ -524,6 +543,9 @@ static PyMethodDef io_methods[] = {
     {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
     {"whole_delete", io_whole_delete, METH_O, "Delete the whole part of a file, not its stripes."},
     {"stripes_delete", io_stripes_delete, METH_O, "Delete the stripes of a file that are here, not its whole part."},
+    {"keep_ends", io_keep_ends, METH_NOARGS, "Of files in stripes, until end_recorded(ino) says that the record knows."},
+    {"end", io_end, METH_O, "end(ino)\n--\n\n(size, when it was written last); None: it is not kept."},
+    {"end_recorded", io_end_recorded, METH_O, "end_recorded(ino)"},
     {"expect_room", io_expect_room, METH_O, "Somebody makes room when there is none: wait for that so many milliseconds at most."},
     {"room_made", io_room_made, METH_VARARGS, "room_made(serial, freed)\n--\n\nWhat came of making room."},
     {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},

@@ -32,7 +32,7 @@ _MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
 _AT_ONCE = frozenset((
     "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times", "uses",
-    "room_made",
+    "room_made", "end", "end_recorded",
 ))  # fmt: skip
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
@@ -70,6 +70,7 @@ class FileWork:
         self.io = Io(node, self.root, listen, limit=limit)
         self.io.serve(meta)
         self.io.expect_room(ROOM_MS)
+        self.io.keep_ends()
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self.umask = 0o022  # of the run that began last, as told by the hands
@@ -212,6 +213,12 @@ class FileWork:
                     _, _, atime, mtime, _ = self.io.part_stat(ino, index)
                     found.append((max(atime, mtime), ino, blocks * 512))
         return [(ino, size) for _, ino, size in sorted(found)]
+
+    def end(self, ino: int) -> tuple[int, int] | None:
+        return self.io.end(ino)
+
+    def end_recorded(self, ino: int) -> None:
+        self.io.end_recorded(ino)
 
     def room_made(self, serial: int, freed: int) -> None:
         self.io.room_made(serial, freed)

@@ -176,7 +176,9 @@ def close_quietly(handle: IoHandle) -> None:
 
 def test_a_dead_user_no_longer_holds_a_file(nodes: Nodes) -> None:
     ino = nodes.write(0, b"content")
+    here = nodes.io[0].open(ino, LOCAL, writing=True)
     handle = nodes.io[1].open(ino, REMOTE, 0, writing=True)
+    here.close()
     assert nodes.io[0].open_count(ino) == (0, 1)
     nodes.io[0].forget_peer(1)
     assert nodes.io[0].open_count(ino) == (0, 0)
@@ -184,6 +186,23 @@ def test_a_dead_user_no_longer_holds_a_file(nodes: Nodes) -> None:
     fails(lambda: handle.write(b"x", 0), errno.EIO, errno.EACCES)  # it may not come in any more
     close_quietly(handle)
     assert nodes.read(0, ino, LOCAL, 7) == b"content"
+
+
+def test_who_wants_to_write_comes_too_late_when_nobody_writes_there_any_more(nodes: Nodes) -> None:
+    """Nobody would take notice of what it writes."""
+    ino = nodes.write(0, b"content")
+    fails(lambda: nodes.io[1].open(ino, REMOTE, 0, writing=True), errno.ESTALE)
+    reader = nodes.io[1].open(ino, REMOTE, 0)
+    here = nodes.io[0].open(ino, LOCAL, writing=True)
+    writer = nodes.io[1].open(ino, REMOTE, 0, writing=True)
+    here.close()
+    writer.write(b"CON", 0)
+    assert reader.read(7, 0) == b"CONtent"
+    close_quietly(writer)
+    fails(lambda: nodes.io[1].open(ino, REMOTE, 0, writing=True), errno.ESTALE)
+    assert reader.read(7, 0) == b"CONtent"
+    close_quietly(reader)
+    assert nodes.io[0].open_count(ino) == (0, 0)
 
 
 def test_a_handle_is_closed_under_a_read(root: Path, processes: list[subprocess.Popen[str]]) -> None:
