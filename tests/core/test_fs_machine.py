@@ -272,6 +272,20 @@ def test_who_opens_while_it_is_written_elsewhere_sees_every_byte() -> None:
     assert real.do("walk", b"/f", True)[0][8] == 1
 
 
+def test_who_opens_anew_what_is_written_elsewhere_cuts_it_there() -> None:
+    cluster = Cluster(2, 2)
+    real = Real(cluster)
+    handle, _ = real.do("open_path", b"/f", os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("write", handle, 0, b"a long content", node=0)
+    other, attr = real.do("open_path", b"/f", os.O_WRONLY | os.O_TRUNC, 0, -1, 0, -1, node=1)
+    assert attr[11] == 0 and real.do("read", handle, 0, 100, node=0) == b""
+    real.do("write", other, 0, b"short", node=1)
+    assert real.do("read", handle, 0, 100, node=0) == b"short"
+    real.do("close", other, node=1)
+    real.do("close", handle, node=0)
+    assert real.read(b"/f") == b"short"
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_who_opens_at_the_moment_of_the_closing_loses_nothing(seed: int) -> None:
     cluster = Cluster(3, seed)

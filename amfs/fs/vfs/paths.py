@@ -400,6 +400,13 @@ class Paths(Files):
                 raise
             # The node that was to let us in has closed it by now.
             return (yield from self.op_open_path(r, path, flags & ~O_EXCL, mode, layout, stripe, rank, attempts - 1))
+        if flags & O_TRUNC and opened.kind == REMOTE:  # it is cut where it is written
+            try:
+                yield from self.op_truncate(r, number, 0)
+            except OSError:
+                yield from self.op_close(r, number)
+                raise
+            attr = attr._replace(size=0)
         return number, attr
 
     def _handle(self, r: Request, ino: int, opened: Opened, writing: bool) -> Operation:
