@@ -148,7 +148,13 @@ int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char 
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now) {
     set_owned((struct owned){&dir->mode, &dir->uid, &dir->gid, &dir->atime, &dir->mtime, &dir->ctime}, mask, in, now);
     if (mask & META_SET_MTIME) dir->touched = 0;
+    if (mask & META_SET_MTIME && dir->timed < now) dir->timed = now;
     if (mask & META_SET_RANK) dir->rank = in->rank;
+}
+
+void touch_dir(struct dir *dir, int64_t now) {
+    if (dir->mtime < now && dir->timed < now) dir->mtime = now;
+    if (dir->ctime < now) dir->ctime = now;
 }
 
 /* ── the interface ── */
@@ -240,13 +246,12 @@ int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen) {
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell) {
     enter(meta);
     struct dir *dir = find_dir(meta, ino);
-    if (dir != NULL && dir->touched < now) dir->touched = now;
+    if (dir != NULL && dir->touched < now && dir->timed < now) dir->touched = now;
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (dir == NULL) return leave(meta, ENOTDIR);
     int error = prepare_tell(meta, tell, dir->watchers, 0);
     if (error != 0) return leave(meta, error);
-    if (dir->mtime < now) dir->mtime = now;
-    if (dir->ctime < now) dir->ctime = now;
+    touch_dir(dir, now);
     tell_all(meta, tell, &dir->watchers, -1);
     return leave(meta, 0);
 }

@@ -90,8 +90,7 @@ int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t ask
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct dir *dir = find_dir(meta, ino);
     if (dir == NULL || !only_us(meta, dir->watchers, asker)) return leave(meta, META_BUSY);
-    if (dir->mtime < now) dir->mtime = now;
-    if (dir->ctime < now) dir->ctime = now;
+    touch_dir(dir, now);
     return leave(meta, 0);
 }
 

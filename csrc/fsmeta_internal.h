@@ -131,6 +131,7 @@ struct dir {
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
     int64_t touched; /* when this node last changed entries of it: its home may not have heard of that yet */
+    int64_t timed;   /* when its times were set last: news of what was changed before that does not change them */
     node_set watchers;
     struct xattr *xattrs;
     uint16_t length;
@@ -246,6 +247,7 @@ int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, 
             struct dir **made);
 int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char *name, size_t length);
 struct dir *find_child(const struct meta *meta, uint64_t parent, const char *name, size_t length);
+void touch_dir(struct dir *dir, int64_t now);
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
 void free_dirs(struct meta *meta);
 

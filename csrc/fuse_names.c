@@ -87,6 +87,7 @@ void do_readlink(struct call *call) {
 /* ── making ── */
 
 void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
+    if (!is_alone(mount->node)) now = exact_now_of(mount->node); /* its home may have been told times of it just before */
     if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !far_touch(mount, dir, now)) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     notify_others(mount, dir, false);
 }

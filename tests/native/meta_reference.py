@@ -75,6 +75,7 @@ class Dir:
     parent: int
     name: bytes
     frozen: bool = False
+    timed: int = 0
     watchers: set[int] = field(default_factory=set)
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
 
@@ -584,7 +585,10 @@ class Reference:
     def dir_set(self, ino: int, mask: int, new: Attr, now: int) -> None:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         refuse_if(mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT), errno.EISDIR)
-        self.dirs[ino].attr = owned(self.dirs[ino].attr, mask, new, now)
+        dir = self.dirs[ino]
+        dir.attr = owned(dir.attr, mask, new, now)
+        if mask & META_SET_MTIME:
+            dir.timed = max(dir.timed, now)
 
     def dir_get(self, ino: int) -> tuple[Attr, int]:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
@@ -608,7 +612,9 @@ class Reference:
         refuse_if(not self.mine(self.ino_partition(ino)), META_NOT_MINE)
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         dir = self.dirs[ino]
-        dir.attr = dir.attr._replace(mtime=max(dir.attr.mtime, now), ctime=max(dir.attr.ctime, now))
+        if dir.timed < now:
+            dir.attr = dir.attr._replace(mtime=max(dir.attr.mtime, now))
+        dir.attr = dir.attr._replace(ctime=max(dir.attr.ctime, now))
         return self.told(dir.watchers)
 
     def dir_set_layout(self, ino: int, layout: int, stripe: int) -> None:
