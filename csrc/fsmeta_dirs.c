@@ -153,7 +153,7 @@ void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t
 }
 
 void touch_dir(struct dir *dir, int64_t now) {
-    if (dir->mtime < now && dir->timed < now) dir->mtime = now;
+    if (dir->mtime < now && dir->timed <= now) dir->mtime = now;
     if (dir->ctime < now) dir->ctime = now;
 }
 
@@ -246,7 +246,7 @@ int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen) {
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell) {
     enter(meta);
     struct dir *dir = find_dir(meta, ino);
-    if (dir != NULL && dir->touched < now && dir->timed < now) dir->touched = now;
+    if (dir != NULL && dir->touched < now && dir->timed <= now) dir->touched = now;
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (dir == NULL) return leave(meta, ENOTDIR);
     int error = prepare_tell(meta, tell, dir->watchers, 0);

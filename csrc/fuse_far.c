@@ -18,7 +18,6 @@ struct asking {
     uint64_t unique, ino, since; /* ino: inode, or the directory; since: what the shard has heard by now to be old */
     enum amfs_fuse_op op;
     uint32_t flags;
-    int64_t now;
     size_t name_length;
     char name[];
 };
@@ -107,7 +106,7 @@ bool far_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     struct asking *asking = malloc(sizeof *asking + request->name_length);
     if (asking == NULL) return false;
     *asking = (struct asking){.call = {.owner = mount, .done = answered}, .mount = mount, .unique = request->unique, .ino = request->ino,
-                              .since = meta_moment(node->meta), .op = request->op, .flags = request->flags, .now = question.now,
+                              .since = meta_moment(node->meta), .op = request->op, .flags = request->flags,
                               .name_length = request->name_length};
     memcpy(asking->name, request->name, request->name_length);
     request->direct = true;
@@ -193,7 +192,7 @@ static bool made(const struct asking *asking, const struct far_answer *answer) {
         amfs_fuse_reply_entry(mount, asking->unique, &answer->attr, true);
         tell_if_old(asking, answer->attr.ino);
     }
-    touch(mount, asking->ino, asking->now);
+    touch(mount, asking->ino);
     return true;
 }
 
@@ -202,7 +201,7 @@ static bool unlinked(const struct asking *asking, const struct far_answer *answe
     struct node *node = mount->node;
     bool replica;
     meta_uncache(node->meta, answer->attr.ino, &replica);
-    touch(mount, asking->ino, asking->now);
+    touch(mount, asking->ino);
     amfs_fuse_reply_error(mount, asking->unique, 0);
     if ((answer->flags & FAR_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
     if ((answer->flags & FAR_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino))

@@ -86,8 +86,8 @@ void do_readlink(struct call *call) {
 
 /* ── making ── */
 
-void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
-    if (!is_alone(mount->node)) now = exact_now_of(mount->node); /* its home may have been told times of it just before */
+void touch(struct amfs_fuse *mount, uint64_t dir) {
+    int64_t now = exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
     if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !far_touch(mount, dir, now)) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     notify_others(mount, dir, false);
 }
@@ -211,7 +211,7 @@ void do_make(struct call *call) {
             give_entry(call, it.name, it.length, &attr, true);
             notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
-        touch(mount, call->in->ino, now);
+        touch(mount, call->in->ino);
         atomic_fetch_sub(&mount->looking, 1);
         return;
     }
@@ -268,7 +268,7 @@ void do_unlink(struct call *call) {
                     ? META_BUSY
                     : meta_unlink(node->meta, call->in->ino, name, length, now, &left, &gone, NULL);
     if (error == 0) {
-        touch(mount, call->in->ino, now);
+        touch(mount, call->in->ino);
         remember(mount, &was, now);
         refuse(call, 0);
         rings_send(); /* to delete much takes a while */
@@ -306,8 +306,8 @@ void do_rename(struct call *call) {
                 : lies_elsewhere(mount, to, to_name, to_length, &was)     ? META_BUSY
                                                                           : meta_rename(node->meta, from, name, length, to, to_name, to_length, flags, now, &moved, &replaced, &gone);
     if (error == 0) {
-        touch(mount, from, now);
-        if (to != from) touch(mount, to, now);
+        touch(mount, from);
+        if (to != from) touch(mount, to);
         if (replaced.ino != 0 && (flags & RENAME_EXCHANGE) == 0) remember(mount, &was, now);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, replaced.ino);
@@ -353,7 +353,7 @@ void do_link(struct call *call) {
     if (error == 0) {
         complete_attr(node, &attr, &cache, true);
         give_entry(call, name, length, &attr, cache);
-        touch(mount, call->in->ino, now);
+        touch(mount, call->in->ino);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, in->ino, false);
     } else if (goes_slow(error)) {

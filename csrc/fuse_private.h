@@ -343,7 +343,7 @@ enum { DOTS = 2 };                                                      /* an of
 struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value, size_t value_length);
 void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by slow_new) */
 void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
-void touch(struct amfs_fuse *mount, uint64_t dir, int64_t now); /* entries of a directory changed */
+void touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
 void slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void slow_end(struct amfs_fuse *mount);
 bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */

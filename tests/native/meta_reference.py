@@ -612,7 +612,7 @@ class Reference:
         refuse_if(not self.mine(self.ino_partition(ino)), META_NOT_MINE)
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         dir = self.dirs[ino]
-        if dir.timed < now:
+        if dir.timed <= now:
             dir.attr = dir.attr._replace(mtime=max(dir.attr.mtime, now))
         dir.attr = dir.attr._replace(ctime=max(dir.attr.ctime, now))
         return self.told(dir.watchers)
