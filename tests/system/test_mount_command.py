@@ -139,7 +139,8 @@ def test_the_next_session_sweeps(amfs: Amfs, session: Session, place: Path) -> N
 
 
 def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: Session, place: Path) -> None:
-    amfs("mount", place)
+    """Not with io_uring, which another test may turn on: what is in the rings of a stopped process the kernel does not take back."""
+    amfs("mount", place, "--no-io-uring")
     os.kill(session.nodes[0].pid, signal.SIGSTOP)
     waiting = subprocess.Popen(["ls", str(place)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.3)
