@@ -326,7 +326,7 @@ class Fuse:
     def invalidated(self) -> int:
         """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""
     def await_invalidated(self, number: int) -> None:
-        """Wait until it has reached this number: it soon does."""
+        """Wait until it has reached this number: 2 s at most after that was given."""
     def keep(self, ino: int) -> bool:
         """The last name of a file is about to go: is it in use, so that ``closed`` will say when it is not any more?"""
     def open_count(self, ino: int) -> tuple[int, int]:

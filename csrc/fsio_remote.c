@@ -6,7 +6,7 @@
 
 enum {
     WINDOW = 8,     /* pieces of FSIO_CHUNK asked for before the first is heard */
-    OPEN_TRIES = 20, /* that node may be about to open it itself: a second in all */
+    OPEN_TRIES = 20, /* to read: that node may be about to open it itself: a second in all */
     OPEN_WAIT_MS = 50,
 };
 

@@ -5,6 +5,7 @@ Owns the list of modes and how each comes about. Each has a session to itself, s
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -39,7 +40,7 @@ REMOTE = "remote"
 KEYS = (*(mode.key for mode in NATIVE), FUSEPY.key, STAGED, REMOTE)
 #: What turns something on for the whole host is only done when asked for.
 UNASKED = (*(mode.key for mode in NATIVE if not mode.io_uring), FUSEPY.key, STAGED, REMOTE)
-_SWITCH = Path("/sys/module/fuse/parameters/enable_uring")
+IO_URING = Path("/sys/module/fuse/parameters/enable_uring")
 
 
 def make_places(
@@ -74,7 +75,7 @@ def make_places(
 
 def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     session = stack.enter_context(Session(empty.nodes))
-    with _io_uring_on() if mode.io_uring else nullcontext():
+    with io_uring_on() if mode.io_uring else nullcontext():
         mounts = [session.mount(node, *mode.options) for node in range(empty.nodes)]
     directories = tuple(map(str, mounts))
     if mode is FUSEPY:
@@ -87,17 +88,18 @@ def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
 
 
 @contextmanager
-def _io_uring_on() -> Iterator[None]:
-    """Mounts that are made meanwhile get their requests that way. Raises SystemSetupError."""
-    try:
-        before = _SWITCH.read_text()
-        _SWITCH.write_text("Y")
-    except OSError as error:
-        raise SystemSetupError(f"FUSE over io_uring cannot be turned on: {_SWITCH}: {error.strerror}") from None
-    try:
+def io_uring_on() -> Iterator[None]:
+    """Mounts that are made meanwhile get their requests that way. One at a time on a host, so that the switch is put back to what it was.
+    Raises SystemSetupError."""
+    with ExitStack() as stack:
+        try:
+            fcntl.flock(stack.enter_context(IO_URING.open()), fcntl.LOCK_EX)
+            before = IO_URING.read_text()
+            IO_URING.write_text("Y")
+        except OSError as error:
+            raise SystemSetupError(f"FUSE over io_uring cannot be turned on: {IO_URING}: {error.strerror}") from None
+        stack.callback(IO_URING.write_text, before)
         yield
-    finally:
-        _SWITCH.write_text(before)
 
 
 def _staged(stack: ExitStack, empty: Place) -> Place:

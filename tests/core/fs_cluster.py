@@ -282,6 +282,11 @@ class Cluster:
         self.tell(self.nodes[number], TimerFired(key))
         return True
 
+    def wander(self, most: int) -> None:
+        """A few deliveries, fewer than ``most``."""
+        for _ in range(self.random.randrange(most)):
+            self.step()
+
     def settle(self) -> None:
         for _ in range(STEPS_MAX):
             if not self.step():

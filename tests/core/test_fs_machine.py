@@ -296,8 +296,7 @@ def test_who_opens_at_the_moment_of_the_closing_loses_nothing(seed: int) -> None
         handle, _ = real.do("open_path", b"/f", os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, node=one)
         real.do("write", handle, len(content), b"one", node=one)
         opening = cluster.start(other, "open_path", b"/f", os.O_RDWR, 0, -1, 0, -1)
-        for _ in range(cluster.random.randrange(20)):
-            cluster.step()
+        cluster.wander(20)
         cluster.call(one, "close", handle)
         handle, _ = cluster.finish(opening)
         content += b"one"
@@ -326,8 +325,7 @@ def test_who_opens_at_the_moment_when_another_closes_what_it_has_not_written_fin
         one, other = (0, 1) if turn % 2 else (1, 0)
         handle, _ = real.do("open_path", path, os.O_RDWR, 0, -1, 0, -1, node=one)
         opening = cluster.start(other, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
-        for _ in range(cluster.random.randrange(20)):
-            cluster.step()
+        cluster.wander(20)
         cluster.call(one, "close", handle)
         handle, _ = cluster.finish(opening)
         assert real.do("read", handle, 0, 100, node=other) == b"content"
@@ -344,14 +342,11 @@ def test_who_is_asked_to_hold_it_open_when_a_third_has_written_it_meanwhile_does
     handle, _ = real.do("open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, node=0)
     real.do("write", handle, 0, b"first", node=0)
     opening = cluster.start(1, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
-    for _ in range(cluster.random.randrange(12)):
-        cluster.step()
+    cluster.wander(12)
     closing = cluster.start(0, "close", handle)
-    for _ in range(cluster.random.randrange(12)):
-        cluster.step()
+    cluster.wander(12)
     third = cluster.start(2, "open_path", path, os.O_RDWR, 0, -1, 0, -1)
-    for _ in range(cluster.random.randrange(12)):
-        cluster.step()
+    cluster.wander(12)
     handle, _ = cluster.finish(third)
     real.do("write", handle, 5, b" third", node=2)
     closed = cluster.start(2, "close", handle)
@@ -376,8 +371,7 @@ def test_two_on_a_node_who_open_what_lies_elsewhere_write_into_the_same_file(see
     openings = []
     for face in (1, 2, 3):
         openings.append((face, cluster.start(1, "open_path", path, os.O_RDWR if face < 3 else os.O_RDONLY, 0, -1, 0, -1, face=face)))
-        for _ in range(cluster.random.randrange(6)):
-            cluster.step()
+        cluster.wander(6)
     cluster.random.shuffle(openings)
     for face, opening in openings:
         handle, _ = cluster.finish(opening)

@@ -8,12 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SWITCH = Path("/sys/module/fuse/parameters/enable_uring")
+from amfs.bench.modes import IO_URING, io_uring_on
+
 WAYS: dict[str, dict[str, Any]] = {"passed": {}, "copied": {"passthrough": False}, "opened by the kernel": {"no_open": True}}
 
 #: Makes, fills, renames and removes files, and checks what is read; the sizes are those at which ways of carrying data change.
@@ -45,12 +45,10 @@ for name, data in kept.items():
 
 @pytest.fixture(autouse=True)
 def switched_on() -> Iterator[None]:
-    if not SWITCH.exists():
+    if not IO_URING.exists():
         pytest.skip("this kernel has no FUSE over io_uring")
-    before = SWITCH.read_text()
-    SWITCH.write_text("Y")
-    yield
-    SWITCH.write_text(before)
+    with io_uring_on():
+        yield
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

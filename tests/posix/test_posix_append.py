@@ -40,7 +40,9 @@ def test_no_line_is_lost(shared: list[Path], nodes: int, each: int, lines: int) 
     start = multiprocessing.get_context("forkserver")
     for turn in range(ROUNDS):
         name = f"log-{nodes}-{each}-{turn}"
-        writers = [start.Process(target=append, args=(shared[who % nodes] / name, who, lines)) for who in range(nodes * each)]
+        writers = [
+            start.Process(target=append, args=(shared[who % nodes] / name, who, lines), daemon=True) for who in range(nodes * each)
+        ]
         for writer in writers:
             writer.start()
         for writer in writers:

@@ -1,0 +1,61 @@
+"""Where a striped file ends that was written here, until its record knows: who opens it in between may bring an older end."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fsio_nodes import LOCAL, REMOTE, STRIPED, Nodes
+
+STRIPE = 4096
+INO = 77
+
+
+@pytest.fixture
+def nodes(root: Path) -> Iterator[Nodes]:
+    it = Nodes(root, 2)
+    it.io[0].keep_ends()
+    yield it
+    it.stop()
+
+
+def written(nodes: Nodes, size: int, data: bytes) -> None:
+    """By who believes that the file has ``size`` bytes, at its end as far as node 0 knows."""
+    handle = nodes.io[0].open(INO, STRIPED, stripe=STRIPE, size=size, writing=True, create=True)
+    handle.write(data, handle.stat()[0])
+    handle.close()
+
+
+def test_an_older_end_is_not_believed_until_the_record_knows_the_last_one(nodes: Nodes) -> None:
+    io = nodes.io[0]
+    assert io.end(INO) is None
+    written(nodes, 0, b"a" * 5000)
+    written(nodes, 0, b"b" * 5000)
+    kept = io.end(INO)
+    assert kept is not None and kept[0] == 10_000 and kept[1] > 0
+    io.end_recorded(INO)
+    assert io.end(INO) is None
+    written(nodes, 7000, b"c")
+    assert io.end(INO) is not None and io.end(INO)[0] == 7001  # type: ignore[index]
+
+
+def test_the_end_stays_when_it_was_another_node_that_wrote_last(nodes: Nodes) -> None:
+    here = nodes.io[0].open(INO, STRIPED, stripe=STRIPE, size=0, writing=True, create=True)
+    there = nodes.io[1].open(INO, REMOTE, 0, writing=True)
+    here.close()
+    there.write(b"x" * 6000, 0)
+    there.close()
+    assert nodes.io[0].end(INO) is not None and nodes.io[0].end(INO)[0] == 6000  # type: ignore[index]
+    with pytest.raises(OSError) as refused:
+        nodes.io[1].open(INO, REMOTE, 0, writing=True)
+    assert refused.value.errno == errno.ESTALE
+
+
+def test_of_whole_files_nothing_is_kept(nodes: Nodes) -> None:
+    ino = nodes.write(0, b"content")
+    handle = nodes.io[0].open(ino, LOCAL, writing=True)
+    handle.write(b"more", 7)
+    handle.close()
+    assert nodes.io[0].end(ino) is None
