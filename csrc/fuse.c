@@ -77,6 +77,12 @@ int64_t monotonic_ns(void) {
     return span(now);
 }
 
+int64_t exact_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return span(now);
+}
+
 int64_t now_of(struct node *node) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -180,6 +186,10 @@ static void greet(struct call *call) {
     atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
     atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
     if ((want & WIRE_CAN(CAN_NO_OPEN)) != 0) atomic_store(&mount->node->unseen, true);
+    struct meta_attr root;
+    uint64_t parent;
+    bool cache = false;
+    if (meta_dir_get(mount->node->meta, META_ROOT, &root, &parent) == 0) count_lookup(mount, &root, 0, call->since, &cache); /* it never looks it up */
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);
@@ -215,7 +225,7 @@ void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool wa
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
     in->alias |= alias_in(in->ino); /* a worker serves what has been here before */
     in->ino = plain_ino(in->ino);
-    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits};
+    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, atomic_load(&mount->changes)};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;

@@ -31,17 +31,19 @@ void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->flags = 0;
 }
 
-void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache) {
+bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache) {
     bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
-    to->ino = counts ? count_lookup(mount, attr->ino, S_ISDIR(attr->mode) ? place : 0) : attr->ino;
+    to->ino = counts ? count_lookup(mount, attr, S_ISDIR(attr->mode) ? place : 0, since, &cache) : attr->ino;
     to->generation = 0;
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     put_attr(&to->attr, attr);
+    return cache;
 }
 
-void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
+void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
+    cache = known_told(mount, attr, since, cache);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     to->padding = 0;
@@ -87,7 +89,7 @@ void do_getattr(struct call *call) {
     struct meta_attr attr;
     bool cache;
     if (ghost_find(call->mount, call->in->ino, &attr)) {
-        put_attr_out(call->mount, &out, &attr, true);
+        put_attr_out(call->mount, call->since, &out, &attr, true);
         give(call, &out, sizeof out);
         return;
     }
@@ -96,7 +98,7 @@ void do_getattr(struct call *call) {
     if (error == WAIT) {
         work_copy(call);
     } else if (error == 0) {
-        put_attr_out(call->mount, &out, &attr, cache);
+        put_attr_out(call->mount, call->since, &out, &attr, cache);
         give(call, &out, sizeof out);
     } else if (goes_slow(error)) {
         ask_slowly(call, FUSE_OP_GETATTR, NULL, 0);
@@ -202,7 +204,7 @@ void do_setattr(struct call *call) {
     unsigned mask = read_setattr(in, now, &want);
     if (ghost_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;
-        put_attr_out(mount, &out, &done, true);
+        put_attr_out(mount, call->since, &out, &done, true);
         give(call, &out, sizeof out);
         return;
     }
@@ -230,7 +232,7 @@ void do_setattr(struct call *call) {
             stamp_part(node, ino, META_SET_MTIME, &done);
         }
         complete_attr(node, &done, &cache, true);
-        put_attr_out(mount, &out, &done, cache);
+        put_attr_out(mount, call->since, &out, &done, cache);
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
         if (mask & (META_SET_UID | META_SET_GID)) notify_others_names(mount);

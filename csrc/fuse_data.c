@@ -251,6 +251,7 @@ void do_read(struct call *call) {
         return;
     }
     size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE;
+    known_paged(call->mount, call->in->ino);
     if (!read_and_answer(call, size, in->offset, splice_suits(call, size))) read_and_answer(call, size, in->offset, false);
 }
 
@@ -278,6 +279,7 @@ void do_write(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
+    known_paged(call->mount, call->in->ino);
     struct use use = use_handle(call, true);
     if (use.handle == NULL) {
         int error = open_implicitly(call);

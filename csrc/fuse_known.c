@@ -1,4 +1,5 @@
-/* What the kernel may still use although its name is gone, until it forgets it. A file whose last name goes while the kernel knows it is kept as
+/* What the kernel knows: what it remembers of a file or directory, so that it is told of changes; and what it may still use although its name is gone,
+ * until it forgets it. A file whose last name goes while the kernel knows it is kept as
  * a user of it would keep it: the kernel may have looked it up to open it, or opened it without telling. Of directories, pipes and the like
  * the attributes are remembered here: there are no others any more. */
 #include "fuse_private.h"
@@ -98,7 +99,49 @@ static void grow(struct amfs_fuse *mount) {
 
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(mount, ino); }
 
-uint64_t count_lookup(struct amfs_fuse *mount, uint64_t ino, uint64_t spot) {
+/* The kernel is not told of a change of what it does not remember. That is not only cheaper: attributes that it has asked for are lost on it when it
+ * is told meanwhile that they changed, and whoever asked to learn what is allowed goes on by what was known before. So whatever is answered may be
+ * kept only if nothing changed since the question came. With the lock held. */
+static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
+    uint32_t rights = ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1;
+    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned_ns, exact_ns());
+    known->rights = rights;
+    cache = cache && known->changed <= since;
+    known->timed = known->timed || cache;
+    return cache;
+}
+
+bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache) {
+    if (!S_ISREG(attr->mode) && !S_ISDIR(attr->mode)) return cache;
+    pthread_mutex_lock(&mount->known_lock);
+    struct known *known = *place(mount, attr->ino);
+    if (known != NULL) cache = tell(mount, known, attr, since, cache);
+    pthread_mutex_unlock(&mount->known_lock);
+    return cache;
+}
+
+void known_paged(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->known_lock);
+    struct known *known = *place(mount, ino);
+    if (known != NULL) known->paged = true;
+    pthread_mutex_unlock(&mount->known_lock);
+}
+
+bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data) {
+    bool tells = true;
+    pthread_mutex_lock(&mount->known_lock);
+    struct known *known = *place(mount, ino);
+    if (known != NULL) {
+        tells = known->timed || (data && known->paged);
+        if (!tells) known->changed = atomic_fetch_add(&mount->changes, 1) + 1;
+        known->timed = false;
+    }
+    pthread_mutex_unlock(&mount->known_lock);
+    return tells;
+}
+
+uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t spot, uint64_t since, bool *cache) {
+    uint64_t ino = attr->ino;
     uint8_t alias = 0;
     pthread_mutex_lock(&mount->known_lock);
     if (mount->known_count > mount->known_buckets) grow(mount);
@@ -115,6 +158,7 @@ uint64_t count_lookup(struct amfs_fuse *mount, uint64_t ino, uint64_t spot) {
     }
     if (known != NULL) known->lookups++;
     if (known != NULL && spot != 0) alias = alias_give(known, spot);
+    if (known != NULL) *cache = tell(mount, known, attr, since, *cache);
     pthread_mutex_unlock(&mount->known_lock);
     return node_id(ino, alias);
 }

@@ -19,7 +19,7 @@ const char *name_in(const struct call *call, size_t offset, size_t *length) {
 
 static int give_entry(const struct call *call, const char *name, size_t length, const struct meta_attr *attr, bool cache) {
     struct wire_entry_out out;
-    put_entry(call->mount, &out, attr, place_of(call->in->ino, call->in->alias, name, length), cache);
+    put_entry(call->mount, call->since, &out, attr, place_of(call->in->ino, call->in->alias, name, length), cache);
     return give(call, &out, sizeof out);
 }
 
@@ -164,8 +164,10 @@ static void give_created(struct call *call, const struct making *it, struct meta
         refuse(call, error);
         return;
     }
-    put_entry(mount, &out->entry, attr, 0, false);
-    out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
+    if (put_entry(mount, call->since, &out->entry, attr, 0, true)) {
+        out->entry.attr_s = 0;
+        out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
+    }
     if (give(call, out, sizeof *out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
 }

@@ -11,13 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 125, LATER_MS = 2, LOOK_MS = 10 /* whether it has been tried for long enough; that it is done is told */ };
-
-static int64_t exact_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return span(now);
-}
+enum {
+    SWEEP_MS = 125,
+    LATER_MS = 2,
+    LOOK_MS = 10, /* whether it has been tried for long enough; that it is done is told */
+    SETTLE_NS = 2000000,
+};
 
 static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
     uint64_t id = node_id(notice->ino, alias);
@@ -42,12 +41,15 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
     while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
 }
 
+/* Rights that the kernel has been given, and may not have taken yet, would be lost on it. */
+static bool has_settled(struct amfs_fuse *mount) { return exact_ns() - atomic_load(&mount->turned_ns) > SETTLE_NS; }
+
 /* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
 static struct notice *next_notice(struct amfs_fuse *mount) {
     struct notice **at = &mount->notices, *notice;
     while ((notice = *at) != NULL) {
         if (notice->tried_ns == 0) notice->tried_ns = exact_ns();
-        if (notice->code != NOTIFY_INVAL_ENTRY || !slow_busy(mount, notice->ino)) break;
+        if (notice->code == NOTIFY_INVAL_ENTRY ? !slow_busy(mount, notice->ino) : notice->code != NOTIFY_INVAL_INODE || has_settled(mount)) break;
         at = &notice->next;
     }
     if (notice == NULL) return NULL;
@@ -131,9 +133,18 @@ static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t 
     return number;
 }
 
+/* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
+static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
+    if (known_to_tell(mount, ino, data)) return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0);
+    pthread_mutex_lock(&mount->notice_lock);
+    uint64_t number = mount->last_number;
+    pthread_mutex_unlock(&mount->notice_lock);
+    return number;
+}
+
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     suid_changed(mount->node);
-    return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0);
+    return invalidate_inode(mount, ino, data);
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
@@ -179,8 +190,11 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     struct node *node = mount->node;
     if (atomic_load_explicit(&node->mount_count, memory_order_relaxed) < 2) return; /* the usual case; a mount that comes now keeps nothing yet */
     pthread_mutex_lock(&node->mounts_lock);
-    for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next)
-        if (other != mount) add(other, code, data, ino, name, length);
+    for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next) {
+        if (other == mount) continue;
+        if (code == NOTIFY_INVAL_INODE) invalidate_inode(other, ino, data);
+        else add(other, code, data, ino, name, length);
+    }
     pthread_mutex_unlock(&node->mounts_lock);
 }
 

@@ -52,14 +52,18 @@ struct file {
     struct view *views;
 };
 
-/* How often the kernel was given a file or a directory. */
+/* How often the kernel was given a file or a directory, and what it may remember of it. */
 struct known {
     struct known *next;
     uint64_t ino, lookups;
     uint64_t place; /* of a directory: where the kernel was told that it is */
+    uint64_t changed; /* the last change of which it was not told (mount->changes): it remembered nothing */
+    uint32_t rights;  /* mode and owner that it was given last, mixed into one number; 0: none yet */
     uint8_t alias;  /* the last one it was given under */
     bool turned;    /* all were used */
     bool held;      /* unlinked since: kept as long as the kernel may use it */
+    bool timed;     /* it may use the attributes that it was given without asking again */
+    bool paged;     /* it may have pages of it */
 };
 
 /* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
@@ -164,7 +168,8 @@ struct amfs_fuse {
     size_t known_count, known_buckets;
     atomic_uint ghost_count;
     struct ghost *ghosts[GHOST_BUCKETS];
-    int64_t swept_ns;
+    atomic_ullong changes;     /* of which the kernel was not told, with the lock of what is known held */
+    _Atomic int64_t turned_ns; /* when it was last given other rights than before */
 };
 
 /* A request being served. */
@@ -175,6 +180,7 @@ struct call {
     size_t size; /* of the body */
     char *out;   /* MESSAGE_BYTES */
     bool waits;  /* it is a worker's, who may wait for other nodes */
+    uint64_t since; /* mount->changes when it came */
 };
 
 static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
@@ -184,7 +190,8 @@ static inline bool is_alone(const struct node *node) { return atomic_load_explic
 int64_t now_of(struct node *node);         /* for records: as the kernel stamps files, never backwards */
 int64_t exact_now_of(struct node *node);   /* later than whatever was written before, and nothing later is given before it */
 void seen_time(struct node *node, int64_t time);
-int64_t monotonic_ns(void);
+int64_t monotonic_ns(void); /* to some milliseconds */
+int64_t exact_ns(void);
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size); /* 0 or errno; ENOENT: nobody waits any more */
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
@@ -194,9 +201,10 @@ void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool wa
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
 void put_attr(struct wire_attr *to, const struct meta_attr *from);
-/* `place`: where it was found (place_of), if it is a directory. */
-void put_entry(struct amfs_fuse *mount, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache);
-void put_attr_out(struct amfs_fuse *mount, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
+/* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since; `place`: where it was
+ * found (place_of), if it is a directory. True: it may. */
+bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place, bool cache);
+void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
 int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
 bool handed_on(const struct call *call, uint64_t ino);
 int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
@@ -230,12 +238,16 @@ void suid_changed(struct node *node); /* a file may have such bits now. Any lock
 void do_xattr(struct call *call);
 size_t hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
-/* fuse_known.c: what the kernel may still use although its name is gone */
+/* fuse_known.c: what the kernel knows, and what it may still use although its name is gone */
 void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);
 bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done);
 bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
 void do_forget(struct call *call);
-uint64_t count_lookup(struct amfs_fuse *mount, uint64_t ino, uint64_t place); /* the number to give it under; `place` 0: no directory */
+/* The kernel is given a name's inode and attributes: the number to give it under. `place` 0: no directory; *cache as known_told. */
+uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t place, uint64_t since, bool *cache);
+bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* attributes. May it keep them after all */
+void known_paged(struct amfs_fuse *mount, uint64_t ino);
+bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
 void hold_known(struct amfs_fuse *mount, uint64_t ino);
 bool is_known(struct amfs_fuse *mount, uint64_t ino);
@@ -331,6 +343,7 @@ struct listing { /* a directory's entries on their way into an answer */
     uint64_t dir;
     unsigned alias;
     bool plus;
+    uint64_t since; /* as put_entry */
     char *to;
     size_t used, room;
 };

@@ -47,6 +47,7 @@ struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op
     request->pid = call->in->pid;
     request->ino = call->in->ino;
     request->alias = (uint8_t)call->in->alias;
+    request->noticed = call->since;
     return request;
 }
 
@@ -242,7 +243,7 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
     cache = cache && is_fresh(mount, moment, attr);
-    put_entry(mount, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
+    cache = put_entry(mount, request->noticed, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
@@ -271,7 +272,7 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
         meta_cache(mount->node->meta, attr, replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
     struct meta_attr latest = *attr;
     if (S_ISDIR(attr->mode)) meta_dir_latest(mount->node->meta, &latest);
-    put_attr_out(mount, &out, &latest, cache);
+    put_attr_out(mount, request->noticed, &out, &latest, cache);
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
     return 0;
@@ -356,7 +357,7 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     pthread_mutex_unlock(&mount->node->lock);
     if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
-    else put_entry(mount, &out.entry, attr, 0, false);
+    else put_entry(mount, request->noticed, &out.entry, attr, 0, false);
     if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
         files_close(mount, attr->ino, true);
     return 0;
@@ -388,7 +389,7 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
 int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    struct listing listing = {mount, request->ino, request->alias, request->opcode == WIRE_READDIRPLUS, NULL, 0, request->room};
+    struct listing listing = {mount, request->ino, request->alias, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0, request->room};
     listing.to = malloc(listing.room + 1);
     if (listing.to == NULL) {
         finish(mount, request, ENOMEM, NULL, 0);
