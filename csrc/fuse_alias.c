@@ -6,11 +6,12 @@
 
 enum { ALIASES = 256 };
 
-uint8_t alias_give(struct known *known, uint64_t place) {
+uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place) {
     if (known->place != place && alias_in(known->ino) == 0) { /* after the last comes the first: long forgotten, in all likelihood */
         known->place = place;
         known->alias = (uint8_t)((known->alias + 1u) % ALIASES);
         known->turned = known->turned || known->alias == 0;
+        atomic_store(&mount->aliased, true);
     }
     return known->alias;
 }

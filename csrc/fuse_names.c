@@ -90,6 +90,7 @@ void touch(struct amfs_fuse *mount, uint64_t dir) {
     int64_t now = exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
     if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !far_touch(mount, dir, now)) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     notify_others(mount, dir, false);
+    notify_aliases(mount, dir);
 }
 
 struct making {
@@ -207,13 +208,13 @@ void do_make(struct call *call) {
     if (opens && error == 0) opened = open_created(mount, &attr, &it, &out);
     if (opens) pthread_mutex_unlock(&node->lock);
     if (error == 0) {
+        touch(mount, call->in->ino);
         if (opens) {
             give_created(call, &it, &attr, opened, &out);
         } else {
             give_entry(call, it.name, it.length, &attr, true);
             notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
-        touch(mount, call->in->ino);
         atomic_fetch_sub(&mount->looking, 1);
         return;
     }
@@ -354,8 +355,8 @@ void do_link(struct call *call) {
     }
     if (error == 0) {
         complete_attr(node, &attr, &cache, true);
-        give_entry(call, name, length, &attr, cache);
         touch(mount, call->in->ino);
+        give_entry(call, name, length, &attr, cache);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, in->ino, false);
     } else if (goes_slow(error)) {

@@ -198,6 +198,13 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
+/* At once: a directory has no pages that somebody could wait for. */
+void notify_aliases(struct amfs_fuse *mount, uint64_t dir) {
+    struct notice notice = {.ino = dir, .code = NOTIFY_INVAL_INODE};
+    unsigned last = atomic_load_explicit(&mount->aliased, memory_order_relaxed) && !mount->socket ? alias_last(mount, dir) : 0;
+    for (unsigned alias = 0; last > 0 && alias <= last; alias++) tell_kernel(mount, &notice, alias);
+}
+
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
 void notify_others_names(struct amfs_fuse *mount) {

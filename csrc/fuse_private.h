@@ -169,6 +169,7 @@ struct amfs_fuse {
     atomic_uint ghost_count;
     struct ghost *ghosts[GHOST_BUCKETS];
     atomic_ullong changes;     /* of which the kernel was not told, with the lock of what is known held */
+    atomic_bool aliased;       /* there are directories that it knows by several numbers */
     _Atomic int64_t turned_ns; /* when it was last given other rights than before */
 };
 
@@ -263,7 +264,7 @@ static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uin
 static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
     return meta_name_mark(node_id(dir, alias), name, length);
 }
-uint8_t alias_give(struct known *known, uint64_t place); /* with the lock of what is known held */
+uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place); /* with the lock of what is known held */
 void alias_moved(struct amfs_fuse *mount, const struct amfs_fuse_request *rename); /* the kernel has renamed something */
 unsigned alias_last(struct amfs_fuse *mount, uint64_t ino);                        /* 0: it has one number only */
 
@@ -375,6 +376,8 @@ int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+/* The kernel changes a directory, which it knows by one number: what it knows by its others it is to forget before it is answered. */
+void notify_aliases(struct amfs_fuse *mount, uint64_t dir);
 void notify_others_names(struct amfs_fuse *mount); /* the owner of something is another: they learn that only by looking up its name */
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 

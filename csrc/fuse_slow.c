@@ -205,7 +205,30 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
     }
 }
 
+/* And this one's kernel, of the directories that it changed and knows by several numbers. */
+static void tell_aliases(struct amfs_fuse *mount, const struct amfs_fuse_request *request) {
+    struct meta_attr moved;
+    switch (request->op) {
+    case FUSE_OP_RENAME:
+        if (meta_dir_find(mount->node->meta, request->other, request->value, request->value_length, &moved) == 0) notify_aliases(mount, moved.ino);
+        if (meta_dir_find(mount->node->meta, request->ino, request->name, request->name_length, &moved) == 0) notify_aliases(mount, moved.ino);
+        /* fall through */
+    case FUSE_OP_LINK: notify_aliases(mount, request->other); /* fall through */
+    case FUSE_OP_CREATE:
+    case FUSE_OP_MKNOD:
+    case FUSE_OP_MKDIR:
+    case FUSE_OP_SYMLINK:
+    case FUSE_OP_UNLINK:
+    case FUSE_OP_RMDIR:
+    case FUSE_OP_SETATTR:
+    case FUSE_OP_SET_XATTR:
+    case FUSE_OP_REMOVE_XATTR: notify_aliases(mount, request->ino); break;
+    default: break;
+    }
+}
+
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
+    if (error == 0 && atomic_load_explicit(&mount->aliased, memory_order_relaxed)) tell_aliases(mount, request);
     if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME)) ghost_add(mount, &request->attr);
     if (error == 0 && request->op == FUSE_OP_RENAME) alias_moved(mount, request);
     int failed = answer(mount, request->unique, error, data, size);
