@@ -60,7 +60,7 @@ void fsio_expect_room(struct fsio *io, int patience_ms);
 /* From now on the end of a file in stripes that nobody writes here any more is kept, for who opens it again, until fsio_end_recorded.
  * fsio_end: false: there is none. */
 void fsio_keep_ends(struct fsio *io);
-bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns);
+bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns, uint32_t *stripe);
 void fsio_end_recorded(struct fsio *io, uint64_t ino);
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
 
@@ -96,7 +96,7 @@ int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush *
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
 int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
-bool fsio_grown(struct fsio *io, uint64_t ino); /* it is written through this node in stripes, whatever its record says still */
+bool fsio_grown(struct fsio *io, uint64_t ino); /* it is, or was, written through this node in stripes, whatever its record says still */
 /* Times were set by hand of a file that is open here in stripes: they are what fsio_stat says until it is read, or written. NULL: that one stays. */
 void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime);
 

@@ -1,5 +1,6 @@
 /* Where files in stripes end that were written here, from when the last of their writers has gone until their record knows. Whoever opens one
- * in between brings the end that the record had before, and would write over what lies behind that. */
+ * in between brings the end that the record had before, and would write over what lies behind that; or takes it for a whole file still, if it has grown
+ * into stripes meanwhile. */
 #include "fsio_internal.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ struct fsio_end {
     struct fsio_end *next;
     uint64_t ino, size;
     int64_t written_ns, since_ms;
+    uint32_t stripe;
 };
 
 void fsio_keep_ends(struct fsio *io) { atomic_store(&io->keeps_ends, true); }
@@ -40,17 +42,19 @@ void fsio_end_keep(struct fsio_file *file) {
         (*at)->size = atomic_load(&file->size);
         (*at)->written_ns = atomic_load(&file->written_ns);
         (*at)->since_ms = now_ms();
+        (*at)->stripe = file->stripe;
     }
     pthread_mutex_unlock(&io->ends_lock);
 }
 
-bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns) {
+bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns, uint32_t *stripe) {
     pthread_mutex_lock(&io->ends_lock);
     const struct fsio_end *end = *find(io, ino);
     bool known = end != NULL && now_ms() - end->since_ms < END_MS;
     if (known) {
         *size = end->size;
         *written_ns = end->written_ns;
+        *stripe = end->stripe;
     }
     pthread_mutex_unlock(&io->ends_lock);
     return known;

@@ -85,13 +85,20 @@ static struct fsio_file *find_or_make(struct fsio *io, uint64_t ino) {
     return file;
 }
 
+static bool was_striped(struct fsio *io, uint64_t ino) {
+    uint64_t size;
+    int64_t written_ns;
+    uint32_t stripe;
+    return fsio_end(io, ino, &size, &written_ns, &stripe);
+}
+
 /* Likewise: without the gate. Once in stripes it stays so while it is written. */
 bool fsio_grown(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = fsio_file_find(io, ino);
-    if (file == NULL) return false;
+    if (file == NULL) return was_striped(io, ino);
     bool grown = atomic_load(&file->serves) && file->kind == FSIO_STRIPED && fsio_file_written(file);
     fsio_drop_later(file);
-    return grown;
+    return grown || was_striped(io, ino);
 }
 
 /* Without the gate, which may be held by who waits for another node. Of what is not in stripes nobody looks at them. */
@@ -121,7 +128,9 @@ bool fsio_file_written(struct fsio_file *file) {
 
 /* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
 static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool create) {
+    int64_t written_ns;
     if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
+    if (kind != FSIO_REMOTE && fsio_end(file->io, file->ino, &size, &written_ns, &stripe)) kind = FSIO_STRIPED;
     if (file->known && (file->kind != kind || (kind == FSIO_REMOTE && file->node != node))) {
         if (file->kind == FSIO_LOCAL) fsio_local_leave(file);
         if (file->kind == FSIO_REMOTE) fsio_remote_leave(file);
@@ -134,8 +143,6 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     file->known = true;
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
     if (kind == FSIO_STRIPED) {
-        int64_t written_ns;
-        (void)fsio_end(file->io, file->ino, &size, &written_ns);
         atomic_store(&file->size, size);
         fsio_striped_begin(file);
     }

@@ -422,6 +422,7 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
     }
     fsio_account(io, bytes);
     atomic_fetch_add(&io->parts, 1);
+    if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
     return 0;
 }
 
@@ -452,6 +453,7 @@ int fsio_whole_delete(struct fsio *io, uint64_t ino) {
 int fsio_part_delete(struct fsio *io, uint64_t ino) {
     int error = fsio_whole_delete(io, ino);
     int stripes = fsio_stripes_delete(io, ino, 0);
+    fsio_end_recorded(io, ino);
     if (error != 0 && error != ENOENT) return error;
     return stripes;
 }

@@ -126,8 +126,10 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     int error = fsio_part_path(mount->node->io, opening->ino, FSIO_WHOLE, path, sizeof path);
     if (error != 0) return error;
     if (view->backing > 0 && !opening->truncate) return 0;
+    if (opening->create && fsio_grown(mount->node->io, opening->ino)) return EAGAIN;
     int fd = openat(mount->node->root, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (opening->create ? O_CREAT : 0), 0600);
-    if (fd < 0) return errno;
+    if (fd < 0) error = errno;
+    if (fd < 0) return error == ENOENT && fsio_grown(mount->node->io, opening->ino) ? EAGAIN : error;
     if (opening->truncate && ftruncate(fd, 0) != 0) error = errno;
     if (error == 0 && view->backing <= 0) {
         struct wire_backing backing = {.fd = fd};

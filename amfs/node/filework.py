@@ -167,7 +167,7 @@ class FileWork:
     def live(self, attr: Any) -> tuple[int, int, int, int]:
         """(size, blocks, atime, mtime) of a file that is open for writing here."""
         known = Attr(*attr)
-        if any(self.io.open_count(known.ino)):
+        if any(self.io.open_count(known.ino)) or self.io.grown(known.ino):
             handle = self.io.open(known.ino, known.layout * 2, stripe=known.stripe, size=known.size, passing=True)
             try:
                 return tuple(handle.stat()[:4])  # type: ignore[return-value]

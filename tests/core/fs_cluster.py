@@ -19,6 +19,7 @@ from amfs.engine.events import (
     FsHandlesClosed,
     FsReplied,
     FsRequested,
+    FsStriped,
     FsWork,
     FsWorked,
     Log,
@@ -35,6 +36,8 @@ from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
 
 STEPS_MAX = 100_000
+STRIPE = 4096
+TAKES_A_WHILE = ("fetch", "restripe", "gather")
 
 
 class Node:
@@ -46,6 +49,10 @@ class Node:
         self.meta = Meta(number)
         self.fs = FileSystem(number, self.meta, cluster.clock)
         self.parts: dict[int, bytearray] = {}
+        self.writing: set[int] = set()  # those of the handles that may
+        self.limit = 1 << 30  # of a part that is fetched
+        self.grown: set[int] = set()  # files that lie in stripes, and whose record may not say so yet
+        self.ends: set[int] = set()  # striped files that were written here since their record was told
         self.handles: dict[int, tuple[Any, ...]] = {}
         self.timers: dict[object, float] = {}
         self.invalidated: list[tuple[Any, ...]] = []
@@ -54,7 +61,8 @@ class Node:
     # works, as node.filework has them
 
     def make(self, ino: int, *times: int) -> None:
-        self.parts.setdefault(ino, bytearray())
+        if ino not in self.grown:
+            self.parts.setdefault(ino, bytearray())
 
     def content(self, ino: int, kind: int, node: int, stripe: int, size: int) -> bytearray:
         """The bytes a handle reaches. Stripes are kept as one array at node 0 of the cluster: where they lie is not what is tested here."""
@@ -63,9 +71,11 @@ class Node:
             return there.parts[ino] if ino in there.parts else self.cluster.striped.setdefault(ino, bytearray())
         if kind == 2:
             return self.cluster.striped.setdefault(ino, bytearray())
-        if ino not in self.parts:
-            raise OSError(errno.ENOENT, "no part")
-        return self.parts[ino]
+        if ino in self.parts:
+            return self.parts[ino]
+        if ino in self.grown:
+            return self.cluster.striped[ino]
+        raise OSError(errno.ENOENT, "no part")
 
     def live(self, attr: Any) -> Any:
         known = Attr(*attr)
@@ -98,6 +108,8 @@ class Node:
         there = self.cluster.nodes[node].parts.get(ino)
         if there is None or len(there) != size:
             raise OSError(errno.ESTALE, "not there")
+        if size > self.limit:
+            raise OSError(errno.ENOSPC, "no room")
         self.parts[ino] = bytearray(there)
 
     def drop(self, inodes: tuple[int, ...]) -> None:
@@ -112,7 +124,25 @@ class Node:
         self.cluster.striped.pop(ino, None)
 
     def restripe(self, ino: int, stripe: int) -> None:
-        self.cluster.striped[ino] = self.parts.pop(ino)
+        """Not of a file that has been laid so already."""
+        if ino in self.parts:
+            self.cluster.striped[ino] = self.parts.pop(ino)
+            self.grown.add(ino)
+        elif ino not in self.grown:
+            raise OSError(errno.ENOENT, "no part")
+
+    def grow(self, ino: int) -> None:
+        """Somebody writes it through this node, and there is no room for more."""
+        self.restripe(ino, STRIPE)
+        self.cluster.worked.setdefault(self.number, deque()).append(FsStriped(ino, STRIPE))
+
+    def end(self, ino: int) -> tuple[int, int] | None:
+        return (len(self.cluster.striped[ino]), self.cluster.written[ino]) if ino in self.ends else None
+
+    def end_recorded(self, ino: int) -> None:
+        self.ends.discard(ino)
+        if not any(self.uses(ino)):
+            self.grown.discard(ino)
 
     def gather(self, ino: int, stripe: int, size: int) -> None:
         self.parts[ino] = bytearray(self.cluster.striped[ino])
@@ -128,14 +158,32 @@ class Node:
 
     def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
         self.content(ino, kind, node, stripe, size)
+        if kind == 1 and writing and not self.cluster.nodes[node].is_written(ino):
+            raise OSError(errno.ESTALE, "finished by now")
         self.cluster.handles += 1
         self.handles[self.cluster.handles] = (ino, kind, node, stripe, size)
+        if writing:
+            self.writing.add(self.cluster.handles)
         return self.cluster.handles
+
+    def is_written(self, ino: int) -> bool:
+        """Through this node."""
+        return any(
+            handle[0] == ino and number in each.writing and (each is self or handle[1:3] == (1, self.number))
+            for each in self.cluster.nodes.values()
+            for number, handle in each.handles.items()
+        )
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         return bytes(self.content(*self.handles[number])[offset : offset + count])
 
     def write(self, number: int, offset: int, data: bytes) -> int:
+        ino, kind, node, *_ = self.handles[number]
+        through = self.cluster.nodes[node] if kind == 1 else self
+        if kind != 2 and ino in through.parts and self.cluster.random.random() < self.cluster.growth:
+            through.grow(ino)
+        if kind == 2 or ino not in through.parts:
+            through.ends.add(ino)
         content = self.content(*self.handles[number])
         content.extend(bytes(max(0, offset - len(content))))
         content[offset : offset + len(data)] = data
@@ -150,6 +198,7 @@ class Node:
 
     def close(self, number: int) -> Any:
         handle = self.handles.pop(number)
+        self.writing.discard(number)
         content = self.content(*handle)
         self.closed(*handle[:3])
         return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(handle[0], 0)
@@ -169,7 +218,7 @@ class Node:
     def nothing(self, *args: Any) -> None:
         pass
 
-    peer = forget_peer = end = end_recorded = table = set_times = moving = nothing
+    peer = forget_peer = table = set_times = moving = nothing
 
 
 class Cluster:
@@ -180,10 +229,11 @@ class Cluster:
         self.time = 0.0
         self.nanoseconds = 1_000_000_000_000
         self.handles = 0
+        self.growth = 0.0  # how likely a write makes a file outgrow its node
         self.striped: dict[int, bytearray] = {}
         self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
-        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | Callable[[], FsWorked]]] = {}
+        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | Callable[[], FsWorked]]] = {}
         self.answers: dict[object, tuple[int, Any]] = {}
         self.done: dict[object, tuple[int, Any]] = {}
         self.serial = 0
@@ -243,7 +293,7 @@ class Cluster:
                 self.answers[effect.token] = (effect.error, effect.value)
             elif isinstance(effect, FsWork):
                 queue = self.worked.setdefault(node.number, deque())
-                if effect.what == "fetch":  # takes a while
+                if effect.what in TAKES_A_WHILE:
                     queue.append(lambda node=node, effect=effect: self.work(node, effect))  # type: ignore[misc]
                     continue
                 event = self.work(node, effect)

@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -470,6 +471,69 @@ def test_a_copy_that_goes_late_takes_no_stripes_with_it(seed: int) -> None:
     real.do("set_xattr_path", path, b"user.amfs.layout", b"striped:4096", 0, node=0)
     cluster.settle()
     assert real.read(path) == b"x" * 1000
+
+
+class Appender:
+    """Opens a file, appends a line and closes it, a step at a time; others do the same at other nodes."""
+
+    def __init__(self, cluster: Cluster, path: bytes, node: int, face: int, line: bytes) -> None:
+        self.cluster, self.node, self.face, self.line = cluster, node, face, line
+        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, face=face)
+        self.steps = iter(self.work())
+
+    def work(self) -> Iterator[None]:
+        handle, _ = yield from self.answer()
+        node = self.cluster.nodes[self.node]
+        number = node.fs.handles[handle].number
+        node.write(number, len(node.content(*node.handles[number])), self.line)
+        yield
+        self.token = self.cluster.start(self.node, "close", handle, face=self.face)
+        yield from self.answer()
+
+    def answer(self) -> Iterator[Any]:
+        while self.token not in self.cluster.answers:
+            yield
+        return self.cluster.finish(self.token)
+
+
+@pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_meanwhile(kind: str, seed: int) -> None:
+    """Where there is no room, a file is laid in stripes, by who writes it or by who has it; or somebody wishes it elsewhere."""
+    cluster = Cluster(3, seed)
+    real, rng = Real(cluster), cluster.random
+    path = b"/f%d" % seed
+    cluster.growth = 0.05 if kind == "grows" else 0.0
+    for number in rng.sample(range(3), 2) if kind == "full" else ():
+        cluster.nodes[number].limit = rng.randrange(0, 120)
+    places = [(b"placement", b"%d" % n) for n in (-1, 0, 1, 2)]
+    wishes = {"restriped": [(b"layout", b"striped:4096"), (b"layout", b"whole")], "moved": places}
+    active: list[Appender] = []
+    asked: list[object] = []
+    lines = [b"%04d\n" % n for n in range(40)]
+    begun = 0
+    while begun < len(lines) or active:
+        if begun < len(lines) and len(active) < 4 and rng.random() < 0.3:
+            active.append(Appender(cluster, path, rng.randrange(3), 1 + rng.randrange(2), lines[begun]))
+            begun += 1
+        if kind in wishes and begun and rng.random() < 0.05:
+            name, value = rng.choice(wishes[kind])
+            asked.append(cluster.start(rng.randrange(3), "set_xattr_path", path, b"user.amfs." + name, value, 0))
+        for appender in list(active):
+            if rng.random() < 0.5 and next(appender.steps, "done") == "done":
+                active.remove(appender)
+        cluster.step()
+    cluster.settle()
+    refused = [error for error in (cluster.answers.pop(token)[0] for token in asked) if error]
+    assert set(refused) <= {errno.EBUSY, errno.EAGAIN, errno.ENOENT, errno.EOPNOTSUPP}, refused
+    assert sorted(real.read(path).splitlines(True)) == lines
+    found = real.do("walk", path, True)[0]
+    assert found[8] == 1, "it is finished"
+    cluster.settle()
+    cluster.check()
+    shard = cluster.nodes[cluster.table.owners[cluster.nodes[0].meta.ino_partition(found[0])]]
+    copies = {node.number for node in cluster.nodes.values() if found[0] in node.parts}
+    assert copies <= set(shard.meta.holders(found[0])), "forgotten ones"
 
 
 def test_set_rank_decides_where_a_future_file_lies() -> None:

@@ -59,3 +59,21 @@ def test_of_whole_files_nothing_is_kept(nodes: Nodes) -> None:
     handle.write(b"more", 7)
     handle.close()
     assert nodes.io[0].end(ino) is None
+
+
+def test_what_has_grown_into_stripes_is_no_whole_file_to_who_opens_it_as_its_record_has_it(root: Path) -> None:
+    nodes = Nodes(root, 2, limits=(1 << 20, 4 << 20))
+    io = nodes.io[0]
+    io.keep_ends()
+    content = bytes(range(256)) * 6000
+    handle = io.open(INO, LOCAL, stripe=64 << 10, writing=True, create=True)
+    handle.write(content, 0)
+    handle.close()
+    assert io.grown(INO)
+    for writing in (False, True):  # its record says still that it is whole, and empty
+        handle = io.open(INO, LOCAL, writing=writing, create=writing)
+        assert handle.stat()[0] == len(content) and handle.read(9, 1 << 20) == content[1 << 20 :][:9]
+        handle.close()
+    io.end_recorded(INO)
+    assert not io.grown(INO)
+    nodes.stop()

@@ -15,14 +15,13 @@ import logging
 import stat
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from amfs._native import Meta
 from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.fs.attr import (
     META_BUSY,
-    META_SET_CTIME,
-    META_SET_LAYOUT,
     STRIPED,
     WHOLE,
     Attr,
@@ -45,6 +44,13 @@ class Opened(NamedTuple):
     node: int
     stripe: int
     size: int
+
+
+class Uses(NamedTuple):
+    """Of a file on this node: handles in the store, and does anybody write it."""
+
+    handles: int
+    writing: bool
 
 
 class Request:
@@ -74,6 +80,7 @@ class Contents(Directories):
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
         #: files that were written here, and of whose end the shard was not told; what the handle closed last has said
         self._unfinished: dict[int, Any] = {}
+        self._brought: set[int] = set()  # files whose content lies here for an opening that is under way
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsStriped] = self._on_striped
         self.on_event[FsHandlesClosed] = self._on_handles_closed
@@ -120,10 +127,21 @@ class Contents(Directories):
         """One opening after the other: what one has brought is not to be brought again, least of all over what was written to it since."""
         key = ("bringing", ino)
         yield Acquire(key)
+        opened: Opened | None = None
         try:
-            return (yield from self._open_alone(ino, writing, truncate))
+            opened = yield from self._open_alone(ino, writing, truncate)
+        except OSError:
+            # Whoever comes next must not believe that what a writer has is here.
+            if writing and ino not in self._unfinished and not (yield from self._uses(ino)).writing:
+                with suppress(OSError):
+                    yield from self.at_ino("step_back", ino)
+            raise
         finally:
+            if ino in self._brought and (opened is None or opened.kind != LOCAL):
+                self.tell(Work("drop_whole", (ino,)))  # another was faster, or has laid it in stripes
+            self._brought.discard(ino)
             self.release(key)
+        return opened
 
     def _open_alone(self, ino: int, writing: bool, truncate: bool) -> Operation:
         looked: Attr | None = None  # what a writer saw at its first look
@@ -161,7 +179,7 @@ class Contents(Directories):
                     try:
                         yield from self.at_ino("hold", ino)  # so that the empty part goes when the file does
                     except OSError as error:
-                        self.tell(Work("drop", ((ino,),)))
+                        self.tell(Work("drop_whole", (ino,)))
                         if error.errno != errno.EAGAIN:
                             raise
                         continue
@@ -177,6 +195,7 @@ class Contents(Directories):
                 if (yield from self._bring(attr, holders, True)):
                     brought = attr
                     continue
+                looked = brought = None
             else:
                 try:
                     if (yield from self._bring(attr, holders, False)):
@@ -216,12 +235,13 @@ class Contents(Directories):
                     return False
                 continue
             if writing:
+                self._brought.add(ino)
                 return True
             since = self.meta.moment()
             try:
                 now = yield from self.at_ino("hold", ino)
             except OSError as error:
-                self.tell(Work("drop", ((ino,),)))
+                self.tell(Work("drop_whole", (ino,)))
                 if error.errno == errno.EAGAIN:
                     return False
                 raise
@@ -234,29 +254,14 @@ class Contents(Directories):
 
     def _find_room(self, attr: Attr, holder: int, writing: bool) -> Operation:
         """This node has no room for the content: lay it in stripes, or else have it written where it lies. ENOSPC."""
+        if attr.writer == self.node:  # without the content: nobody could lay it in stripes
+            yield from self.at_ino("step_back", attr.ino)
         try:
             yield Ask(holder, "restripe", (attr.ino, STRIPE_BYTES))
         except OSError as error:
-            if error.errno != errno.ENOSPC or not writing or attr.writer >= 0:
+            if error.errno != errno.ENOSPC or not writing or attr.writer not in (-1, self.node):
                 raise
             yield Ask(holder, "host", (attr.ino,))
-
-    def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
-        """Lay a whole file of this node in stripes."""
-        yield Acquire(("restripe", ino))
-        try:
-            attr = attr_of((yield from self.at_ino("getattr", ino)))
-            if attr.layout == STRIPED or attr.writer >= 0:
-                return
-            yield Work("restripe", (ino, stripe))
-            others = yield from self.at_ino("holders", ino)
-            striped = attr._replace(layout=STRIPED, stripe=stripe)
-            yield from self.at_ino("setattr", ino, META_SET_LAYOUT | META_SET_CTIME, tuple(striped), self.clock())
-            for node in others:
-                if node in self.live:
-                    self.tell(Ask(node, "drop_whole", (ino,)))
-        finally:
-            self.release(("restripe", ino))
 
     def s_drop_whole(self, peer: int, ino: int) -> None:
         self._uncache((ino,))
@@ -401,14 +406,13 @@ class Contents(Directories):
         self.meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
         try:
             facts = None
-            readers, writers = yield Work("uses", (ino,))
-            files, direct, _ = self.meta.direct_uses(ino)
-            writing = writers or direct or ino in self.hosted or any(counts[True] for counts in self.users.get(ino, {}).values())
-            writing = writing or ino in self._opening_to_write  # it was let in as this node, which writes already
-            last = ino in self._unfinished and not writing
+            uses = yield from self._uses(ino)
+            files = self.meta.direct_uses(ino)[0]
+            # Who is opening it to write was let in as this node, which writes already.
+            last = ino in self._unfinished and not uses.writing and ino not in self._opening_to_write
             if last:
                 facts = yield from self._written(ino, self._unfinished.pop(ino))
-            used = bool(ino in self.opening or self.users.get(ino) or readers or writers)
+            used = bool(ino in self.opening or self.users.get(ino) or uses.handles)
             if not used:
                 self.users.pop(ino, None)
                 self.meta.claim(ino, False)
@@ -417,6 +421,12 @@ class Contents(Directories):
         finally:
             self.meta.closed(ino)
             self.release(key)
+
+    def _uses(self, ino: int) -> Operation:
+        """Who has it open here."""
+        readers, writers = yield Work("uses", (ino,))
+        counted = any(counts[True] for counts in self.users.get(ino, {}).values())
+        return Uses(readers + writers, bool(writers or self.meta.direct_uses(ino)[1] or ino in self.hosted or counted))
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
         stripe = self._striped.pop(ino, 0) if facts is not None else 0

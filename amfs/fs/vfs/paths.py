@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
-from amfs.fs.attr import META_SET_LAYOUT, META_SET_RANK, STRIPED, WHOLE, Attr
+from amfs.fs.attr import STRIPED, WHOLE, Attr
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
+from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
 from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
-from amfs.fs.vfs.files import Files
+from amfs.fs.vfs.layouts import Layouts
 from amfs.fs.vfs.shard import attr_of
 
 ROOT = 1
@@ -34,7 +34,7 @@ class _Handle:
         self.face, self.ino, self.number, self.kind, self.writing = face, ino, number, kind, writing
 
 
-class Paths(Files):
+class Paths(Layouts):
     """Operations by path, and by handle."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
@@ -246,77 +246,6 @@ class Paths(Files):
             return [attr.writer]
         return [int(node) for node in (yield from self.at_ino("holders", attr.ino))]
 
-    def _set_layout(self, r: Request, ino: int, layout: int, stripe: int) -> Operation:
-        if self._is_directory(ino):
-            yield from self._manager("dirchange", ("layout", ino, layout, stripe))
-            return
-        attr = yield from self.inode(ino)
-        if not stat.S_ISREG(attr.mode):
-            raise failure(errno.EINVAL)
-        if attr.writer >= 0:
-            raise failure(errno.EBUSY)
-        if attr.layout == layout and (layout == WHOLE or attr.stripe == stripe):
-            return
-        r.inodes.append(ino)
-        if not attr.size:
-            wanted = attr._replace(layout=layout, stripe=stripe)
-            yield from self.at_ino("setattr", ino, META_SET_LAYOUT, tuple(wanted), r.now)
-        elif layout == STRIPED and attr.layout == WHOLE:
-            for node in (yield from self.at_ino("holders", ino)):
-                if node in self.live:
-                    yield Ask(node, "restripe", (ino, stripe))
-                    return
-            raise failure(errno.EIO)
-        elif layout == WHOLE:
-            yield from self._gather(attr, r.now)
-        else:
-            raise failure(errno.EOPNOTSUPP)  # one stripe size to another: make it whole first
-
-    def _gather(self, attr: Attr, now: int) -> Operation:
-        """Stripes to a whole file on this node."""
-        yield Work("gather", (attr.ino, attr.stripe, attr.size))
-        wanted = attr._replace(layout=WHOLE, stripe=0)
-        yield from self.at_ino("open", attr.ino, True)
-        yield from self.at_ino("setattr", attr.ino, META_SET_LAYOUT, tuple(wanted), now)
-        since = self.meta.moment()
-        out = yield from self.at_ino("wrote", attr.ino, tuple(wanted))
-        yield All([Ask(node, "drop_stripes", (attr.ino,)) for node in self.live])
-        if self.meta.owner(self.meta.ino_partition(attr.ino)) != self.node:
-            self.meta.cache(tuple(out), True, since)
-
-    def s_drop_stripes(self, peer: int, ino: int) -> Operation:
-        yield Work("drop_stripes", (ino,))
-
-    def _place(self, r: Request, ino: int, node: int) -> Operation:
-        """Pin a file to ``node`` (-1: nowhere); content that it has goes there."""
-        if node != -1 and node not in self.live:
-            raise failure(errno.ENXIO)
-        attr = yield from self.inode(ino)
-        if not stat.S_ISREG(attr.mode):
-            raise failure(errno.EINVAL)
-        r.inodes.append(ino)
-        yield from self.at_ino("setattr", ino, META_SET_RANK, tuple(attr._replace(rank=node)), r.now)
-        if node >= 0 and attr.size and attr.layout == WHOLE and attr.writer < 0:
-            yield Ask(node, "take", (ino,))
-
-    def s_take(self, peer: int, ino: int) -> Operation:
-        """Become the holder of a whole file."""
-        key = ("bringing", ino)
-        self._begin_opening(ino, False)
-        yield Acquire(key)
-        try:
-            answer, answered = yield from self.at_ino("open", ino, False)
-            holders = [int(node) for node in answered]
-            if self.node not in holders and not (yield from self._bring(attr_of(answer), holders, False)):
-                raise failure(errno.EAGAIN)
-        finally:
-            self.release(key)
-            self._end_opening(ino, False)
-        for node in holders:
-            if node != self.node:
-                yield from self.at_ino("unhold", ino, node)
-                self.tell(Ask(node, "drop_whole", (ino,)))
-
     def op_set_rank(self, r: Request, path: bytes, node: int) -> Operation:
         """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there whoever writes it."""
         try:
@@ -375,7 +304,13 @@ class Paths(Files):
                 attr = yield from self._walk(r, path, True)
                 opened = yield from self.op_open(r, attr.ino, flags & ~O_TRUNC)
             else:
-                attr, opened = yield from self._create(r, dir, name, wanted._replace(rank=rank))
+                try:
+                    attr, opened = yield from self._create(r, dir, name, wanted._replace(rank=rank))
+                except OSError as error:
+                    if error.errno != errno.EEXIST or flags & O_EXCL or attempts <= 0:
+                        raise
+                    # Made by another since we looked.
+                    return (yield from self.op_open_path(r, path, flags, mode, layout, stripe, rank, attempts - 1))
         else:
             if flags & O_CREAT and flags & O_EXCL:
                 raise failure(errno.EEXIST)

@@ -23,6 +23,7 @@ from amfs.fs.attr import (
     META_SET_MTIME,
     META_SET_UID,
     STRIPED,
+    WHOLE,
     Attr,
 )
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
@@ -32,6 +33,7 @@ from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
 EVERY_NAME = (0, b"")
 OWNER = META_SET_UID | META_SET_GID
 
+UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
 
@@ -274,9 +276,17 @@ class Shard(Calls):
         yield from self.told(peer, tell, (ino,))
         return out, holders
 
+    def s_step_back(self, peer: int, ino: int) -> None:
+        """``peer`` has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
+        attr = attr_of(self.meta.getattr(ino, self.node))
+        if attr.writer == peer and attr.nlink:
+            self.meta.unused(ino, peer)
+            self.meta.open(ino, peer, False)
+
     def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool) -> Operation:
-        """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote, None: it did not write; ``stripe``: it was
-        laid in stripes of so many bytes meanwhile, 0: no; ``used``: it still has it open. Answers the record if it was written."""
+        """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
+        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open.
+        Answers the record if it was written."""
         out: Any = None
         tell: tuple[int, ...] = ()
         if facts is not None:
@@ -284,7 +294,7 @@ class Shard(Calls):
             if attr.writer == peer:
                 size, blocks, atime, mtime = facts
                 if stripe:
-                    wanted = attr._replace(layout=STRIPED, stripe=stripe)
+                    wanted = attr._replace(layout=WHOLE if stripe == UNSTRIPED else STRIPED, stripe=max(stripe, 0))
                     for node in set(self.meta.holders(ino)) - {peer}:  # what it contained before
                         self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
