@@ -406,13 +406,13 @@ class Contents(Directories):
         self.meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
         try:
             facts = None
+            opening = ino in self._opening_to_write  # was let in as this node, which writes already
             uses = yield from self._uses(ino)
             files = self.meta.direct_uses(ino)[0]
-            # Who is opening it to write was let in as this node, which writes already.
-            last = ino in self._unfinished and not uses.writing and ino not in self._opening_to_write
+            last = ino in self._unfinished and not (uses.writing or opening or ino in self._opening_to_write)
             if last:
                 facts = yield from self._written(ino, self._unfinished.pop(ino))
-            used = bool(ino in self.opening or self.users.get(ino) or uses.handles)
+            used = bool(ino in self.opening or self.users.get(ino) or uses.handles or uses.writing or ino in self._unfinished)
             if not used:
                 self.users.pop(ino, None)
                 self.meta.claim(ino, False)
@@ -424,9 +424,13 @@ class Contents(Directories):
 
     def _uses(self, ino: int) -> Operation:
         """Who has it open here."""
-        readers, writers = yield Work("uses", (ino,))
+        writing = self._is_written(ino)  # a mount that is answered now has its handle only after we have looked, and may say meanwhile
+        readers, writers = yield Work("uses", (ino,))  # that another of its handles was its last
+        return Uses(readers + writers, bool(writers or writing or self._is_written(ino)))
+
+    def _is_written(self, ino: int) -> bool:
         counted = any(counts[True] for counts in self.users.get(ino, {}).values())
-        return Uses(readers + writers, bool(writers or self.meta.direct_uses(ino)[1] or ino in self.hosted or counted))
+        return bool(counted or ino in self.hosted or self.meta.direct_uses(ino)[1])
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
         stripe = self._striped.pop(ino, 0) if facts is not None else 0
