@@ -172,8 +172,8 @@ static bool opened(const struct asking *asking, const struct far_answer *answer)
     struct amfs_fuse *mount = asking->mount;
     const struct meta_attr *attr = &answer->attr;
     bool here = (answer->flags & FAR_HOLDS) != 0 && attr->finished && attr->layout == META_WHOLE && S_ISREG(attr->mode);
-    struct stat part; /* what the file contained before may lie here still: that it shall go is on its way */
-    if (here && attr->size == 0 && files_part_stat(mount->node, attr->ino, &part) == 0 && part.st_size != 0) here = false;
+    /* What the file contained before may lie here still: that it shall go is on its way. */
+    if (here && attr->size == 0 && !files_have_empty(mount->node, attr)) here = false;
     if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
     amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size);
     return true;

@@ -178,6 +178,17 @@ static bool lacks_part(struct node *node, const struct opening *opening) {
     return opening->stamp && files_part_stat(node, opening->ino, &found) == ENOENT;
 }
 
+bool files_have_empty(struct node *node, const struct meta_attr *attr) {
+    struct stat found;
+    char path[64];
+    if (fsio_part_path(node->io, attr->ino, FSIO_WHOLE, path, sizeof path) != 0) return false;
+    int fd = openat(node->root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return errno == EEXIST && files_part_stat(node, attr->ino, &found) == 0 && found.st_size == 0;
+    close(fd);
+    stamp_whole(node, attr->ino, META_SET_ATIME | META_SET_MTIME, attr);
+    return true;
+}
+
 static void stamp_fresh(struct node *node, const struct opening *opening) {
     struct meta_attr attr = {.atime = opening->atime, .mtime = opening->mtime};
     stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);

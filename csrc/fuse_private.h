@@ -293,6 +293,7 @@ enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr)
 int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
+bool files_have_empty(struct node *node, const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
 void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
 void files_sweep(struct amfs_fuse *mount);                /* the same where it is idle */
 void files_end(struct amfs_fuse *mount);                  /* close what the kernel cannot close any more */
