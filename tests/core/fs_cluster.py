@@ -233,8 +233,10 @@ class Cluster:
         self.striped: dict[int, bytearray] = {}
         self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
-        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | Callable[[], FsWorked]]] = {}
+        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested | Callable[[], FsWorked]]] = {}
         self.answers: dict[object, tuple[int, Any]] = {}
+        self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, face, inode): handles that a mount has open
+        self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
         self.serial = 0
         self.dead: set[int] = set()
@@ -291,6 +293,7 @@ class Cluster:
             elif isinstance(effect, FsReplied):
                 assert effect.token not in self.answers, "answered twice"
                 self.answers[effect.token] = (effect.error, effect.value)
+                self.on_answer.pop(effect.token, lambda: None)()
             elif isinstance(effect, FsWork):
                 queue = self.worked.setdefault(node.number, deque())
                 if effect.what in TAKES_A_WHILE:

@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import stat
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from fs_cluster import Cluster
 
 from amfs.engine import messages as m
-from amfs.engine.events import Received
+from amfs.engine.events import FsRequested, Received
 from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, Attr
 
 NAMES = (b"a", b"b", b"c")
@@ -496,6 +497,50 @@ class Appender:
         return self.cluster.finish(self.token)
 
 
+class MountAppender(Appender):
+    """The same through a mount: it opens the file as soon as it is answered; when the last of its handles is closed is heard later."""
+
+    def __init__(self, cluster: Cluster, ino: int, node: int, face: int, line: bytes) -> None:
+        self.cluster, self.node, self.face, self.line, self.ino = cluster, node, face, line, ino
+        self.number, self.failed = 0, 0
+        self.steps = iter(self.work())
+
+    def work(self) -> Iterator[None]:
+        node, open_here = self.cluster.nodes[self.node], self.cluster.mounted.setdefault((self.node, self.face, self.ino), set())
+        while not self.number:
+            self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)
+            self.cluster.on_answer[self.token] = self.opened
+            if self.token in self.cluster.answers:  # at once
+                self.cluster.on_answer.pop(self.token)()
+            yield from self.answer()
+        node.write(self.number, len(node.content(*node.handles[self.number])), self.line)
+        yield
+        open_here.discard(self.number)
+        size, blocks, atime, mtime = node.close(self.number)
+        if not open_here:
+            self.tell_closed(True, tuple(Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime)))
+            self.tell_closed(False, None)
+
+    def opened(self) -> None:
+        error, value = self.cluster.answers[self.token]
+        if error:
+            return
+        try:
+            self.number = self.cluster.nodes[self.node].handle(self.ino, *value, True, True)
+        except OSError as late:
+            assert late.errno == errno.ESTALE
+            self.tell_closed(False, None)
+        else:
+            self.cluster.mounted[self.node, self.face, self.ino].add(self.number)
+
+    def tell_closed(self, wrote: bool, said: Any) -> None:
+        self.cluster.nodes[self.node].meta.closing(self.ino)
+        self.cluster.serial += 1
+        token = ("fuse", self.face, self.cluster.serial)
+        self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
+        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, "closed", (self.ino, wrote, said), 0, 0))
+
+
 @pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_meanwhile(kind: str, seed: int) -> None:
@@ -506,15 +551,22 @@ def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_mea
     cluster.growth = 0.05 if kind == "grows" else 0.0
     for number in rng.sample(range(3), 2) if kind == "full" else ():
         cluster.nodes[number].limit = rng.randrange(0, 120)
-    places = [(b"placement", b"%d" % n) for n in (-1, 0, 1, 2)]
-    wishes = {"restriped": [(b"layout", b"striped:4096"), (b"layout", b"whole")], "moved": places}
+    pins = [(b"placement", b"%d" % n) for n in (-1, 0, 1, 2)]
+    wishes = {"restriped": [(b"layout", b"striped:4096"), (b"layout", b"whole")], "moved": pins}
+    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("close", handle, node=0)
+    ino = real.do("walk", path, True)[0][0]
+    clients = rng.choice((0.0, 0.5, 1.0))  # the others are mounts
+    places, most = rng.choice(((0, 1, 2), (0, 1))), rng.choice((3, 6))
     active: list[Appender] = []
     asked: list[object] = []
     lines = [b"%04d\n" % n for n in range(40)]
     begun = 0
     while begun < len(lines) or active:
-        if begun < len(lines) and len(active) < 4 and rng.random() < 0.3:
-            active.append(Appender(cluster, path, rng.randrange(3), 1 + rng.randrange(2), lines[begun]))
+        if begun < len(lines) and len(active) < most and rng.random() < 0.3:
+            client = rng.random() < clients
+            where = rng.choice(places), 2 if client else 1, lines[begun]
+            active.append(Appender(cluster, path, *where) if client else MountAppender(cluster, ino, *where))
             begun += 1
         if kind in wishes and begun and rng.random() < 0.05:
             name, value = rng.choice(wishes[kind])

@@ -161,6 +161,8 @@ class Contents(Directories):
             # Opened to write, the record names us as writer whether or not we were: what counts is who it was at the first look.
             was = attr if not writing or first_look else looked
             mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
+            if writing and not first_look and not mine and attr.writer == self.node:
+                mine = (yield from self._uses(ino)).writing  # others have been let in through this node since our first look
             if first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._bring(attr, holders, True)):

@@ -89,7 +89,10 @@ class Layouts(Files):
         if attr.size:
             yield Work("gather", (attr.ino, attr.stripe, attr.size))
             yield All([Ask(node, "drop_stripes", (attr.ino,)) for node in self.live])
-        return stripe if layout == STRIPED else UNSTRIPED
+        if layout == WHOLE:
+            return UNSTRIPED
+        yield Work("drop_whole", (attr.ino,))  # an empty one
+        return stripe
 
     def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
         """Lay a whole file of this node in stripes. False: it is being written, or does not lie here any more."""
