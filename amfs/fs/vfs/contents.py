@@ -80,6 +80,7 @@ class Contents(Directories):
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
         #: files that were written here, and of whose end the shard was not told; what the handle closed last has said
         self._unfinished: dict[int, Any] = {}
+        self._let_in: set[int] = set()  # files that others began to write through this node while it was opening them
         self._brought: set[int] = set()  # files whose content lies here for an opening that is under way
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsStriped] = self._on_striped
@@ -112,6 +113,7 @@ class Contents(Directories):
                 del counter[ino]
         if ino in self.opening:
             return
+        self._let_in.discard(ino)
         unused = not self.users.get(ino)
         if unused:
             self.users.pop(ino, None)
@@ -162,7 +164,8 @@ class Contents(Directories):
             was = attr if not writing or first_look else looked
             mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
             if writing and not first_look and not mine and attr.writer == self.node:
-                mine = (yield from self._uses(ino)).writing  # others have been let in through this node since our first look
+                # Others were let in through this node since our first look. What they wrote is told when we have closed it, too.
+                mine = ino in self._let_in or (yield from self._uses(ino)).writing
             if first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._bring(attr, holders, True)):
@@ -310,6 +313,7 @@ class Contents(Directories):
                     kind = STRIPES if attr.layout == STRIPED else LOCAL
                     self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
                     self.spawn(self._watch_hosted(ino))
+                self._let_in.add(ino)
             finally:
                 self.release(key)
             yield Work("invalidate", ((ino,), ()))  # what its kernel keeps is not all there is any more
@@ -467,9 +471,9 @@ class Contents(Directories):
         try:
             return (yield Work("live", (tuple(attr),)))
         except OSError as error:
-            if facts is None and attr.writer == self.node and not attr.finished:
+            if attr.writer == self.node and not attr.finished:
                 self.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
-            return facts  # None: the record, and those who hold the content that it tells of, stay as they are
+            return None  # the record, and those who hold the content that it tells of, stay as they are
 
     def _on_striped(self, event: FsStriped) -> None:
         self._striped[event.ino] = event.stripe
