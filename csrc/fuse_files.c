@@ -235,7 +235,8 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         } else if (view->kind == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
             out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
         } else {
-            out->flags = OPENED_KEEP_CACHE | (view->kind == FSIO_LOCAL ? OPENED_NOFLUSH : 0);
+            bool may_grow = opening->writing && node->limited; /* into stripes, of which others may refuse one: who closes it is told */
+            out->flags = OPENED_KEEP_CACHE | (view->kind == FSIO_LOCAL && !may_grow ? OPENED_NOFLUSH : 0);
         }
     } else if (view != NULL && is_unused(view) && !view->implicit) {
         give_back(mount, view);

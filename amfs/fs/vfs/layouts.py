@@ -130,9 +130,9 @@ class Layouts(Files):
             yield Ask(node, "take", (ino,))
 
     def s_take(self, peer: int, ino: int) -> Operation:
-        """Become the only holder of a whole file. EAGAIN: it is being written."""
+        """Become the only holder of a whole file. EBUSY: it is being written (EAGAIN would be ENOTSUP to who sets an attribute)."""
         if not (yield from self._as_writer(ino, self._fetch)):
-            raise failure(errno.EAGAIN)
+            raise failure(errno.EBUSY)
 
     def _fetch(self, attr: Attr, holders: list[int]) -> Operation:
         if attr.layout == STRIPED or not attr.size or self.node in holders:
@@ -147,4 +147,4 @@ class Layouts(Files):
                     raise
                 continue
             return 0
-        raise failure(errno.EIO if not self.live.intersection(holders) else errno.EAGAIN)
+        raise failure(errno.EIO if not self.live.intersection(holders) else errno.EBUSY)
