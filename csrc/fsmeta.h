@@ -162,7 +162,6 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
 /* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no
  * watcher any more): drop the copy. */
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
-int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node); /* EBUSY: it is the last, and there is content */
 /* `node` needs the room of what lies there of it: others have it too, or it is old, for the file is being written elsewhere or lies in stripes. EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
 int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */

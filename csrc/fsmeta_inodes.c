@@ -295,16 +295,6 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
     return leave(meta, good ? set_add(&inode->holders, node) : EAGAIN);
 }
 
-int meta_remove_holder(struct meta *meta, uint64_t ino, int32_t node) {
-    struct inode *inode;
-    enter(meta);
-    int error = content_here(meta, ino, &inode);
-    if (error != 0) return leave(meta, error);
-    if (set_has(inode->holders, node) && set_count(inode->holders) == 1 && inode->size > 0) return leave(meta, EBUSY);
-    set_remove(&inode->holders, node);
-    return leave(meta, 0);
-}
-
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     struct inode *inode;
     enter(meta);

@@ -79,7 +79,6 @@ static PyObject *change_holder(PyObject *self, PyObject *args, int (*change)(str
 }
 
 static PyObject *add_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_add_holder); }
-static PyObject *remove_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_remove_holder); }
 static PyObject *give_up(PyObject *self, PyObject *args) { return change_holder(self, args, meta_give_up); }
 
 static PyObject *holders_of(PyObject *self, PyObject *args) {
@@ -188,7 +187,6 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("wrote", wrote, "wrote(ino, node, attr)"),
     VARARGS("unused", unused, "unused(ino, node)"),
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
-    VARARGS("remove_holder", remove_holder, "remove_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("holders", holders_of, "holders(ino)"),
     VARARGS("concerned", concerned_by, "concerned(ino)\n--\n\nWho holds it, and other nodes that watch it."),

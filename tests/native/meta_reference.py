@@ -467,11 +467,6 @@ class Reference:
         refuse_if(not inode.attr.finished or inode.attr.layout != WHOLE or node not in inode.watchers, errno.EAGAIN)
         inode.holders.add(node)
 
-    def remove_holder(self, ino: int, node: int) -> None:
-        inode = self.file_here(ino, content=True)
-        refuse_if(inode.holders == {node} and inode.attr.size > 0, errno.EBUSY)
-        inode.holders.discard(node)
-
     def give_up(self, ino: int, node: int) -> None:
         inode = self.file_here(ino, content=True)
         attr = inode.attr

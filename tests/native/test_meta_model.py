@@ -255,7 +255,7 @@ class Shards(RuleBasedStateMachine):
         data = Attr(size=size, blocks=3, atime=time, mtime=time, ctime=self.tick())
         pair.ask("wrote", ino, writer if pick % 4 else node, data)
 
-    @rule(ino=picks, node=nodes, pick=picks, what=st.sampled_from(["unused", "unused", "add_holder", "remove_holder", "give_up"]))
+    @rule(ino=picks, node=nodes, pick=picks, what=st.sampled_from(["unused", "unused", "add_holder", "give_up"]))
     def users_and_holders(self, ino: int, node: int, pick: int, what: str) -> None:
         self.at_ino(self.ino(ino), pick).ask(what, self.ino(ino), node)
 
@@ -465,7 +465,7 @@ CHOICES: dict[str, list[Any]] = {
 }
 WHATS = {
     "lock": ["lock", "unlock", "unlock"],
-    "users_and_holders": ["unused", "unused", "add_holder", "remove_holder", "give_up"],
+    "users_and_holders": ["unused", "unused", "add_holder", "give_up"],
     "read": ["readlink", "holders"],
     "xattr": ["set", "get", "list", "remove"],
     "copies": ["cache", "cached", "uncache"],

@@ -336,9 +336,6 @@ class Shard(Calls):
         self.meta.add_holder(ino, peer)
         return self.meta.getattr(ino, peer)
 
-    def s_unhold(self, peer: int, ino: int, node: int) -> None:
-        self.meta.remove_holder(ino, node)
-
     def s_give_up(self, peer: int, ino: int) -> None:
         """``peer`` needs the room. EBUSY: nobody else has what it holds."""
         self.meta.give_up(ino, peer)
