@@ -104,7 +104,10 @@ struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(
  * kept only if nothing changed since the question came. With the lock held. */
 static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
     uint32_t rights = ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1;
-    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned_ns, exact_ns());
+    if (known->rights != 0 && known->rights != rights) {
+        atomic_store(&mount->turned_ns, exact_ns());
+        atomic_store(&mount->turned, known->ino);
+    }
     known->rights = rights;
     cache = cache && known->changed <= since;
     known->timed = known->timed || cache;

@@ -42,14 +42,16 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
 }
 
 /* Rights that the kernel has been given, and may not have taken yet, would be lost on it. */
-static bool has_settled(struct amfs_fuse *mount) { return exact_ns() - atomic_load(&mount->turned_ns) > SETTLE_NS; }
+static bool has_settled(struct amfs_fuse *mount, uint64_t ino) {
+    return atomic_load(&mount->turned) != ino || exact_ns() - atomic_load(&mount->turned_ns) > SETTLE_NS;
+}
 
 /* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
 static struct notice *next_notice(struct amfs_fuse *mount) {
     struct notice **at = &mount->notices, *notice;
     while ((notice = *at) != NULL) {
         if (notice->tried_ns == 0) notice->tried_ns = exact_ns();
-        if (notice->code == NOTIFY_INVAL_ENTRY ? !slow_busy(mount, notice->ino) : notice->code != NOTIFY_INVAL_INODE || has_settled(mount)) break;
+        if (notice->code == NOTIFY_INVAL_ENTRY ? !slow_busy(mount, notice->ino) : notice->code != NOTIFY_INVAL_INODE || has_settled(mount, notice->ino)) break;
         at = &notice->next;
     }
     if (notice == NULL) return NULL;

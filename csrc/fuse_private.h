@@ -170,7 +170,8 @@ struct amfs_fuse {
     struct ghost *ghosts[GHOST_BUCKETS];
     atomic_ullong changes;     /* of which the kernel was not told, with the lock of what is known held */
     atomic_bool aliased;       /* there are directories that it knows by several numbers */
-    _Atomic int64_t turned_ns; /* when it was last given other rights than before */
+    _Atomic int64_t turned_ns; /* when it was last given other rights than before, and of what */
+    atomic_ullong turned;
 };
 
 /* A request being served. */

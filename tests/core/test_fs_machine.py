@@ -620,6 +620,24 @@ def test_a_layout_is_changed_by_an_attribute() -> None:
     assert outcome(real.do, "set_xattr_path", b"/f", b"user.amfs.layout", b"round") == "EINVAL"
 
 
+@pytest.mark.parametrize("content", [b"", b"x" * 1000])
+def test_a_pinned_file_may_lie_otherwise_too_and_keeps_its_times(content: bytes) -> None:
+    cluster = Cluster(3, 8)
+    real = Real(cluster)
+    real.write(b"/f", content, False)
+    before = Attr(*real.do("walk", b"/f", True)[0])
+    wishes = ((b"placement", b"1"), (b"layout", b"striped:4096"), (b"placement", b"2"), (b"layout", b"whole"), (b"placement", b"0"))
+    for name, value in wishes:
+        real.do("set_xattr_path", b"/f", b"user.amfs." + name, value, 0, node=0)
+        cluster.settle()
+        after = Attr(*real.do("walk", b"/f", True)[0])
+        assert (after.size, after.mtime, after.finished) == (before.size, before.mtime, 1)
+        assert real.read(b"/f") == content
+    assert set(real.do("locate", b"/f")[0][2]) == {0}
+    cluster.settle()
+    cluster.check()
+
+
 def test_a_client_that_goes_leaves_nothing_open() -> None:
     cluster = Cluster(2, 7)
     client = m.CLIENT_ID_MIN + 5

@@ -293,6 +293,12 @@ class Contents(Directories):
                 raise failure(META_BUSY)
             yield Sleep(PAUSE_FIRST_S)
 
+    def s_open_alone(self, peer: int, ino: int) -> Operation:
+        """For writing, wherever the file is pinned to. None: it is written already."""
+        if attr_of(self.meta.getattr(ino, self.node)).writer >= 0:
+            return None
+        return (yield from super().s_open(peer, ino, True))
+
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
         writes it, or its content is still on its way here."""

@@ -32,12 +32,10 @@ class Layouts(Files):
             yield Acquire(closing)  # who is to be let in as this node waits for this
             self.meta.closing(ino)
             try:
-                if attr_of((yield from self.at_ino("getattr", ino))).writer >= 0:
+                answer = yield from self.at_ino("open_alone", ino)
+                if answer is None:
                     return False
-                answer, holders = yield from self.at_ino("open", ino, True)
-                attr = attr_of(answer)
-                if attr.writer != self.node:
-                    return False
+                attr, holders = attr_of(answer[0]), answer[1]
                 self._uncache((ino,))
                 try:
                     stripe = yield from change(attr, [int(node) for node in holders])
