@@ -633,8 +633,10 @@ def test_a_pinned_file_may_lie_otherwise_too_and_keeps_its_times(content: bytes)
         after = Attr(*real.do("walk", b"/f", True)[0])
         assert (after.size, after.mtime, after.finished) == (before.size, before.mtime, 1)
         assert real.read(b"/f") == content
-    assert set(real.do("locate", b"/f")[0][2]) == {0}
+    real.do("set_xattr_path", b"/f", b"user.amfs.placement", b"1", 0)
     cluster.settle()
+    assert real.do("get_rank", b"/f") == 1
+    assert not content or real.do("locate", b"/f") == [(0, len(content), [1])]
     cluster.check()
 
 

@@ -267,7 +267,7 @@ class Paths(Layouts):
         attr = yield from self._walk(r, path, True)
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EISDIR)
-        nodes = yield from self._nodes(attr)
+        nodes = (yield from self._nodes(attr)) if attr.size or attr.rank < 0 else ()
         return nodes[0] if nodes else attr.rank
 
     def op_locate(self, r: Request, path: bytes) -> Operation:
