@@ -182,6 +182,7 @@ static bool opened(const struct asking *asking, const struct far_answer *answer)
 static bool made(const struct asking *asking, const struct far_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
+    touch(mount, asking->ino); /* before whoever asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         meta_use_directly(node->meta, answer->attr.ino, 1, 1);
         if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0) != 0) { /* nobody waits any more */
@@ -192,7 +193,6 @@ static bool made(const struct asking *asking, const struct far_answer *answer) {
         amfs_fuse_reply_entry(mount, asking->unique, &answer->attr, true);
         tell_if_old(asking, answer->attr.ino);
     }
-    touch(mount, asking->ino);
     return true;
 }
 
