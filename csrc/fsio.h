@@ -86,12 +86,14 @@ int fsio_truncate(struct fsio_handle *handle, uint64_t size);
 int fsio_fallocate(struct fsio_handle *handle, int mode, uint64_t offset, uint64_t length);
 int fsio_seek(struct fsio_handle *handle, uint64_t offset, int whence /* SEEK_DATA, SEEK_HOLE */, uint64_t *found);
 int fsio_flush(struct fsio_handle *handle); /* write-behind is with its owners; reports what failed */
+void fsio_write_through(struct fsio_handle *handle); /* each of its writes does that: for a face that is not told when a file is closed */
 int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
 /* The descriptor of a LOCAL file until fsio_lend_end, to be called if this is 0; meanwhile nobody truncates it through here. EOPNOTSUPP: it is not LOCAL. */
 int fsio_lend(struct fsio_handle *handle, int *fd);
 void fsio_lend_end(struct fsio_handle *handle);
 uint64_t fsio_size(struct fsio_handle *handle); /* as far as this node knows: of what it writes itself, all */
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
+bool fsio_in_stripes(const struct fsio_handle *handle); /* likewise, without waiting for a change that is under way */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */

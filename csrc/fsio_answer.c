@@ -112,6 +112,7 @@ static bool write_part(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     struct fsio *io = asking->io;
     struct stat found = {0};
+    uint64_t since = atomic_load(&io->room_made);
     bool moving;
     if (!fsio_stripe_ours(io, request->ino, (uint64_t)request->index, &moving) || moving) return skip(asking, request->length) && reply(asking, ESTALE, 0, NULL, 0);
     int part = fsio_part_open(io, request->ino, request->index, true);
@@ -132,7 +133,7 @@ static bool write_part(struct asking *asking) {
         fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
         close(part);
     }
-    return fine && reply(asking, fsio_refused(io, error, request->length), 0, NULL, 0);
+    return fine && reply(asking, fsio_refused(io, error, request->length, since), 0, NULL, 0);
 }
 
 static bool answer_write(struct asking *asking) {

@@ -251,6 +251,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
     int error;
     if (offset != FSIO_APPEND && (offset > INT64_MAX || count > INT64_MAX - offset)) return EFBIG;
     for (;;) {
+        uint64_t since = atomic_load(&file->io->room_made);
         pthread_rwlock_rdlock(&file->gate);
         enum fsio_kind kind = file->kind;
         switch (kind) {
@@ -263,7 +264,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
         pthread_rwlock_wrlock(&file->gate);
         error = file->kind == FSIO_LOCAL ? fsio_spread(file, true) : 0; /* another writer may have been here first */
         pthread_rwlock_unlock(&file->gate);
-        if (error == ENOSPC && fsio_make_room(file->io, count - done)) continue; /* not there, but here */
+        if (error == ENOSPC && fsio_make_room(file->io, count - done, since, true)) continue; /* not there, but here */
         if (error != 0) return error;
     }
 }
@@ -285,11 +286,12 @@ int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint6
     int error;
     if (length == 0 || offset > INT64_MAX) return EINVAL;
     if (length > INT64_MAX - offset) return EFBIG;
+    uint64_t since = atomic_load(&file->io->room_made);
     pthread_rwlock_wrlock(&file->gate);
     if (file->kind == FSIO_LOCAL) {
         error = fsio_local_fallocate(file, mode, offset, length);
         if (error == ENOSPC && fsio_has_others(file->io)) error = fsio_spread(file, true);
-        if (error == ENOSPC && file->kind == FSIO_LOCAL && fsio_make_room(file->io, length)) error = fsio_local_fallocate(file, mode, offset, length);
+        if (error == ENOSPC && file->kind == FSIO_LOCAL && fsio_make_room(file->io, length, since, true)) error = fsio_local_fallocate(file, mode, offset, length);
     } else {
         error = 0;
     }
@@ -351,7 +353,8 @@ int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offse
 int fsio_write(struct fsio_handle *handle, const void *from, size_t count, uint64_t offset) {
     if (!handle->writing) return EBADF;
     int error = fsio_file_error(handle->file, &handle->errors_seen);
-    return error != 0 ? error : fsio_file_write(handle->file, from, count, offset);
+    if (error == 0) error = fsio_file_write(handle->file, from, count, offset);
+    return error == 0 && handle->through ? fsio_flush(handle) : error;
 }
 
 int fsio_truncate(struct fsio_handle *handle, uint64_t size) {
@@ -383,12 +386,16 @@ int fsio_lend(struct fsio_handle *handle, int *fd) {
     return error;
 }
 
+void fsio_write_through(struct fsio_handle *handle) { handle->through = true; }
+
 void fsio_lend_end(struct fsio_handle *handle) {
     fsio_fd_put(handle->file);
     pthread_rwlock_unlock(&handle->file->gate);
 }
 
 uint64_t fsio_size(struct fsio_handle *handle) { return atomic_load(&handle->file->size); }
+
+bool fsio_in_stripes(const struct fsio_handle *handle) { return handle->file->kind == FSIO_STRIPED; }
 
 bool fsio_is_local(struct fsio_handle *handle) {
     struct fsio_file *file = handle->file;

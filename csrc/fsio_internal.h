@@ -142,7 +142,7 @@ struct fsio_file {
     int references; /* under files_lock: handles, other nodes, requests on their way */
 
     pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
-    enum fsio_kind kind;   /* under the gate, as known, node and stripe */
+    _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
     bool known;            /* false: just made, what follows says nothing yet */
     atomic_bool serves;    /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
@@ -179,6 +179,7 @@ struct fsio_handle {
     struct fsio_file *file;
     struct fsio_stream stream;
     bool writing, passing; /* passing: it is not counted */
+    bool through;          /* nobody flushes: every write does */
     uint64_t errors_seen;
 };
 
@@ -214,13 +215,16 @@ struct fsio {
     atomic_llong since;            /* own_mount: bytes added since */
     _Atomic int64_t asked_ms;      /* own_mount: when */
     pthread_mutex_t rescan_lock;
-    _Atomic int64_t scanned_ms, scan_took_ms;
+    _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
+    _Atomic uint64_t accounts;                          /* how often something was */
 
     pthread_mutex_t room_lock;
     pthread_cond_t room_changed;
     int room_patience_ms; /* 0: nobody makes room */
     uint64_t room_asked, room_answered;
-    int64_t room_vain_ms; /* when nothing could go; 0: the last time something could */
+    _Atomic uint64_t room_made; /* how often something went */
+    int64_t room_asked_ms;      /* when that was last asked */
+    int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
 
     pthread_mutex_t table_lock;
     int32_t *owners;
@@ -291,10 +295,12 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index);         /* one part of a file that is not open */
 
 /* fsio_room.c: may wait, for the poll loop of this node */
-bool fsio_make_room(struct fsio *io, uint64_t more); /* false: there is nothing here that could go */
+/* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
+ * asks again a little later, others take it for the answer. */
+bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
 bool fsio_room_or_make(struct fsio *io, uint64_t more);
-int fsio_refused(struct fsio *io, int error, uint64_t more); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
+int fsio_refused(struct fsio *io, int error, uint64_t more, uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
 void fsio_room_stop(struct fsio *io);
 
 /* fsio_handle.c */

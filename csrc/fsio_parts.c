@@ -14,6 +14,7 @@ enum {
     PROBE_MAX = 4096,    /* stripes of a file that are looked for one by one; with more its directory is read */
     SCAN_MS = 10,        /* a count of all parts that takes no longer may be made by who wants to know */
     SCAN_EVERY_MS = 200,
+    DRIFT_MS = 2000,     /* a count during which something was accounted for may have it twice, or not at all: taken only if there was none better for so long */
     ASK_MS = 20,         /* how old the kernel's count may be */
     ASK_BYTES = 4 << 20, /* and how much may have been added since */
 };
@@ -99,6 +100,7 @@ int64_t fsio_allocated(int fd) {
 
 void fsio_account(struct fsio *io, int64_t bytes) {
     if (bytes == 0) return;
+    atomic_fetch_add_explicit(&io->accounts, 1, memory_order_relaxed);
     if (io->own_mount) {
         if (bytes > 0) atomic_fetch_add(&io->since, bytes);
     } else if (atomic_fetch_add(&io->used, bytes) + bytes < 0) {
@@ -139,6 +141,7 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
         if (room) fsio_account(io, (int64_t)more);
         return room;
     }
+    atomic_fetch_add_explicit(&io->accounts, 1, memory_order_relaxed);
     if (atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more <= (int64_t)io->limit) return true; /* first take, then look: many do at once */
     atomic_fetch_sub(&io->used, (int64_t)more);
     return false;
@@ -247,10 +250,13 @@ void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
     if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
     int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
+    uint64_t accounts = atomic_load(&io->accounts);
     walk(io, count_one, &count);
     if (!atomic_load(&io->stopping)) {
         atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
-        if (!io->own_mount) atomic_fetch_add(&io->used, count.bytes - used);
+        bool exact = accounts == atomic_load(&io->accounts);
+        if (exact) atomic_store(&io->exact_ms, began);
+        if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) atomic_fetch_add(&io->used, count.bytes - used);
     }
     int64_t ended = now_ms();
     atomic_store(&io->scanned_ms, ended);

@@ -6,7 +6,8 @@
 
 enum {
     ROOM_TRIES = 64,    /* others take what was made for us; each time something was made, else it ends at once */
-    ROOM_VAIN_MS = 100, /* when there was nothing to be had, nobody asks again for so long */
+    VAIN_MS = 100,      /* when there was nothing to be had, nobody asks again for so long at most, */
+    VAIN_TIMES = 4,     /* nor for more than so many times as long as it took to find that out */
 };
 
 void fsio_expect_room(struct fsio *io, int patience_ms) { io->room_patience_ms = patience_ms; }
@@ -28,50 +29,69 @@ static uint64_t missing(struct fsio *io, uint64_t more) {
     return used + more > limit ? used + more - limit : 1;
 }
 
-bool fsio_make_room(struct fsio *io, uint64_t more) {
+/* With the lock held: for how long nobody is to ask. */
+static int64_t vain_ms(const struct fsio *io) { return io->room_vain_until_ms == 0 ? 0 : io->room_vain_until_ms - now_ms(); }
+
+/* With the lock held: ask, or have part in the answer that somebody waits for. */
+static void ask_for_room(struct fsio *io, uint64_t more, const struct timespec *until) {
+    if (io->room_asked == io->room_answered) {
+        io->room_asked++;
+        io->room_asked_ms = now_ms();
+        fsio_tell(io, FSIO_EVENT_FULL, io->room_asked, 0, more, 0);
+    }
+    int waited = 0;
+    for (uint64_t mine = io->room_asked; io->room_answered < mine && waited == 0 && !atomic_load(&io->stopping);)
+        waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, until);
+    if (waited != 0) io->room_vain_until_ms = now_ms() + VAIN_MS;
+}
+
+bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient) {
     if (io->room_patience_ms == 0 || (io->limit != 0 && more > io->limit)) return false;
     struct timespec until = after_ms(io->room_patience_ms);
     uint64_t wanted = missing(io, more);
     pthread_mutex_lock(&io->room_lock);
-    if (atomic_load(&io->stopping) || (io->room_vain_ms != 0 && now_ms() - io->room_vain_ms < ROOM_VAIN_MS)) {
-        pthread_mutex_unlock(&io->room_lock);
-        return false;
+    int64_t left = vain_ms(io);
+    bool heard = io->room_asked == io->room_answered; /* else nobody makes room, or not in time */
+    if (patient && heard && left > 0 && !atomic_load(&io->stopping)) { /* or until there is news */
+        struct timespec then = after_ms((int)left);
+        pthread_cond_timedwait(&io->room_changed, &io->room_lock, &then);
     }
-    bool ask = io->room_asked == io->room_answered; /* else somebody is at it, and we see what that gives */
-    if (ask) io->room_asked++;
-    uint64_t mine = io->room_asked;
-    if (ask) fsio_tell(io, FSIO_EVENT_FULL, mine, 0, wanted, 0);
-    int waited = 0;
-    while (io->room_answered < mine && waited == 0 && !atomic_load(&io->stopping)) waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, &until);
-    if (waited != 0) io->room_vain_ms = now_ms();
-    bool made = io->room_answered >= mine && io->room_vain_ms == 0;
+    if (atomic_load(&io->room_made) == since && vain_ms(io) <= 0 && !atomic_load(&io->stopping)) ask_for_room(io, wanted, &until);
     pthread_mutex_unlock(&io->room_lock);
-    return made;
+    return atomic_load(&io->room_made) != since;
 }
 
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed) {
     pthread_mutex_lock(&io->room_lock);
     if (serial > io->room_answered && serial <= io->room_asked) io->room_answered = serial;
-    io->room_vain_ms = freed > 0 ? 0 : now_ms();
+    int64_t now = now_ms(), took = now - io->room_asked_ms + 1;
+    if (freed > 0) atomic_fetch_add(&io->room_made, 1);
+    io->room_vain_until_ms = freed > 0 ? 0 : now + (took < VAIN_MS / VAIN_TIMES ? took * VAIN_TIMES : VAIN_MS);
     pthread_cond_broadcast(&io->room_changed);
     pthread_mutex_unlock(&io->room_lock);
 }
 
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more) {
-    for (int tries = 0; !fsio_reserve(io, more); tries++)
-        if (tries == ROOM_TRIES || !fsio_make_room(io, more)) return false;
+    uint64_t since = atomic_load(&io->room_made);
+    for (int tries = 0; !fsio_reserve(io, more); tries++) {
+        if (tries == ROOM_TRIES || !fsio_make_room(io, more, since, true)) return false;
+        since = atomic_load(&io->room_made);
+    }
     return true;
 }
 
 bool fsio_room_or_make(struct fsio *io, uint64_t more) {
-    for (int tries = 0; !fsio_room(io, more); tries++)
-        if (tries == ROOM_TRIES || !fsio_make_room(io, more)) return false;
+    uint64_t since = atomic_load(&io->room_made);
+    for (int tries = 0; !fsio_room(io, more); tries++) {
+        if (tries == ROOM_TRIES || !fsio_make_room(io, more, since, false)) return false; /* who is told so has other ways */
+        since = atomic_load(&io->room_made);
+    }
     return true;
 }
 
 /* With a limit room was made before. Without one it is the kernel that refuses, with some of it written. */
-int fsio_refused(struct fsio *io, int error, uint64_t more) {
-    return error == ENOSPC && io->limit == 0 && fsio_make_room(io, more) ? ESTALE : error;
+int fsio_refused(struct fsio *io, int error, uint64_t more, uint64_t since) {
+    return error == ENOSPC && io->limit == 0 && fsio_make_room(io, more, since, true) ? ESTALE : error;
 }
 
 void fsio_room_stop(struct fsio *io) {

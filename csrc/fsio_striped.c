@@ -71,11 +71,12 @@ static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
 
 static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
     bool moving;
+    uint64_t since = atomic_load(&io->room_made);
     pthread_rwlock_rdlock(&io->writes);
     bool ours = fsio_stripe_ours(io, ino, index, &moving);
     int error = ours && !moving ? write_part(io, ino, index, at, from, count) : ESTALE;
     pthread_rwlock_unlock(&io->writes);
-    return fsio_refused(io, error, count);
+    return fsio_refused(io, error, count, since);
 }
 
 /* One attempt, zeros for what is not there. */

@@ -144,6 +144,7 @@ static struct use use_handle(const struct call *call, bool writing) {
         use.kind = view->kind;
         use.passes = view->passes;
         if (use.handle != NULL) {
+            if (use.kind == FSIO_LOCAL && fsio_in_stripes(use.handle)) use.kind = FSIO_STRIPED; /* since it was opened */
             use.view = view;
             view->busy++;
             view->used_ns = monotonic_ns();

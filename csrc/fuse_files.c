@@ -145,12 +145,19 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     return error;
 }
 
+/* Does the kernel say when somebody closes a file that he has written? Only where that may be the moment to say that a node has refused some of it: what is
+ * whole, on a node that grows as far as its memory does, is written as good as never to others. */
+static bool flushes(struct amfs_fuse *mount, enum fsio_kind kind) {
+    return !atomic_load_explicit(&mount->no_open, memory_order_relaxed) && (kind != FSIO_LOCAL || mount->node->limited);
+}
+
 static int copy(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
     struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader;
     if (*handle == NULL) {
         int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
                               opening->create, handle);
         if (error != 0) return error;
+        if (opening->writing && !flushes(mount, view->kind)) fsio_write_through(*handle);
     }
     return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
 }
@@ -235,8 +242,7 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         } else if (view->kind == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
             out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
         } else {
-            bool may_grow = opening->writing && node->limited; /* into stripes, of which others may refuse one: who closes it is told */
-            out->flags = OPENED_KEEP_CACHE | (view->kind == FSIO_LOCAL && !may_grow ? OPENED_NOFLUSH : 0);
+            out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, view->kind) ? 0 : OPENED_NOFLUSH);
         }
     } else if (view != NULL && is_unused(view) && !view->implicit) {
         give_back(mount, view);
