@@ -319,7 +319,7 @@ class Fuse:
     def reply_dir(self, unique: int, entries: list[tuple[bytes, int, int, int, tuple[int, ...] | None]]) -> None:
         """(name, ino, type, cursor, attr or None); those that do not fit are asked for again."""
     def reply_statfs(self, unique: int, bsize: int, blocks: int, bfree: int, bavail: int, files: int, ffree: int) -> None: ...
-    def invalidate_inode(self, ino: int, data: bool) -> int:
+    def stale(self, ino: int) -> int:
         """Have the kernel forget what it keeps of it, its pages too if ``data``. Returns at once with a number; 0: nothing to do."""
     def invalidate_entry(self, dir: int, name: bytes) -> int: ...
     def invalidated(self) -> int:

@@ -93,7 +93,7 @@ int fsio_lend(struct fsio_handle *handle, int *fd);
 void fsio_lend_end(struct fsio_handle *handle);
 uint64_t fsio_size(struct fsio_handle *handle); /* as far as this node knows: of what it writes itself, all */
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
-bool fsio_in_stripes(const struct fsio_handle *handle); /* likewise, without waiting for a change that is under way */
+enum fsio_kind fsio_kind(const struct fsio_handle *handle); /* what its file is by now, without waiting for a change that is under way */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */

@@ -395,7 +395,7 @@ void fsio_lend_end(struct fsio_handle *handle) {
 
 uint64_t fsio_size(struct fsio_handle *handle) { return atomic_load(&handle->file->size); }
 
-bool fsio_in_stripes(const struct fsio_handle *handle) { return handle->file->kind == FSIO_STRIPED; }
+enum fsio_kind fsio_kind(const struct fsio_handle *handle) { return handle->file->kind; }
 
 bool fsio_is_local(struct fsio_handle *handle) {
     struct fsio_file *file = handle->file;

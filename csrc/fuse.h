@@ -97,6 +97,8 @@ int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bs
 /* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number; what
  * it stands for is done, or has been tried for 50 ms (2 s after the call at the latest), when amfs_fuse_invalidated has reached it. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
+/* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */
+uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino);
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount);
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* until then */

@@ -141,10 +141,9 @@ static struct use use_handle(const struct call *call, bool writing) {
     struct view *view = file == NULL ? NULL : files_view(file, call->mount);
     if (view != NULL) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
-        use.kind = view->kind;
+        use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
         use.passes = view->passes;
         if (use.handle != NULL) {
-            if (use.kind == FSIO_LOCAL && fsio_in_stripes(use.handle)) use.kind = FSIO_STRIPED; /* since it was opened */
             use.view = view;
             view->busy++;
             view->used_ns = monotonic_ns();
@@ -230,6 +229,7 @@ static bool read_and_answer(struct call *call, size_t size, uint64_t offset, boo
     int error = 0;
     struct conduit *conduit = NULL;
     struct use use = use_handle(call, false);
+    if (use.handle == NULL && leaving_awaited(call)) return true;
     if (passed_on(call, &use, size)) return true;
     if (use.handle != NULL) {
         if (piped && use.kind == FSIO_LOCAL) conduit = splice_from_handle(call, use.handle, size, offset);
@@ -274,6 +274,19 @@ static int open_implicitly(struct call *call) {
     return error;
 }
 
+/* False: there is no handle yet, or none to be had, and the request is seen to. */
+static bool begin_writing(struct call *call, struct use *use) {
+    if (leaving_awaited(call)) return false;
+    int error = open_implicitly(call);
+    if (error == META_NOT_MINE || error == META_BUSY) {
+        ensure(call, true);
+        return false;
+    }
+    if (error == 0) *use = use_handle(call, true);
+    if (use->handle == NULL) refuse(call, error != 0 ? error : EBADF);
+    return use->handle != NULL;
+}
+
 void do_write(struct call *call) {
     const struct wire_read_in *in = (const void *)call->body;
     if (call->size < sizeof *in || call->size - sizeof *in < in->size) {
@@ -282,18 +295,7 @@ void do_write(struct call *call) {
     }
     known_paged(call->mount, call->in->ino);
     struct use use = use_handle(call, true);
-    if (use.handle == NULL) {
-        int error = open_implicitly(call);
-        if (error == META_NOT_MINE || error == META_BUSY) {
-            ensure(call, true);
-            return;
-        }
-        if (error == 0) use = use_handle(call, true);
-        if (use.handle == NULL) {
-            refuse(call, error != 0 ? error : EBADF);
-            return;
-        }
-    }
+    if (use.handle == NULL && !begin_writing(call, &use)) return;
     if (passed_on(call, &use, in->size)) return;
     bool append = (in->flags & O_APPEND) != 0; /* the kernel knows only where the end was */
     int error = fsio_write(use.handle, in + 1, in->size, append ? FSIO_APPEND : in->offset);
@@ -343,14 +345,7 @@ void do_allocate(struct call *call) {
         return;
     }
     struct use use = use_handle(call, true);
-    if (use.handle == NULL && !use.passes) { /* no open stands for it */
-        int error = open_implicitly(call);
-        if (error != 0) {
-            refuse(call, error == META_NOT_MINE || error == META_BUSY ? EOPNOTSUPP : error);
-            return;
-        }
-        use = use_handle(call, true);
-    }
+    if (use.handle == NULL && !use.passes && !begin_writing(call, &use)) return; /* no open stands for it */
     if (passed_on(call, &use, in->length)) return;
     int error = 0;
     bool own = use.handle == NULL;

@@ -81,6 +81,11 @@ void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat
     seen_time(node, attr->ctime);
 }
 
+/* What it is by now: since it was opened it may have grown into stripes, or been opened once more when another node did not write it any longer. */
+static enum fsio_kind kind_of(const struct view *view) {
+    return view->writer != NULL ? fsio_kind(view->writer) : view->reader != NULL ? fsio_kind(view->reader) : view->kind;
+}
+
 enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr) {
     bool ours = !attr->finished && attr->writer == node->id; /* others may write it through here, or the news that it was closed is on its way */
     if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return FSIO_REMOTE;
@@ -89,7 +94,7 @@ enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr)
     const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
     while (view != NULL && view->writers == 0) view = view->next;
     bool written = view != NULL;
-    enum fsio_kind kind = written ? view->kind : FSIO_LOCAL;
+    enum fsio_kind kind = written ? kind_of(view) : FSIO_LOCAL;
     pthread_mutex_unlock(&node->lock);
     if (written) return kind;
     return !ours ? FSIO_REMOTE : attr->layout == META_STRIPED ? FSIO_STRIPED : FSIO_LOCAL;
@@ -157,7 +162,7 @@ static int copy(struct amfs_fuse *mount, struct view *view, const struct opening
         int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
                               opening->create, handle);
         if (error != 0) return error;
-        if (opening->writing && !flushes(mount, view->kind)) fsio_write_through(*handle);
+        if (opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
     }
     return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
 }
@@ -239,10 +244,10 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
         if (view->passes) {
             out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
             out->backing = view->backing;
-        } else if (view->kind == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
+        } else if (kind_of(view) == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
             out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
         } else {
-            out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, view->kind) ? 0 : OPENED_NOFLUSH);
+            out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, kind_of(view)) ? 0 : OPENED_NOFLUSH);
         }
     } else if (view != NULL && is_unused(view) && !view->implicit) {
         give_back(mount, view);
@@ -375,7 +380,7 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     struct node *node = mount->node;
     struct meta_attr said = {.ino = file->ino};
     struct stat found;
-    bool known = false, passed = view->passes, stayed = view->kind == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
+    bool known = false, passed = view->passes, stayed = kind_of(view) == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
     *(writing ? &view->writers : &view->readers) -= 1;
     *(writing ? &file->writers : &file->readers) -= 1;
     if (writing) atomic_fetch_sub_explicit(&node->writing, 1, memory_order_relaxed);
@@ -430,11 +435,24 @@ void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing) {
     pthread_mutex_unlock(&mount->node->lock);
 }
 
+bool files_far(const struct view *view) { return kind_of(view) != FSIO_LOCAL; }
+
 /* Close the implicit handles of a view, with the lock held. */
 static void close_implicit(struct amfs_fuse *mount, struct file *file, struct view *view) {
-    bool writing = view->implicit_writing;
+    uint64_t ino = file->ino;
+    bool writing = view->implicit_writing, noted = files_far(view) && leaving_begin(mount->node, ino);
     view->implicit = view->implicit_writing = false;
     close_one(mount, file, view, writing);
+    if (noted) leaving_end(mount->node, ino);
+}
+
+bool files_implicit(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->node->lock);
+    struct file *file = files_find(mount->node, ino);
+    const struct view *view = file == NULL ? NULL : files_view(file, mount);
+    bool implicit = view != NULL && view->implicit;
+    pthread_mutex_unlock(&mount->node->lock);
+    return implicit;
 }
 
 void files_forget(struct amfs_fuse *mount, uint64_t ino) {
@@ -548,31 +566,4 @@ void do_open(struct call *call) {
     } else {
         refuse(call, gone_by_now(error));
     }
-}
-
-void do_release(struct call *call) {
-    struct amfs_fuse *mount = call->mount;
-    const struct wire_release_in *in = (const void *)call->body;
-    if (call->size < sizeof *in) {
-        refuse(call, EINVAL);
-        return;
-    }
-    if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
-        pthread_mutex_lock(&mount->node->lock);
-        const struct file *file = files_find(mount->node, call->in->ino);
-        const struct view *view = file == NULL ? NULL : files_view(file, mount);
-        bool far = view != NULL && view->kind != FSIO_LOCAL;
-        pthread_mutex_unlock(&mount->node->lock);
-        if (far && leaving_begin(mount->node, call->in->ino)) { /* closing waits until other nodes have what was written */
-            if (!work_copy(call)) { /* nobody else can: who opens it again must not wait for ever */
-                files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
-                leaving_end(mount->node, call->in->ino);
-            }
-            return;
-        }
-    }
-    if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
-    if (may_wait(call)) leaving_end(mount->node, call->in->ino);
-    if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
-    refuse(call, 0);
 }

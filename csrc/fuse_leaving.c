@@ -1,4 +1,4 @@
-/* Files that workers are closing. Closing what lies on other nodes takes a while, and the kernel does not wait for it: who opens the file again,
+/* Files that are being closed. Closing what lies on other nodes takes a while, and the kernel does not wait for it: who opens the file again,
  * or sets its size, must not overtake the news of what was written to it. */
 #include "fuse_private.h"
 
@@ -18,24 +18,18 @@ static struct leaving **place(struct node *node, uint64_t ino) {
 }
 
 bool leaving_begin(struct node *node, uint64_t ino) {
-    pthread_mutex_lock(&node->lock);
     struct leaving **at = place(node, ino);
     if (*at == NULL && (*at = malloc(sizeof **at)) != NULL) **at = (struct leaving){.ino = ino};
-    bool noted = *at != NULL;
-    if (noted) (*at)->count++;
-    pthread_mutex_unlock(&node->lock);
-    return noted;
+    if (*at != NULL) (*at)->count++;
+    return *at != NULL;
 }
 
 void leaving_end(struct node *node, uint64_t ino) {
-    pthread_mutex_lock(&node->lock);
     struct leaving **at = place(node, ino), *leaving = *at;
-    if (leaving != NULL && --leaving->count == 0) {
-        *at = leaving->next;
-        free(leaving);
-        pthread_cond_broadcast(&node->left);
-    }
-    pthread_mutex_unlock(&node->lock);
+    if (leaving == NULL || --leaving->count > 0) return;
+    *at = leaving->next;
+    free(leaving);
+    pthread_cond_broadcast(&node->left);
 }
 
 /* Workers take requests in the order in which they came: one that waits here waits for others that have begun. */
@@ -48,4 +42,35 @@ bool leaving_awaited(const struct call *call) {
     pthread_mutex_unlock(&node->lock);
     if (another) work_copy(call);
     return another;
+}
+
+static void leave(struct amfs_fuse *mount, uint64_t ino, bool writing) {
+    files_close(mount, ino, writing);
+    pthread_mutex_lock(&mount->node->lock);
+    leaving_end(mount->node, ino);
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+void do_release(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    const struct wire_release_in *in = (const void *)call->body;
+    if (call->size < sizeof *in) {
+        refuse(call, EINVAL);
+        return;
+    }
+    if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
+        pthread_mutex_lock(&mount->node->lock);
+        const struct file *file = files_find(mount->node, call->in->ino);
+        const struct view *view = file == NULL ? NULL : files_view(file, mount);
+        bool far = view != NULL && files_far(view) && leaving_begin(mount->node, call->in->ino);
+        pthread_mutex_unlock(&mount->node->lock);
+        if (far) {
+            if (!work_copy(call)) leave(mount, call->in->ino, (in->fh & FH_WRITING) != 0); /* nobody else can: who opens it again must not wait for ever */
+            return;
+        }
+    }
+    if (may_wait(call)) leave(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+    if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
+    refuse(call, 0);
 }

@@ -16,6 +16,7 @@ enum {
     LATER_MS = 2,
     LOOK_MS = 10, /* whether it has been tried for long enough; that it is done is told */
     SETTLE_NS = 2000000,
+    NOTIFY_LEAVE = 1 << 16, /* not for the kernel: close what no open stands for */
 };
 
 static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
@@ -76,7 +77,9 @@ static void *notify(void *argument) {
         struct notice *notice = mount->telling = next_notice(mount);
         if (notice != NULL) {
             pthread_mutex_unlock(&mount->notice_lock);
-            for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) tell_kernel(mount, notice, alias);
+            if (notice->code == NOTIFY_LEAVE) files_forget(mount, notice->ino);
+            else
+                for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) tell_kernel(mount, notice, alias);
             pthread_mutex_lock(&mount->notice_lock);
             mount->telling = NULL;
             free(notice);
@@ -147,6 +150,11 @@ static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool dat
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     suid_changed(mount->node);
     return invalidate_inode(mount, ino, data);
+}
+
+uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
+    if (atomic_load(&mount->no_open) && files_implicit(mount, ino)) add(mount, NOTIFY_LEAVE, false, ino, NULL, 0);
+    return amfs_fuse_invalidate_inode(mount, ino, true);
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {

@@ -95,7 +95,7 @@ struct node {
     struct file *files[FILE_BUCKETS];
     struct file *spare_files;
     struct view *spare_views;
-    struct leaving *leaving; /* files that workers are closing */
+    struct leaving *leaving; /* files that are being closed */
     pthread_cond_t left;
     atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
@@ -294,6 +294,8 @@ enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr)
 int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
+bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
+bool files_far(const struct view *view); /* does closing it wait until other nodes have what was written? */
 bool files_have_empty(struct node *node, const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
 void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
 void files_sweep(struct amfs_fuse *mount);                /* the same where it is idle */
@@ -303,7 +305,7 @@ void do_open(struct call *call);
 void do_release(struct call *call);
 
 /* fuse_leaving.c */
-bool leaving_begin(struct node *node, uint64_t ino); /* false: no memory, close it at once */
+bool leaving_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
 void leaving_end(struct node *node, uint64_t ino);
 bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
 

@@ -192,11 +192,10 @@ static PyObject *fuse_reply_statfs(PyObject *self, PyObject *args) {
 
 /* ── the rest ── */
 
-static PyObject *fuse_invalidate_inode(PyObject *self, PyObject *args) {
+static PyObject *fuse_stale(PyObject *self, PyObject *args) {
     ull ino;
-    int data;
-    if (!PyArg_ParseTuple(args, "Kp:invalidate_inode", &ino, &data)) return NULL;
-    return PyLong_FromUnsignedLongLong(amfs_fuse_invalidate_inode(mount_of(self), ino, data));
+    if (!PyArg_ParseTuple(args, "K:stale", &ino)) return NULL;
+    return PyLong_FromUnsignedLongLong(amfs_fuse_stale(mount_of(self), ino));
 }
 
 static PyObject *fuse_invalidate_entry(PyObject *self, PyObject *args) {
@@ -324,7 +323,7 @@ static PyMethodDef fuse_methods[] = {
     {"reply_bytes", fuse_reply_bytes, METH_VARARGS, "reply_bytes(unique, data)"},
     {"reply_dir", fuse_reply_dir, METH_VARARGS, "reply_dir(unique, [(name, ino, type, cursor, attr | None)])"},
     {"reply_statfs", fuse_reply_statfs, METH_VARARGS, "reply_statfs(unique, bsize, blocks, bfree, bavail, files, ffree)"},
-    {"invalidate_inode", fuse_invalidate_inode, METH_VARARGS, "invalidate_inode(ino, data)"},
+    {"stale", fuse_stale, METH_VARARGS, "stale(ino)\n--\n\nHave the kernel forget it, and close what no open stands for."},
     {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
     {"invalidated", fuse_invalidated, METH_NOARGS, "invalidated()\n--\n\nUp to which number the kernel has forgotten."},
     {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait until it is done, or was tried for 50 ms."},

@@ -75,7 +75,7 @@ class Native:
 
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int:
         numbers = [self.fuse.invalidate_entry(directory, name) for directory, name in entries]
-        numbers += [self.fuse.invalidate_inode(ino, True) for ino in inodes]
+        numbers += [self.fuse.stale(ino) for ino in inodes]
         return max(numbers, default=0)
 
     def is_started(self) -> bool:

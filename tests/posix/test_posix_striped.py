@@ -104,6 +104,31 @@ def test_random_calls_agree_with_tmpfs(oracle: Path) -> None:
             pytest.fail(f"shortened to {len(short)}:\n{torture.as_lines(short)}\n  {told}", pytrace=False)
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_who_reads_through_the_writers_node_and_then_writes_himself_sees_how_large_it_is(striped: list[Path], number: int) -> None:
+    """Where the record lies is chance."""
+    here, there = (mount / f"read-and-written-{number}" for mount in striped)
+    there.write_bytes(b"x" * 700_000)
+    with open(there, "ab", buffering=0) as writer, open(here, "rb") as reader:
+        writer.write(b"y")
+        assert reader.read() == b"x" * 700_000 + b"y"
+        writer.close()
+        time.sleep(0.2)  # the news of that has arrived by then; if not, the rest goes through the other node, and is right as well
+        with open(here, "r+b", buffering=0) as file:
+            for size in (700_000, 1_400_000, 2_100_000):
+                os.pwrite(file.fileno(), b"z" * 600_000, size)
+                assert os.stat(here).st_size == os.fstat(reader.fileno()).st_size == size + 600_000
+
+
+@pytest.mark.parametrize("layout", ["whole", "striped"])
+def test_no_byte_is_wrong_where_the_kernel_opens_without_telling(layout: str) -> None:
+    """Two mounts that take turns: what one of them has written the other sees when it opens the file, of which nobody is told."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(mounting.OPTIONS, "--cache open")
+        with kind(2, layout) as mounts, contextlib.closing(fsx.Exerciser(mounts, "cached", files=2, size_max=5_000_000)) as it:
+            it.run(2500, 60)
+
+
 # ── a limit ────────────────────────────────────────────────────────────────────────────────────────
 
 

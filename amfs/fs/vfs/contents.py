@@ -34,6 +34,7 @@ from amfs.fs.vfs.shard import PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
 OPEN_S = 10.0  # a file that keeps changing under who wants to open it is EIO after so long
+LEAVE_S = 1.0  # who opens a file waits so long for a closing of which the shard has not heard yet
 HOSTED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 
 
@@ -283,8 +284,10 @@ class Contents(Directories):
             writer = out[9]
             if writer in (-1, peer) or writer not in self.live:
                 return out, holders
+            if (yield Ask(writer, "leave", (ino,))) and self.now < end - OPEN_S + LEAVE_S:
+                yield Sleep(PAUSE_FIRST_S)  # that it has closed it is on its way
+                continue
             if not writing:
-                yield Ask(writer, "stale", ((ino,), ()))  # what its kernel keeps is not all there is any more
                 return out, holders
             # The writer may be closing it at this moment, and what is written through it afterwards would never be recorded.
             if (yield Ask(writer, "host", (ino,))):
@@ -292,6 +295,13 @@ class Contents(Directories):
             if self.now >= end:
                 raise failure(META_BUSY)
             yield Sleep(PAUSE_FIRST_S)
+
+    def s_leave(self, peer: int, ino: int) -> Operation:
+        """Others want it: what this node's kernel keeps is not all there is any more, and handles that no open stands for are closed.
+        Answers whether nobody writes it here by now."""
+        self._uncache((ino,))
+        yield Work("invalidate", ((ino,), ()))
+        return not ((yield from self._uses(ino)).writing or ino in self._opening_to_write)
 
     def s_open_alone(self, peer: int, ino: int) -> Operation:
         """For writing, wherever the file is pinned to. None: it is written already."""
