@@ -320,7 +320,7 @@ class Fuse:
         """(name, ino, type, cursor, attr or None); those that do not fit are asked for again."""
     def reply_statfs(self, unique: int, bsize: int, blocks: int, bfree: int, bavail: int, files: int, ffree: int) -> None: ...
     def stale(self, ino: int) -> int:
-        """Have the kernel forget what it keeps of it, its pages too if ``data``. Returns at once with a number; 0: nothing to do."""
+        """Have the kernel forget it, and close what no open stands for. Returns at once with a number; 0: nothing to do."""
     def invalidate_entry(self, dir: int, name: bytes) -> int: ...
     def invalidated(self) -> int:
         """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""

@@ -278,13 +278,13 @@ class Contents(Directories):
             attr = attr_of(self.meta.getattr(ino, self.node))
             if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
                 yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
-        end = self.now + OPEN_S
+        end, leaving = self.now + OPEN_S, self.now + LEAVE_S
         while True:
             out, holders = yield from super().s_open(peer, ino, writing)
             writer = out[9]
             if writer in (-1, peer) or writer not in self.live:
                 return out, holders
-            if (yield Ask(writer, "leave", (ino,))) and self.now < end - OPEN_S + LEAVE_S:
+            if (yield Ask(writer, "leave", (ino,))) and self.now < leaving:
                 yield Sleep(PAUSE_FIRST_S)  # that it has closed it is on its way
                 continue
             if not writing:
@@ -299,8 +299,7 @@ class Contents(Directories):
     def s_leave(self, peer: int, ino: int) -> Operation:
         """Others want it: what this node's kernel keeps is not all there is any more, and handles that no open stands for are closed.
         Answers whether nobody writes it here by now."""
-        self._uncache((ino,))
-        yield Work("invalidate", ((ino,), ()))
+        yield from self.s_stale(peer, (ino,), ())
         return not ((yield from self._uses(ino)).writing or ino in self._opening_to_write)
 
     def s_open_alone(self, peer: int, ino: int) -> Operation:
