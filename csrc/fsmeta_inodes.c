@@ -387,10 +387,12 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
 
 /* ── what concerns nobody else ── */
 
-/* Reading: the content must be here. Writing: nobody else may have any view of it. A writer that holds nothing yet may still be bringing it here. */
+/* Reading: the content must be here. Writing: nobody else may have any view of it. A writer that holds nothing yet may still be bringing it here, and
+ * one that is opening an empty file clears away first what lies here. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
+    bool holds = set_has(inode->holders, meta->node);
     if (inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
-    if (!set_has(inode->holders, meta->node) && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0))) return META_BUSY;
+    if (!holds && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0) || is_claimed(meta, inode->link.key))) return META_BUSY;
     return !writing || inode->writer >= 0 || nobody_else(meta, inode->watchers) ? 0 : META_BUSY;
 }
 

@@ -95,11 +95,17 @@ class Node:
             self.cluster.worked.setdefault(node, deque()).append(FsHandlesClosed(ino))
 
     def handles_of_others(self, ino: int) -> int:
-        return sum(handle[:3] == (ino, 1, self.number) for each in self.cluster.nodes.values() for handle in each.handles.values())
+        return len(self.handles_through(ino))
+
+    def handles_through(self, ino: int) -> list[tuple[Node, int]]:
+        """Other nodes' handles that go through this one."""
+        through = (ino, 1, self.number)
+        return [(each, n) for each in self.cluster.nodes.values() for n, handle in each.handles.items() if handle[:3] == through]
 
     def uses(self, ino: int) -> tuple[int, int]:
-        mine = [handle for handle in self.handles.values() if handle[0] == ino]
-        return 0, len(mine) + self.handles_of_others(ino)
+        mine = [number in self.writing for number, handle in self.handles.items() if handle[0] == ino]
+        theirs = [number in each.writing for each, number in self.handles_through(ino)]
+        return (mine + theirs).count(False), (mine + theirs).count(True)
 
     def keep(self, ino: int) -> bool:
         return any(self.uses(ino))
@@ -168,11 +174,7 @@ class Node:
 
     def is_written(self, ino: int) -> bool:
         """Through this node."""
-        return any(
-            handle[0] == ino and number in each.writing and (each is self or handle[1:3] == (1, self.number))
-            for each in self.cluster.nodes.values()
-            for number, handle in each.handles.items()
-        )
+        return self.uses(ino)[1] > 0
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         return bytes(self.content(*self.handles[number])[offset : offset + count])
@@ -233,7 +235,8 @@ class Cluster:
         self.striped: dict[int, bytearray] = {}
         self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
-        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested | Callable[[], FsWorked]]] = {}
+        self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
+        self.slow: dict[int, deque[FsWork]] = {}  # of each node: what is done beside all else, one after the other
         self.answers: dict[object, tuple[int, Any]] = {}
         self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, face, inode): handles that a mount has open
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
@@ -295,13 +298,12 @@ class Cluster:
                 self.answers[effect.token] = (effect.error, effect.value)
                 self.on_answer.pop(effect.token, lambda: None)()
             elif isinstance(effect, FsWork):
-                queue = self.worked.setdefault(node.number, deque())
                 if effect.what in TAKES_A_WHILE:
-                    queue.append(lambda node=node, effect=effect: self.work(node, effect))  # type: ignore[misc]
+                    self.slow.setdefault(node.number, deque()).append(effect)
                     continue
                 event = self.work(node, effect)
                 if effect.serial:
-                    queue.append(event)
+                    self.worked.setdefault(node.number, deque()).append(event)
             else:
                 assert isinstance(effect, Log), effect
 
@@ -317,14 +319,17 @@ class Cluster:
         """One delivery, chosen by chance. False: nothing is under way."""
         choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue]
         choices += [("work", number) for number, queue in self.worked.items() if queue]
+        if not choices or self.random.random() < 0.3:
+            choices += [("slow", number) for number, queue in self.slow.items() if queue]
         if choices:
             kind, key = self.random.choice(choices)
             self.time += 1e-5
             if kind == "link":
                 self.tell(self.nodes[key[1]], Received(key[0], self.links[key].popleft()))
+            elif kind == "slow":
+                self.tell(self.nodes[key], self.work(self.nodes[key], self.slow[key].popleft()))
             else:
-                event = self.worked[key].popleft()
-                self.tell(self.nodes[key], event() if callable(event) else event)
+                self.tell(self.nodes[key], self.worked[key].popleft())
             return True
         timers = [(at, number, key) for number, node in self.nodes.items() for key, at in node.timers.items() if number not in self.dead]
         if not timers:
@@ -376,6 +381,7 @@ class Cluster:
         for key in [key for key in self.links if number in key]:
             del self.links[key]
         self.worked.pop(number, None)
+        self.slow.pop(number, None)
         self.table = self.table.without(number)
         for node in self.nodes.values():
             if node.number not in self.dead:

@@ -9,6 +9,7 @@ import random
 import stat
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -498,7 +499,8 @@ class Appender:
 
 
 class MountAppender(Appender):
-    """The same through a mount: it opens the file as soon as it is answered; when the last of its handles is closed is heard later."""
+    """The same through a mount: what lies here it opens by itself if the shard is here, too; else as soon as it is answered. That the last
+    of its handles is closed is heard later, and that nobody uses the file only if nobody does."""
 
     def __init__(self, cluster: Cluster, ino: int, node: int, face: int, line: bytes) -> None:
         self.cluster, self.node, self.face, self.line, self.ino = cluster, node, face, line, ino
@@ -507,6 +509,11 @@ class MountAppender(Appender):
 
     def work(self) -> Iterator[None]:
         node, open_here = self.cluster.nodes[self.node], self.cluster.mounted.setdefault((self.node, self.face, self.ino), set())
+        with suppress(OSError):
+            size = node.meta.open_here(self.ino, True)[11]
+            node.make(self.ino)
+            self.number = node.handle(self.ino, 0, self.node, 0, size, True, True)
+            open_here.add(self.number)
         while not self.number:
             self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)
             self.cluster.on_answer[self.token] = self.opened
@@ -519,7 +526,8 @@ class MountAppender(Appender):
         size, blocks, atime, mtime = node.close(self.number)
         if not open_here:
             self.tell_closed(True, tuple(Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime)))
-            self.tell_closed(False, None)
+            if not any(node.uses(self.ino)):
+                self.tell_closed(False, None)
 
     def opened(self) -> None:
         error, value = self.cluster.answers[self.token]
@@ -586,6 +594,31 @@ def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_mea
     shard = cluster.nodes[cluster.table.owners[cluster.nodes[0].meta.ino_partition(found[0])]]
     copies = {node.number for node in cluster.nodes.values() if found[0] in node.parts}
     assert copies <= set(shard.meta.holders(found[0])), "forgotten ones"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_who_is_to_be_written_through_while_it_brings_the_content_lets_nobody_in_before(seed: int) -> None:
+    """Whatever it had open of the file before."""
+    cluster = Cluster(2, seed)
+    real, path = Real(cluster), b"/f%d" % seed
+    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("close", handle, node=0)
+    ino = real.do("walk", path, True)[0][0]
+    for node in range(2):
+        real.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)  # and has it open all the time
+    lines = [b"%04d\n" % n for n in range(60)]
+    left = {node: lines[node::2] for node in range(2)}
+    active: dict[int, MountAppender] = {}
+    while active or any(left.values()):
+        for node, mine in left.items():
+            if node not in active and mine and cluster.random.random() < 0.1:
+                active[node] = MountAppender(cluster, ino, node, 1, mine.pop())
+            if node in active and cluster.random.random() < 0.5 and next(active[node].steps, "done") == "done":
+                del active[node]
+        cluster.step()
+    assert sorted(real.read(path).splitlines(True)) == lines
+    cluster.settle()
+    cluster.check()
 
 
 def test_set_rank_decides_where_a_future_file_lies() -> None:

@@ -81,7 +81,7 @@ class Contents(Directories):
         self.hosted: dict[int, int] = {}  # inode -> handle that this node holds open because others write through it
         #: files that were written here, and of whose end the shard was not told; what the handle closed last has said
         self._unfinished: dict[int, Any] = {}
-        self._let_in: set[int] = set()  # files that others began to write through this node while it was opening them
+        self._lacking: set[int] = set()  # files whose writer this node may be by now, and whose content is not here yet for all we know
         self._brought: set[int] = set()  # files whose content lies here for an opening that is under way
         self._striped: dict[int, int] = {}  # files that outgrew this node, and are not closed yet: inode -> stripe
         self.on_event[FsStriped] = self._on_striped
@@ -114,7 +114,6 @@ class Contents(Directories):
                 del counter[ino]
         if ino in self.opening:
             return
-        self._let_in.discard(ino)
         unused = not self.users.get(ino)
         if unused:
             self.users.pop(ino, None)
@@ -143,30 +142,29 @@ class Contents(Directories):
             if ino in self._brought and (opened is None or opened.kind != LOCAL):
                 self.tell(Work("drop_whole", (ino,)))  # another was faster, or has laid it in stripes
             self._brought.discard(ino)
+            self._lacking.discard(ino)
             self.release(key)
         return opened
 
     def _open_alone(self, ino: int, writing: bool, truncate: bool) -> Operation:
         looked: Attr | None = None  # what a writer saw at its first look
         brought: Attr | None = None  # the record of the content that it has fetched
+        became = False  # the writer, by this opening: then what lies here is not what the file contains, unless the record says so
         end, pause = self.now + OPEN_S, PAUSE_FIRST_S
         yield from self._await_told(ino)
         while True:
             opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
             first_look = writing and not truncate and looked is None
             since = self.meta.moment()
-            answer, answered = yield from self.at_ino("open", ino, writing and not first_look)
-            attr, holders = attr_of(answer), [int(node) for node in answered]
+            if writing and not first_look and (looked is None or looked.writer != self.node):
+                self._lacking.add(ino)
+            answer, answered, granted = yield from self.at_ino("open", ino, writing and not first_look)
+            attr, holders, became = attr_of(answer), [int(node) for node in answered], became or granted
             if writing and not first_look:
                 self._uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EINVAL)
-            # Opened to write, the record names us as writer whether or not we were: what counts is who it was at the first look.
-            was = attr if not writing or first_look else looked
-            mine = self.node in holders or (was is not None and was.writer == self.node and not was.finished)
-            if writing and not first_look and not mine and attr.writer == self.node:
-                # Others were let in through this node since our first look. What they wrote is told when we have closed it, too.
-                mine = ino in self._let_in or (yield from self._uses(ino)).writing
+            mine = self.node in holders or (attr.writer == self.node and not attr.finished and not became)
             if first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._bring(attr, holders, True)):
@@ -177,7 +175,7 @@ class Contents(Directories):
             elif attr.layout == STRIPED:
                 opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
             elif not attr.size or truncate:
-                was = attr if was is None else was
+                was = looked or attr
                 if not mine and not truncate:
                     self.tell(Work("drop", ((ino,),)))  # what lies here is what it contained before
                 yield Work("make", (ino, was.atime, was.mtime) if was.finished and not truncate else (ino,))
@@ -280,18 +278,18 @@ class Contents(Directories):
                 yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
         end, leaving = self.now + OPEN_S, self.now + LEAVE_S
         while True:
-            out, holders = yield from super().s_open(peer, ino, writing)
+            out, holders, granted = yield from super().s_open(peer, ino, writing)
             writer = out[9]
             if writer in (-1, peer) or writer not in self.live:
-                return out, holders
+                return out, holders, granted
             if (yield Ask(writer, "leave", (ino,))) and self.now < leaving:
                 yield Sleep(PAUSE_FIRST_S)  # that it has closed it is on its way
                 continue
             if not writing:
-                return out, holders
+                return out, holders, granted
             # The writer may be closing it at this moment, and what is written through it afterwards would never be recorded.
             if (yield Ask(writer, "host", (ino,))):
-                return out, holders
+                return out, holders, granted
             if self.now >= end:
                 raise failure(META_BUSY)
             yield Sleep(PAUSE_FIRST_S)
@@ -306,7 +304,7 @@ class Contents(Directories):
         """For writing, wherever the file is pinned to. None: it is written already."""
         if attr_of(self.meta.getattr(ino, self.node)).writer >= 0:
             return None
-        return (yield from super().s_open(peer, ino, True))
+        return (yield from super().s_open(peer, ino, True))[:2]
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
@@ -318,17 +316,17 @@ class Contents(Directories):
             yield Acquire(key)
             try:
                 if ino not in self.hosted:
-                    answer = yield from self.at_ino("resume", ino)
-                    if answer is None or not (yield from self._lies_here(*answer)):
+                    answer = None if ino in self._lacking else (yield from self.at_ino("resume", ino))
+                    if answer is None or ino in self._lacking:
                         return False
-                    attr = attr_of(answer[0])
+                    attr = attr_of(answer)
                     self._uncache((ino,))
-                    if attr.layout == WHOLE:
+                    if attr.layout == WHOLE and not attr.size:
                         yield Work("make", (ino,))
                     kind = STRIPES if attr.layout == STRIPED else LOCAL
-                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, True))
+                    create = kind == STRIPES or not attr.size
+                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, create))
                     self.spawn(self._watch_hosted(ino))
-                self._let_in.add(ino)
             finally:
                 self.release(key)
             yield Work("invalidate", ((ino,), ()))  # what its kernel keeps is not all there is any more
@@ -337,20 +335,13 @@ class Contents(Directories):
         return True
 
     def s_resume(self, peer: int, ino: int) -> Operation:
-        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and the holders; None: it is another
-        node, or was when the file was written last."""
+        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record; None: it is another node, or was when
+        the file was written last."""
         attr = attr_of(self.meta.getattr(ino, self.node))
         if attr.writer not in (-1, peer) or (attr.writer < 0 and attr.layout == WHOLE and attr.size and peer not in self.meta.holders(ino)):
             return None
-        out, holders = yield from super().s_open(peer, ino, True)
-        return (out, holders) if out[9] == peer else None
-
-    def _lies_here(self, answer: Any, holders: Any) -> Operation:
-        """Has this node the content of the file whose writer it is? An opening here that is to bring it may not have done so yet."""
-        attr = attr_of(answer)
-        if attr.layout != WHOLE or not attr.size or self.node in holders:
-            return True
-        return (yield from self._handles(attr.ino))
+        out, *_ = yield from super().s_open(peer, ino, True)
+        return out if out[9] == peer else None
 
     def _handles(self, ino: int) -> Operation:
         """Is it open here?"""

@@ -272,9 +272,11 @@ class Shard(Calls):
         return out
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
+        """The record, the holders, and whether ``peer`` has become the writer by this: else, if it is, it was before."""
+        was = attr_of(self.meta.getattr(ino, self.node)).writer
         out, holders, tell = self.meta.open(ino, peer, writing)
         yield from self.told(peer, tell, (ino,))
-        return out, holders
+        return out, holders, writing and out[9] == peer != was
 
     def s_step_back(self, peer: int, ino: int) -> None:
         """``peer`` has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
