@@ -196,8 +196,8 @@ bool fsio_local_replaced(struct fsio_file *file) {
     struct stat named, opened;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     pthread_mutex_lock(&file->lock);
-    bool replaced = !file->gone && file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    fstat(file->fd, &opened) == 0 && named.st_ino != opened.st_ino;
+    bool replaced = file->gone || (file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                                   fstat(file->fd, &opened) == 0 && named.st_ino != opened.st_ino);
     pthread_mutex_unlock(&file->lock);
     return replaced;
 }
@@ -213,7 +213,7 @@ void fsio_local_leave(struct fsio_file *file) {
         else if (fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
     }
     if (file->counted) fsio_account(file->io, now - atomic_load(&file->accounted));
-    file->counted = false;
+    file->counted = file->gone = false;
     if (file->fd >= 0) close_fd(file);
     pthread_mutex_unlock(&file->lock);
 }

@@ -1,17 +1,26 @@
-/* Directories that others move. The kernel has one place in its tree for each directory; when it finds one at a new place while something open or
+/* What the kernel knows by several numbers, as if it were several inodes: the inode's number with a count in its upper eight bits. To us they are the
+ * same.
+ *
+ * Directories that others move. The kernel has one place in its tree for each directory; when it finds one at a new place while something open or
  * somebody's working directory holds it at the old one, it must move it, and in the middle of a rename it cannot: ESTALE. So a directory that
- * is found where this kernel has not put it is given to it under another number, an alias, as if it were another directory: the inode's
- * number with a count in its upper eight bits. What is held at the old place goes on under the old number, and both are the same to us. */
+ * is found where this kernel has not put it is given to it under another number. What is held at the old place goes on under the old one.
+ *
+ * Files that others write. The kernel takes one part for all that have a file open (passthrough), and who keeps it open keeps what it contained before
+ * another node wrote it. Who opens it then shall look for it once more (ESTALE makes the kernel do that), and finds it under another number. */
 #include "fuse_private.h"
 
 enum { ALIASES = 256 };
 
+static void turn(struct amfs_fuse *mount, struct known *known) { /* after the last comes the first: long forgotten, in all likelihood */
+    known->alias = (uint8_t)((known->alias + 1u) % ALIASES);
+    known->turned = known->turned || known->alias == 0;
+    atomic_store(&mount->aliased, true);
+}
+
 uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place) {
-    if (known->place != place && alias_in(known->ino) == 0) { /* after the last comes the first: long forgotten, in all likelihood */
+    if (place != 0 && known->place != place && alias_in(known->ino) == 0) {
         known->place = place;
-        known->alias = (uint8_t)((known->alias + 1u) % ALIASES);
-        known->turned = known->turned || known->alias == 0;
-        atomic_store(&mount->aliased, true);
+        turn(mount, known);
     }
     return known->alias;
 }
@@ -36,4 +45,22 @@ unsigned alias_last(struct amfs_fuse *mount, uint64_t ino) {
     unsigned last = known == NULL ? 0 : known->turned ? ALIASES - 1 : known->alias;
     pthread_mutex_unlock(&mount->known_lock);
     return last;
+}
+
+/* ── files ── */
+
+uint8_t alias_now(struct amfs_fuse *mount, uint64_t ino) {
+    if (!atomic_load_explicit(&mount->aliased, memory_order_relaxed)) return 0;
+    pthread_mutex_lock(&mount->known_lock);
+    const struct known *known = known_find(mount, ino);
+    uint8_t alias = known == NULL ? 0 : known->alias;
+    pthread_mutex_unlock(&mount->known_lock);
+    return alias;
+}
+
+void alias_turn(struct amfs_fuse *mount, uint64_t ino, uint8_t alias) {
+    pthread_mutex_lock(&mount->known_lock);
+    struct known *known = known_find(mount, ino);
+    if (known != NULL && known->alias == alias && alias_in(known->ino) == 0) turn(mount, known);
+    pthread_mutex_unlock(&mount->known_lock);
 }

@@ -138,7 +138,7 @@ static struct use use_handle(const struct call *call, bool writing) {
     struct use use = {NULL, NULL, FSIO_LOCAL, false};
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, call->in->ino);
-    struct view *view = file == NULL ? NULL : files_view(file, call->mount);
+    struct view *view = file == NULL ? NULL : files_view(file, call->mount, (uint8_t)call->in->alias);
     if (view != NULL) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
         use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
@@ -266,7 +266,8 @@ static int open_implicitly(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
     bool here = error == 0;
     if (here) {
-        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true, .create = attr.size == 0};
+        struct opening opening = {.ino = attr.ino, .alias = (uint8_t)call->in->alias, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true,
+                                  .create = attr.size == 0};
         error = files_open_implicit(mount, &opening);
     }
     pthread_mutex_unlock(&mount->node->lock);
@@ -367,14 +368,8 @@ void do_copy(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    bool both = true;
-    pthread_mutex_lock(&node->lock);
-    for (int i = 0; i < 2; i++) { /* open here, and with their content here */
-        struct file *file = files_find(node, i == 0 ? call->in->ino : in->to_ino);
-        const struct view *view = file == NULL ? NULL : files_view(file, call->mount);
-        both = both && view != NULL && view->kind == FSIO_LOCAL && view->passes;
-    }
-    pthread_mutex_unlock(&node->lock);
+    uint64_t source = call->in->ino, target = plain_ino(in->to_ino);
+    bool both = files_pass(call->mount, source, (uint8_t)call->in->alias) && files_pass(call->mount, target, alias_in(in->to_ino));
     if (!both || node->limited) {
         refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
         return;
@@ -383,7 +378,7 @@ void do_copy(struct call *call) {
         work_copy(call);
         return;
     }
-    int from = open_part(node, call->in->ino, O_RDONLY), to = open_part(node, in->to_ino, O_WRONLY);
+    int from = open_part(node, source, O_RDONLY), to = open_part(node, target, O_WRONLY);
     off_t at = (off_t)in->offset, to_at = (off_t)in->to_offset;
     size_t length = in->length < (1u << 30) ? (size_t)in->length : 1u << 30;
     ssize_t copied = from < 0 || to < 0 ? -1 : copy_file_range(from, &at, to, &to_at, length, 0);

@@ -18,9 +18,9 @@ struct file *files_find(struct node *node, uint64_t ino) {
     return file;
 }
 
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount) {
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias) {
     struct view *view = file->views;
-    while (view != NULL && view->mount != mount) view = view->next;
+    while (view != NULL && (view->mount != mount || view->alias != alias)) view = view->next;
     return view;
 }
 
@@ -43,12 +43,18 @@ static void drop_file(struct node *node, struct file *file) {
     node->spare_files = file;
 }
 
-static struct view *add_view(struct file *file, struct amfs_fuse *mount) {
+static struct view *implicit_view(const struct file *file, const struct amfs_fuse *mount) {
+    struct view *view = file->views;
+    while (view != NULL && (view->mount != mount || !view->implicit)) view = view->next;
+    return view;
+}
+
+static struct view *add_view(struct file *file, struct amfs_fuse *mount, uint8_t alias) {
     struct node *node = mount->node;
     struct view *view = node->spare_views;
     if (view != NULL) node->spare_views = view->next;
     else if ((view = malloc(sizeof *view)) == NULL) return NULL;
-    *view = (struct view){.next = file->views, .mount = mount};
+    *view = (struct view){.next = file->views, .mount = mount, .alias = alias};
     file->views = view;
     return view;
 }
@@ -125,9 +131,17 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
 
 /* ── opening ── */
 
+/* Has the kernel a part of it that is not, or not any more, what is to be opened? It takes no other, and nothing but that, while somebody has it. */
+static bool has_old(struct node *node, const struct view *view, const struct opening *opening) {
+    struct stat found;
+    if (view->backing <= 0) return false;
+    return opening->kind != FSIO_LOCAL || files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part;
+}
+
 /* Give the part to the kernel. The descriptor is needed only for a moment. */
 static int pass(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
     char path[64];
+    struct stat found;
     int error = fsio_part_path(mount->node->io, opening->ino, FSIO_WHOLE, path, sizeof path);
     if (error != 0) return error;
     if (view->backing > 0 && !opening->truncate) return 0;
@@ -136,8 +150,10 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     if (fd < 0) error = errno;
     if (fd < 0) return error == ENOENT && fsio_grown(mount->node->io, opening->ino) ? EAGAIN : error;
     if (opening->truncate && ftruncate(fd, 0) != 0) error = errno;
+    if (error == 0 && view->backing <= 0 && fstat(fd, &found) != 0) error = errno;
     if (error == 0 && view->backing <= 0) {
         struct wire_backing backing = {.fd = fd};
+        view->part = found.st_ino;
         int number = ioctl(mount->fd, WIRE_BACKING_OPEN, &backing);
         if (number > 0) view->backing = number;
         else error = number < 0 ? errno : EIO;
@@ -157,13 +173,12 @@ static bool flushes(struct amfs_fuse *mount, enum fsio_kind kind) {
 }
 
 static int copy(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
-    struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader;
-    if (*handle == NULL) {
-        int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
-                              opening->create, handle);
-        if (error != 0) return error;
-        if (opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
-    }
+    struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader, *another = NULL;
+    int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
+                          opening->create, *handle == NULL ? handle : &another);
+    if (error != 0) return error;
+    if (another != NULL) fsio_close(another); /* it was to say where the content is by now */
+    else if (opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
     return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
 }
 
@@ -211,8 +226,12 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
     int error = ENOMEM;
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
-    struct view *view = file == NULL ? NULL : files_view(file, mount);
-    if (view == NULL && file != NULL) view = add_view(file, mount);
+    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->alias);
+    if (view != NULL && has_old(node, view, opening)) {
+        alias_turn(mount, opening->ino, opening->alias);
+        return FILE_HAS_OLD;
+    }
+    if (view == NULL && file != NULL) view = add_view(file, mount, opening->alias);
     if (view != NULL) {
         if (is_unused(view)) {
             view->kind = opening->kind;
@@ -262,8 +281,8 @@ int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) 
     int error = ENOMEM;
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
-    struct view *view = file == NULL ? NULL : files_view(file, mount);
-    if (view == NULL && file != NULL && (view = add_view(file, mount)) != NULL) view->kind = opening->kind;
+    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->alias);
+    if (view == NULL && file != NULL && (view = add_view(file, mount, opening->alias)) != NULL) view->kind = opening->kind;
     if (view != NULL) error = copy(mount, view, opening);
     if (error == 0) {
         if (opening->foreign) file->foreign = true;
@@ -427,12 +446,23 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     }
 }
 
-void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing) {
+void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
-    struct view *view = file == NULL ? NULL : files_view(file, mount);
+    struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
     if (view != NULL && (writing ? view->writers : view->readers) > 0) close_one(mount, file, view, writing);
     pthread_mutex_unlock(&mount->node->lock);
+}
+
+bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t alias) {
+    struct node *node = mount->node;
+    struct opening opening = {.ino = ino, .kind = FSIO_LOCAL};
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, ino);
+    const struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
+    bool passes = view != NULL && view->kind == FSIO_LOCAL && view->passes && !has_old(node, view, &opening);
+    pthread_mutex_unlock(&node->lock);
+    return passes;
 }
 
 bool files_far(const struct view *view) { return kind_of(view) != FSIO_LOCAL; }
@@ -449,8 +479,7 @@ static void close_implicit(struct amfs_fuse *mount, struct file *file, struct vi
 bool files_implicit(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
-    const struct view *view = file == NULL ? NULL : files_view(file, mount);
-    bool implicit = view != NULL && view->implicit;
+    bool implicit = file != NULL && implicit_view(file, mount) != NULL;
     pthread_mutex_unlock(&mount->node->lock);
     return implicit;
 }
@@ -458,8 +487,8 @@ bool files_implicit(struct amfs_fuse *mount, uint64_t ino) {
 void files_forget(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
-    struct view *view = file == NULL ? NULL : files_view(file, mount);
-    if (view != NULL && view->implicit && view->busy == 0) close_implicit(mount, file, view);
+    struct view *view = file == NULL ? NULL : implicit_view(file, mount);
+    if (view != NULL && view->busy == 0) close_implicit(mount, file, view);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
@@ -469,9 +498,9 @@ void files_sweep(struct amfs_fuse *mount) {
     pthread_mutex_lock(&node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *next, *file = node->files[i]; file != NULL; file = next) {
-            struct view *view = files_view(file, mount);
+            struct view *view = implicit_view(file, mount);
             next = file->next;
-            if (view == NULL || !view->implicit || view->busy > 0 || now - view->used_ns < IDLE_NS) continue;
+            if (view == NULL || view->busy > 0 || now - view->used_ns < IDLE_NS) continue;
             close_implicit(mount, file, view);
             break; /* the lock may have been given up: the chain may be another one now. What is left is for the next time */
         }
@@ -484,7 +513,8 @@ void files_end(struct amfs_fuse *mount) {
     pthread_mutex_lock(&node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *file = node->files[i]; file != NULL;) {
-            struct view *view = files_view(file, mount);
+            struct view *view = file->views;
+            while (view != NULL && view->mount != mount) view = view->next;
             if (view == NULL) {
                 file = file->next;
                 continue;
@@ -541,8 +571,8 @@ void do_open(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     bool here = error == 0;
     if (here) {
-        struct opening opening = {.ino = attr.ino, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime, .writing = writing,
-                                  .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
+        struct opening opening = {.ino = attr.ino, .alias = (uint8_t)call->in->alias, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime,
+                                  .writing = writing, .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
                                   .appends = writing && (in->flags & O_APPEND) != 0,
                                   .copied = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
         error = files_open(mount, &opening, &out);
@@ -553,7 +583,7 @@ void do_open(struct call *call) {
             forget_unused(mount, attr.ino);
         } else {
             bool kills = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
-            if ((kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out)) == ENOENT) files_close(mount, attr.ino, writing); /* whoever asked was killed meanwhile */
+            if ((kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out)) == ENOENT) files_close(mount, attr.ino, (uint8_t)call->in->alias, writing); /* whoever asked was killed meanwhile */
             if (truncate) notify_others(mount, attr.ino, true);
             return;
         }

@@ -160,7 +160,7 @@ uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uin
         }
     }
     if (known != NULL) known->lookups++;
-    if (known != NULL && spot != 0) alias = alias_give(mount, known, spot);
+    if (known != NULL) alias = alias_give(mount, known, spot);
     if (known != NULL) *cache = tell(mount, known, attr, since, *cache);
     pthread_mutex_unlock(&mount->known_lock);
     return node_id(ino, alias);

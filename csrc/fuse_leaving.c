@@ -44,8 +44,8 @@ bool leaving_awaited(const struct call *call) {
     return another;
 }
 
-static void leave(struct amfs_fuse *mount, uint64_t ino, bool writing) {
-    files_close(mount, ino, writing);
+static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing) {
+    files_close(mount, ino, alias, writing);
     pthread_mutex_lock(&mount->node->lock);
     leaving_end(mount->node, ino);
     pthread_mutex_unlock(&mount->node->lock);
@@ -58,19 +58,21 @@ void do_release(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
+    uint8_t alias = (uint8_t)call->in->alias;
+    bool writing = (in->fh & FH_WRITING) != 0;
     if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
         pthread_mutex_lock(&mount->node->lock);
         const struct file *file = files_find(mount->node, call->in->ino);
-        const struct view *view = file == NULL ? NULL : files_view(file, mount);
+        const struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
         bool far = view != NULL && files_far(view) && leaving_begin(mount->node, call->in->ino);
         pthread_mutex_unlock(&mount->node->lock);
         if (far) {
-            if (!work_copy(call)) leave(mount, call->in->ino, (in->fh & FH_WRITING) != 0); /* nobody else can: who opens it again must not wait for ever */
+            if (!work_copy(call)) leave(mount, call->in->ino, alias, writing); /* nobody else can: who opens it again must not wait for ever */
             return;
         }
     }
-    if (may_wait(call)) leave(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
-    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, (in->fh & FH_WRITING) != 0);
+    if (may_wait(call)) leave(mount, call->in->ino, alias, writing);
+    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, alias, writing);
     if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
     refuse(call, 0);
 }

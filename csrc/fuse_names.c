@@ -169,7 +169,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         out->entry.attr_s = 0;
         out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     }
-    if (give(call, out, sizeof *out) == ENOENT && told) files_close(mount, attr->ino, true); /* whoever asked was killed meanwhile */
+    if (give(call, out, sizeof *out) == ENOENT && told) files_close(mount, attr->ino, 0, true); /* whoever asked was killed meanwhile */
     notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 
@@ -339,30 +339,31 @@ void do_link(struct call *call) {
     size_t length;
     const char *name = name_in(call, sizeof *in, &length);
     struct meta_attr attr;
-    uint64_t old;
+    uint64_t file, old;
     uint32_t old_type;
     bool gone, cache;
     if (name == NULL || length > META_NAME_MAX) {
         refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
         return;
     }
-    if (handed_on(call, in->ino)) return;
+    file = plain_ino(in->ino);
+    if (handed_on(call, file)) return;
     int64_t now = now_of(node);
-    int error = is_alone(node) ? meta_link(node->meta, in->ino, 1, now, &attr, &gone, NULL) : META_BUSY;
+    int error = is_alone(node) ? meta_link(node->meta, file, 1, now, &attr, &gone, NULL) : META_BUSY;
     if (error == 0) {
-        error = meta_insert(node->meta, call->in->ino, name, length, 0, in->ino, attr.mode & S_IFMT, false, &old, &old_type, NULL);
-        if (error != 0) meta_link(node->meta, in->ino, -1, now, &attr, &gone, NULL);
+        error = meta_insert(node->meta, call->in->ino, name, length, 0, file, attr.mode & S_IFMT, false, &old, &old_type, NULL);
+        if (error != 0) meta_link(node->meta, file, -1, now, &attr, &gone, NULL);
     }
     if (error == 0) {
         complete_attr(node, &attr, &cache, true);
         touch(mount, call->in->ino);
         give_entry(call, name, length, &attr, cache);
         notify_others_entry(mount, call->in->ino, name, length);
-        notify_others(mount, in->ino, false);
+        notify_others(mount, file, false);
     } else if (goes_slow(error)) {
         struct amfs_fuse_request *request = slow_new(call, FUSE_OP_LINK, name, length, NULL, 0);
         if (request != NULL) {
-            request->ino = in->ino;
+            request->ino = file;
             request->other = call->in->ino;
         }
         slow_add(mount, request);

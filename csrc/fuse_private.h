@@ -29,10 +29,12 @@ enum {
 struct view {
     struct view *next;
     struct amfs_fuse *mount;
+    uint8_t alias; /* the number under which the kernel has it open */
     uint32_t readers, writers;
     bool passes;     /* the kernel has the part itself */
     bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
     int32_t backing;
+    ino_t part; /* which file of the store that is */
     enum fsio_kind kind;
     struct fsio_handle *reader, *writer;
     uint32_t busy; /* readings and writings under way */
@@ -215,7 +217,8 @@ void do_getattr(struct call *call);
 void do_setattr(struct call *call);
 static inline bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
-static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR ? ESTALE : error; }
+enum { FILE_HAS_OLD = 2000 }; /* the kernel has older content of a file under this number, and shall look for it once more: it finds it under another */
+static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR || error == FILE_HAS_OLD ? ESTALE : error; }
 
 /* fuse_names.c */
 const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
@@ -265,6 +268,8 @@ static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uin
 static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
     return meta_name_mark(node_id(dir, alias), name, length);
 }
+uint8_t alias_now(struct amfs_fuse *mount, uint64_t ino);                /* under which it is found from now on */
+void alias_turn(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* no more under that one */
 uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place); /* with the lock of what is known held */
 void alias_moved(struct amfs_fuse *mount, const struct amfs_fuse_request *rename); /* the kernel has renamed something */
 unsigned alias_last(struct amfs_fuse *mount, uint64_t ino);                        /* 0: it has one number only */
@@ -272,6 +277,7 @@ unsigned alias_last(struct amfs_fuse *mount, uint64_t ino);                     
 /* fuse_files.c */
 struct opening {
     uint64_t ino;
+    uint8_t alias;
     enum fsio_kind kind;
     int32_t node;
     uint32_t stripe;
@@ -282,12 +288,12 @@ struct opening {
     bool stamp; /* a part that has to be made gets these times */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-/* With the lock held: what the record was told before this must not be told otherwise in between. */
+/* With the lock held: what the record was told before this must not be told otherwise in between. 0, an errno, FILE_HAS_OLD. */
 int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);
 int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
-void files_close(struct amfs_fuse *mount, uint64_t ino, bool writing);
+void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount);
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
 enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr);
 /* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
@@ -295,6 +301,7 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
 bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
+bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* has the kernel the content itself, and is that what the file contains? */
 bool files_far(const struct view *view); /* does closing it wait until other nodes have what was written? */
 bool files_have_empty(struct node *node, const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
 void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);

@@ -241,7 +241,8 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
 static int give_kept(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     bool opened = request->opcode == WIRE_OPEN;
     uint64_t ino = request->ino;
-    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, true);
+    uint8_t alias = request->alias;
+    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, alias, true);
     return 0;
 }
 
@@ -309,7 +310,7 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
     bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
     bool appends = writing && (request->op == FUSE_OP_OPEN || request->op == FUSE_OP_CREATE) && (request->flags & O_APPEND) != 0;
-    return (struct opening){.ino = ino, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
+    return (struct opening){.ino = ino, .alias = request->op == FUSE_OP_CREATE ? 0 : request->alias, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
                             .appends = appends, .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing,
                             .copied = request->direct && !writing};
 }
@@ -346,6 +347,7 @@ int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kin
             next->gid = request->gid;
             next->pid = request->pid;
             next->ino = request->ino;
+            next->alias = request->alias;
             next->looks = next->kept = true;
             next->since = atomic_load(&mount->node->changes);
             amfs_fuse_request_free(request);
@@ -357,8 +359,8 @@ int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kin
         work_add(mount, request->message);
         request->message = NULL;
         amfs_fuse_request_free(request);
-    } else if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) {
-        files_close(mount, opening.ino, opening.writing); /* whoever asked was killed meanwhile */
+    } else if (finish(mount, request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) {
+        files_close(mount, opening.ino, opening.alias, opening.writing); /* whoever asked was killed meanwhile */
     }
     return 0;
 }
@@ -376,13 +378,18 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     bool told = !atomic_load(&mount->no_open);
     out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
     pthread_mutex_lock(&mount->node->lock);
-    int error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
+    int error = FILE_HAS_OLD;
+    while (error == FILE_HAS_OLD) {
+        opening.alias = alias_now(mount, attr->ino);
+        error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
+    }
     pthread_mutex_unlock(&mount->node->lock);
     if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
     else put_entry(mount, request->noticed, &out.entry, attr, 0, false);
+    out.entry.ino = node_id(attr->ino, opening.alias); /* whatever it is found under by now */
     if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
-        files_close(mount, attr->ino, true);
+        files_close(mount, attr->ino, opening.alias, true);
     return 0;
 }
 

@@ -37,9 +37,11 @@ def append(path: Path, who: int, lines: int) -> None:
 
 @pytest.mark.parametrize(("nodes", "each", "lines"), [(2, 1, 100), (2, 2, 60), (3, 2, 40)], ids=["2x1", "2x2", "3x2"])
 def test_no_line_is_lost(shared: list[Path], nodes: int, each: int, lines: int) -> None:
+    """Whether or not every node has it open for reading, as ``tail -f log`` has."""
     start = multiprocessing.get_context("forkserver")
     for turn in range(ROUNDS):
         name = f"log-{nodes}-{each}-{turn}"
+        followers = [os.open(mount / name, os.O_RDONLY | os.O_CREAT, 0o644) for mount in shared if turn % 2]
         writers = [
             start.Process(target=append, args=(shared[who % nodes] / name, who, lines), daemon=True) for who in range(nodes * each)
         ]
@@ -51,3 +53,5 @@ def test_no_line_is_lost(shared: list[Path], nodes: int, each: int, lines: int) 
         wanted = sorted(line(who, number) for who in range(nodes * each) for number in range(lines))
         for mount in shared:
             assert sorted((mount / name).read_bytes().splitlines(keepends=True)) == wanted
+        for follower in followers:
+            os.close(follower)
