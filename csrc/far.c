@@ -234,6 +234,13 @@ static void ended(void *context, void *link) {
     far_link_ended(link);
 }
 
+static void changed(void *context, uint64_t ino) {
+    struct far *far = context;
+    pthread_rwlock_rdlock(&far->kernel_lock);
+    if (far->has_kernel) far->kernel.written(far->kernel.context, ino);
+    pthread_rwlock_unlock(&far->kernel_lock);
+}
+
 static void tick(void *context) { far_links_tick(context); }
 
 static void let_go(void *context) {
@@ -252,7 +259,7 @@ struct far *far_new(struct meta *meta, struct fsio *io) {
     far->node = io->node;
     pthread_mutex_init(&far->lock, NULL);
     fsio_fair_lock(&far->kernel_lock);
-    fsio_set_speaker(io, &(struct fsio_speaker){far, attend, ended, tick, let_go});
+    fsio_set_speaker(io, &(struct fsio_speaker){far, attend, ended, changed, tick, let_go});
     return far;
 }
 

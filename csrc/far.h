@@ -66,6 +66,7 @@ struct far_kernel {
     bool (*knows)(void *context, uint64_t ino);                                                   /* or may be about to */
     bool (*unseen)(void *context); /* do they open files without saying so */
     void (*forget)(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length); /* `name` NULL: the inode alone. Waits, but not for long */
+    void (*written)(void *context, uint64_t ino); /* through this node, by another. Waits, but not for long */
     void (*touched)(void *context, uint64_t dir);                                                 /* does not wait */
 };
 

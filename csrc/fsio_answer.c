@@ -225,6 +225,13 @@ static bool answer_file_read(struct asking *asking, struct fsio_file *file) {
     return reply(asking, error, 0, asking->buffer, error == 0 ? got : 0);
 }
 
+/* It is to be seen here as soon as it is answered there. */
+static int changed(const struct asking *asking, int error) {
+    const struct fsio_speaker *speaker = &asking->io->speaker;
+    if (error == 0 && speaker->changed != NULL) speaker->changed(speaker->context, asking->request.ino);
+    return error;
+}
+
 static bool answer_file(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     struct fsio_stat stat = {0};
@@ -249,11 +256,12 @@ static bool answer_file(struct asking *asking) {
     switch (request->op) {
     case OP_FILE_READ: fine = answer_file_read(asking, file); break;
     case OP_FILE_WRITE:
-        fine = reply(asking, error != 0 ? error : fsio_file_write(file, asking->buffer, request->length, request->offset), 0, NULL, 0);
+        if (error == 0) error = changed(asking, fsio_file_write(file, asking->buffer, request->length, request->offset));
+        fine = reply(asking, error, 0, NULL, 0);
         break;
-    case OP_FILE_TRUNCATE: fine = reply(asking, fsio_file_truncate(file, request->offset), 0, NULL, 0); break;
+    case OP_FILE_TRUNCATE: fine = reply(asking, changed(asking, fsio_file_truncate(file, request->offset)), 0, NULL, 0); break;
     case OP_FILE_ALLOCATE:
-        fine = reply(asking, fsio_file_fallocate(file, (int)request->extra, request->offset, request->length), 0, NULL, 0);
+        fine = reply(asking, changed(asking, fsio_file_fallocate(file, (int)request->extra, request->offset, request->length)), 0, NULL, 0);
         break;
     case OP_FILE_SEEK:
         error = fsio_file_seek(file, request->offset, request->flag, &found);

@@ -110,6 +110,7 @@ struct fsio_speaker {
     /* Something has come from `node`. `link`: of fsio_line_open, NULL on a connection that the other made. False: close it. `buffer`: FSIO_CHUNK bytes. */
     bool (*attend)(void *context, int32_t node, void *link, int fd, char *buffer);
     void (*ended)(void *context, void *link); /* a connection of ours is about to be closed */
+    void (*changed)(void *context, uint64_t ino); /* another node has written to a file through this one, and is not answered yet */
     void (*tick)(void *context);              /* every two seconds */
     void (*let_go)(void *context);            /* fsio is being freed */
 };

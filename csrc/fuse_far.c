@@ -375,6 +375,16 @@ static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
+static void kernels_written(void *context, uint64_t ino) {
+    struct node *node = context;
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
+        uint64_t number = is_paged(mount, ino) ? amfs_fuse_invalidate_inode(mount, ino, true) : 0;
+        if (number != 0) amfs_fuse_await_invalidated(mount, number);
+    }
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
 static void kernels_touched(void *context, uint64_t dir) {
     struct node *node = context;
     pthread_mutex_lock(&node->mounts_lock);
@@ -385,7 +395,7 @@ static void kernels_touched(void *context, uint64_t dir) {
 void far_mounts_begin(struct node *node) {
     struct far *far = far_of(node->io);
     pthread_mutex_init(&node->touch_lock, NULL);
-    if (far != NULL) far_set_kernel(far, &(struct far_kernel){node, kernels_know, kernels_open_unseen, kernels_forget, kernels_touched});
+    if (far != NULL) far_set_kernel(far, &(struct far_kernel){node, kernels_know, kernels_open_unseen, kernels_forget, kernels_written, kernels_touched});
 }
 
 void far_mounts_end(struct node *node) {

@@ -134,8 +134,7 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
 /* Has the kernel a part of it that is not, or not any more, what is to be opened? It takes no other, and nothing but that, while somebody has it. */
 static bool has_old(struct node *node, const struct view *view, const struct opening *opening) {
     struct stat found;
-    if (view->backing <= 0) return false;
-    return opening->kind != FSIO_LOCAL || files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part;
+    return view->backing > 0 && (opening->kind != FSIO_LOCAL || files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part);
 }
 
 /* Give the part to the kernel. The descriptor is needed only for a moment. */
@@ -174,11 +173,13 @@ static bool flushes(struct amfs_fuse *mount, enum fsio_kind kind) {
 
 static int copy(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
     struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader, *another = NULL;
-    int error = fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
-                          opening->create, *handle == NULL ? handle : &another);
+    bool first = *handle == NULL;
+    /* Who reads learns where the content is by now: another node may have written it since the first. */
+    int error = !first && opening->writing ? 0 : fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size,
+                                                           opening->writing, opening->create, first ? handle : &another);
     if (error != 0) return error;
-    if (another != NULL) fsio_close(another); /* it was to say where the content is by now */
-    else if (opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
+    if (another != NULL) fsio_close(another);
+    if (first && opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
     return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
 }
 
@@ -456,11 +457,10 @@ void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writ
 
 bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t alias) {
     struct node *node = mount->node;
-    struct opening opening = {.ino = ino, .kind = FSIO_LOCAL};
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, ino);
     const struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
-    bool passes = view != NULL && view->kind == FSIO_LOCAL && view->passes && !has_old(node, view, &opening);
+    bool passes = view != NULL && view->kind == FSIO_LOCAL && view->passes && !has_old(node, view, &(struct opening){.ino = ino, .kind = FSIO_LOCAL});
     pthread_mutex_unlock(&node->lock);
     return passes;
 }

@@ -130,6 +130,14 @@ void known_paged(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_unlock(&mount->known_lock);
 }
 
+bool is_paged(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->known_lock);
+    const struct known *known = *place(mount, ino);
+    bool paged = known != NULL && known->paged;
+    pthread_mutex_unlock(&mount->known_lock);
+    return paged;
+}
+
 bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data) {
     bool tells = true;
     pthread_mutex_lock(&mount->known_lock);

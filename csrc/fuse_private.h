@@ -252,6 +252,7 @@ void do_forget(struct call *call);
 uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t place, uint64_t since, bool *cache);
 bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* attributes. May it keep them after all */
 void known_paged(struct amfs_fuse *mount, uint64_t ino);
+bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
 bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
 void hold_known(struct amfs_fuse *mount, uint64_t ino);

@@ -3,7 +3,9 @@ what they contain by then, whatever the kernel still has of them for the one who
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,3 +126,112 @@ def test_it_is_one_file_all_the_same(held: tuple[Path, Path, int], tmp_path: Pat
         assert there.read_bytes() == here.read_bytes() == b"old n"
     finally:
         os.close(reader)
+
+
+def test_what_others_write_through_this_node_is_seen_here_at_once(places: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
+    here, there = (place / request.node.name for place in places)
+    wanted = bytearray(b"-" * 10000)
+    mine = os.open(here, os.O_RDWR | os.O_CREAT)
+    os.write(mine, wanted)
+    theirs = os.open(there, os.O_RDWR | os.O_APPEND)
+    for n in range(5):
+        assert here.read_bytes() == os.pread(mine, 20000, 0) == wanted
+        os.write(theirs, b"end %d" % n)
+        wanted += b"end %d" % n
+        assert here.read_bytes() == os.pread(mine, 20000, 0) == wanted
+        if n % 2:
+            os.ftruncate(theirs, 5000)
+            del wanted[5000:]
+    os.close(mine)
+    assert here.read_bytes() == wanted
+    os.close(theirs)
+    here.unlink()
+
+
+class Walker:
+    """One process that opens, writes, reads and closes a few files at random on several nodes, one call after the other."""
+
+    OPENINGS = (os.O_RDONLY, os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_APPEND)
+    LENGTHS = (1, 7, 100, 5000, 70000)
+
+    def __init__(self, mounts: tuple[Path, ...], seed: int) -> None:
+        self.mounts, self.random = mounts, random.Random(seed)
+        self.content = {f"walked-{seed}-{n}": bytearray() for n in range(3)}
+        self.open: dict[str, list[tuple[int, int]]] = {name: [] for name in self.content}  # descriptors and their flags
+        self.done: list[str] = []
+        for name in self.content:
+            self.path(name).touch()
+
+    def path(self, name: str) -> Path:
+        return self.random.choice(self.mounts) / name
+
+    def step(self) -> None:
+        name = self.random.choice(sorted(self.content))
+        what = self.random.choice(("open", "open", "open", "write", "write", "write", "close", "close", "read", "read", "cut", "lay"))
+        self.done.append(f"{what} {name}")
+        getattr(self, f"do_{what}")(name)
+
+    def writers(self, name: str) -> list[tuple[int, int]]:
+        return [each for each in self.open[name] if each[1] != os.O_RDONLY]
+
+    def do_open(self, name: str) -> None:
+        flags = self.random.choice(self.OPENINGS)
+        if len(self.open[name]) < 7:
+            self.open[name].append((os.open(self.path(name), flags), flags))
+
+    def do_write(self, name: str) -> None:
+        if not self.writers(name):
+            return
+        content = self.content[name]
+        (fd, flags), data = self.random.choice(self.writers(name)), self.random.randbytes(1) * self.random.choice(self.LENGTHS)
+        offset = len(content) if flags & os.O_APPEND else self.random.randrange(len(content) + 1)
+        assert (os.write(fd, data) if flags & os.O_APPEND else os.pwrite(fd, data, offset)) == len(data)
+        content[offset : offset + len(data)] = data
+        assert os.pread(fd, 1 << 20, 0) == content
+        if len(content) > 300_000:
+            os.ftruncate(fd, 1000)
+            del content[1000:]
+
+    def do_close(self, name: str) -> None:
+        if self.open[name]:
+            os.close(self.open[name].pop(self.random.randrange(len(self.open[name])))[0])
+
+    def do_read(self, name: str) -> None:
+        path = self.path(name)
+        assert path.read_bytes() == self.content[name]
+        assert path.stat().st_size == len(self.content[name])
+
+    def do_cut(self, name: str) -> None:
+        content = self.content[name]
+        size = self.random.randrange(len(content) + 100)
+        if self.random.random() < 0.3:
+            os.truncate(self.path(name), size)
+            content[size:] = bytes(max(0, size - len(content)))
+
+    def do_lay(self, name: str) -> None:
+        if self.random.random() < 0.5 and not self.writers(name):
+            try:
+                os.setxattr(self.path(name), "user.amfs.layout", self.random.choice((b"striped:4096", b"striped:65536", b"whole")))
+            except OSError as error:
+                assert error.errno in (errno.EBUSY, errno.EOPNOTSUPP)  # a closing is on its way, or it would have to become whole before
+
+    def end(self) -> None:
+        for name in self.content:
+            while self.open[name]:
+                self.do_close(name)
+            for mount in self.mounts:
+                assert (mount / name).read_bytes() == self.content[name]
+            self.path(name).unlink()
+
+
+# With cached opens what is kept open need not show what others write before they close it.
+@pytest.mark.parametrize("two", ["", "--no-passthrough"], ids=["passed", "copied"], indirect=True)
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_kept_open_where(two: tuple[Path, Path], seed: int) -> None:
+    walker = Walker(two, seed)
+    try:
+        for _ in range(1500):
+            walker.step()
+    finally:
+        print("\n".join(walker.done[-40:]))
+        walker.end()
