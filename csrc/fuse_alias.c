@@ -9,8 +9,6 @@
  * another node wrote it. Who opens it then shall look for it once more (ESTALE makes the kernel do that), and finds it under another number. */
 #include "fuse_private.h"
 
-enum { ALIASES = 256 };
-
 static void turn(struct amfs_fuse *mount, struct known *known) { /* after the last comes the first: long forgotten, in all likelihood */
     known->alias = (uint8_t)((known->alias + 1u) % ALIASES);
     known->turned = known->turned || known->alias == 0;

@@ -269,6 +269,7 @@ static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uin
 static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
     return meta_name_mark(node_id(dir, alias), name, length);
 }
+enum { ALIASES = 256 };
 uint8_t alias_now(struct amfs_fuse *mount, uint64_t ino);                /* under which it is found from now on */
 void alias_turn(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* no more under that one */
 uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place); /* with the lock of what is known held */

@@ -310,9 +310,9 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
     bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
     bool appends = writing && (request->op == FUSE_OP_OPEN || request->op == FUSE_OP_CREATE) && (request->flags & O_APPEND) != 0;
-    return (struct opening){.ino = ino, .alias = request->op == FUSE_OP_CREATE ? 0 : request->alias, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing, .truncate = truncate,
-                            .appends = appends, .create = size == 0 || truncate, .foreign = !request->direct, .direct = request->direct && writing,
-                            .copied = request->direct && !writing};
+    return (struct opening){.ino = ino, .alias = request->alias, .kind = kind, .node = node, .stripe = stripe, .size = size, .writing = writing,
+                            .truncate = truncate, .appends = appends, .create = size == 0 || truncate, .foreign = !request->direct,
+                            .direct = request->direct && writing, .copied = request->direct && !writing};
 }
 
 /* Ask once more. */
@@ -379,7 +379,7 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
     pthread_mutex_lock(&mount->node->lock);
     int error = FILE_HAS_OLD;
-    while (error == FILE_HAS_OLD) {
+    for (int tries = 0; error == FILE_HAS_OLD && tries < ALIASES; tries++) { /* somebody else has made it meanwhile, and others have written it */
         opening.alias = alias_now(mount, attr->ino);
         error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
     }
@@ -388,7 +388,7 @@ int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const stru
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
     else put_entry(mount, request->noticed, &out.entry, attr, 0, false);
     out.entry.ino = node_id(attr->ino, opening.alias); /* whatever it is found under by now */
-    if (finish(mount, request, error, &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
+    if (finish(mount, request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
         files_close(mount, attr->ino, opening.alias, true);
     return 0;
 }
