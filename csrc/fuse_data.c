@@ -138,7 +138,7 @@ static struct use use_handle(const struct call *call, bool writing) {
     struct use use = {NULL, NULL, FSIO_LOCAL, false};
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, call->in->ino);
-    struct view *view = file == NULL ? NULL : files_view(file, call->mount, (uint8_t)call->in->alias);
+    struct view *view = file == NULL ? NULL : files_view(file, call->mount, alias_of(call));
     if (view != NULL) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
         use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
@@ -266,7 +266,7 @@ static int open_implicitly(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
     bool here = error == 0;
     if (here) {
-        struct opening opening = {.ino = attr.ino, .alias = (uint8_t)call->in->alias, .node = -1, .size = attr.size, .atime = attr.atime, .writing = true,
+        struct opening opening = {.ino = attr.ino, .alias = alias_of(call), .node = -1, .size = attr.size, .atime = attr.atime, .writing = true,
                                   .create = attr.size == 0};
         error = files_open_implicit(mount, &opening);
     }
@@ -369,7 +369,7 @@ void do_copy(struct call *call) {
         return;
     }
     uint64_t source = call->in->ino, target = plain_ino(in->to_ino);
-    bool both = files_pass(call->mount, source, (uint8_t)call->in->alias) && files_pass(call->mount, target, alias_in(in->to_ino));
+    bool both = files_pass(call->mount, source, alias_of(call)) && files_pass(call->mount, target, alias_in(in->to_ino));
     if (!both || node->limited) {
         refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
         return;

@@ -571,7 +571,7 @@ void do_open(struct call *call) {
     int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     bool here = error == 0;
     if (here) {
-        struct opening opening = {.ino = attr.ino, .alias = (uint8_t)call->in->alias, .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime,
+        struct opening opening = {.ino = attr.ino, .alias = alias_of(call), .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime,
                                   .writing = writing, .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
                                   .appends = writing && (in->flags & O_APPEND) != 0,
                                   .copied = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
@@ -583,7 +583,8 @@ void do_open(struct call *call) {
             forget_unused(mount, attr.ino);
         } else {
             bool kills = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
-            if ((kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out)) == ENOENT) files_close(mount, attr.ino, (uint8_t)call->in->alias, writing); /* whoever asked was killed meanwhile */
+            int given = kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out);
+            if (given == ENOENT) files_close(mount, attr.ino, alias_of(call), writing); /* whoever asked was killed meanwhile */
             if (truncate) notify_others(mount, attr.ino, true);
             return;
         }

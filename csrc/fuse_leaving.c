@@ -58,7 +58,7 @@ void do_release(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    uint8_t alias = (uint8_t)call->in->alias;
+    uint8_t alias = alias_of(call);
     bool writing = (in->fh & FH_WRITING) != 0;
     if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
         pthread_mutex_lock(&mount->node->lock);

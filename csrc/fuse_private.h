@@ -186,6 +186,7 @@ struct call {
     bool waits;  /* it is a worker's, who may wait for other nodes */
     uint64_t since; /* mount->changes when it came */
 };
+static inline uint8_t alias_of(const struct call *call) { return (uint8_t)call->in->alias; }
 
 static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }

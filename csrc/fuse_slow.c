@@ -46,7 +46,7 @@ struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op
     request->gid = call->in->gid;
     request->pid = call->in->pid;
     request->ino = call->in->ino;
-    request->alias = (uint8_t)call->in->alias;
+    request->alias = alias_of(call);
     request->noticed = call->since;
     return request;
 }

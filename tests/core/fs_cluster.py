@@ -6,6 +6,7 @@ Owns the order in which things happen. What the machines ask the hands to do is 
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from amfs.engine.events import (
     SetTimer,
     TimerFired,
 )
-from amfs.fs.attr import Attr
+from amfs.fs.attr import META_SET_SIZE, Attr
 from amfs.fs.partition import PartitionTable
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Packet
@@ -417,3 +418,50 @@ class Cluster:
         assert sum(node.meta.counts()["inodes"] for node in live) == len(counted), "an inode without an entry"
         for node in live:
             assert set(node.parts) <= set(counted), f"node {node.number} keeps content that nobody needs"
+
+
+class Real:
+    """The same by the operations of clients, each through a node chosen by chance."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def do(self, op: str, *args: Any, node: int | None = None) -> Any:
+        return self.cluster.call(self.cluster.random.choice(sorted(self.cluster.nodes)) if node is None else node, op, *args)
+
+    def mkdir(self, path: bytes) -> None:
+        self.do("mkdir_path", path, 0o755, False)
+
+    def rmdir(self, path: bytes) -> None:
+        self.do("rmdir_path", path)
+
+    def write(self, path: bytes, data: bytes, append: bool) -> None:
+        node = self.cluster.random.choice(sorted(self.cluster.nodes))
+        flags = os.O_WRONLY | os.O_CREAT | (0 if append else os.O_TRUNC)
+        handle, attr = self.do("open_path", path, flags, 0o644, -1, 0, -1, node=node)
+        self.do("write", handle, Attr(*attr).size if append else 0, data, node=node)
+        self.do("close", handle, node=node)
+
+    def read(self, path: bytes) -> bytes:
+        node = self.cluster.random.choice(sorted(self.cluster.nodes))
+        handle, _ = self.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)
+        data = self.do("read", handle, 0, 1 << 20, node=node)
+        self.do("close", handle, node=node)
+        return bytes(data)
+
+    def truncate(self, path: bytes, size: int) -> None:
+        self.do("setattr_path", path, META_SET_SIZE, tuple(Attr()._replace(size=size)), True)
+
+    def unlink(self, path: bytes) -> None:
+        self.do("unlink_path", path)
+
+    def link(self, path: bytes, to: bytes) -> None:
+        self.do("link_path", path, to)
+
+    def rename(self, path: bytes, to: bytes) -> None:
+        self.do("rename_path", path, to, 0)
+
+    def list(self, path: bytes) -> list[bytes]:
+        listed, more = self.do("list_path", path, 0, 1000)
+        assert not more
+        return sorted(bytes(name) for name, _ in listed)

@@ -7,16 +7,13 @@ import errno
 import os
 import random
 import stat
-from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from fs_cluster import Cluster
+from fs_cluster import Cluster, Real
 
 from amfs.engine import messages as m
-from amfs.engine.events import FsRequested, Received
+from amfs.engine.events import Received
 from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, Attr
 
 NAMES = (b"a", b"b", b"c")
@@ -123,53 +120,6 @@ class Model:
         if not isinstance(found, dict):
             raise OSError(errno.ENOTDIR, "")
         return sorted(found)
-
-
-class Real:
-    """The same by the operations of clients, each through a node chosen by chance."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def do(self, op: str, *args: Any, node: int | None = None) -> Any:
-        return self.cluster.call(self.cluster.random.choice(sorted(self.cluster.nodes)) if node is None else node, op, *args)
-
-    def mkdir(self, path: bytes) -> None:
-        self.do("mkdir_path", path, 0o755, False)
-
-    def rmdir(self, path: bytes) -> None:
-        self.do("rmdir_path", path)
-
-    def write(self, path: bytes, data: bytes, append: bool) -> None:
-        node = self.cluster.random.choice(sorted(self.cluster.nodes))
-        flags = os.O_WRONLY | os.O_CREAT | (0 if append else os.O_TRUNC)
-        handle, attr = self.do("open_path", path, flags, 0o644, -1, 0, -1, node=node)
-        self.do("write", handle, Attr(*attr).size if append else 0, data, node=node)
-        self.do("close", handle, node=node)
-
-    def read(self, path: bytes) -> bytes:
-        node = self.cluster.random.choice(sorted(self.cluster.nodes))
-        handle, _ = self.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)
-        data = self.do("read", handle, 0, 1 << 20, node=node)
-        self.do("close", handle, node=node)
-        return bytes(data)
-
-    def truncate(self, path: bytes, size: int) -> None:
-        self.do("setattr_path", path, META_SET_SIZE, tuple(Attr()._replace(size=size)), True)
-
-    def unlink(self, path: bytes) -> None:
-        self.do("unlink_path", path)
-
-    def link(self, path: bytes, to: bytes) -> None:
-        self.do("link_path", path, to)
-
-    def rename(self, path: bytes, to: bytes) -> None:
-        self.do("rename_path", path, to, 0)
-
-    def list(self, path: bytes) -> list[bytes]:
-        listed, more = self.do("list_path", path, 0, 1000)
-        assert not more
-        return sorted(bytes(name) for name, _ in listed)
 
 
 def outcome(call: Any, *args: Any) -> Any:
@@ -473,152 +423,6 @@ def test_a_copy_that_goes_late_takes_no_stripes_with_it(seed: int) -> None:
     real.do("set_xattr_path", path, b"user.amfs.layout", b"striped:4096", 0, node=0)
     cluster.settle()
     assert real.read(path) == b"x" * 1000
-
-
-class Appender:
-    """Opens a file, appends a line and closes it, a step at a time; others do the same at other nodes."""
-
-    def __init__(self, cluster: Cluster, path: bytes, node: int, face: int, line: bytes) -> None:
-        self.cluster, self.node, self.face, self.line = cluster, node, face, line
-        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, face=face)
-        self.steps = iter(self.work())
-
-    def work(self) -> Iterator[None]:
-        handle, _ = yield from self.answer()
-        node = self.cluster.nodes[self.node]
-        number = node.fs.handles[handle].number
-        node.write(number, len(node.content(*node.handles[number])), self.line)
-        yield
-        self.token = self.cluster.start(self.node, "close", handle, face=self.face)
-        yield from self.answer()
-
-    def answer(self) -> Iterator[Any]:
-        while self.token not in self.cluster.answers:
-            yield
-        return self.cluster.finish(self.token)
-
-
-class MountAppender(Appender):
-    """The same through a mount: what lies here it opens by itself if the shard is here, too; else as soon as it is answered. That the last
-    of its handles is closed is heard later, and that nobody uses the file only if nobody does."""
-
-    def __init__(self, cluster: Cluster, ino: int, node: int, face: int, line: bytes) -> None:
-        self.cluster, self.node, self.face, self.line, self.ino = cluster, node, face, line, ino
-        self.number, self.failed = 0, 0
-        self.steps = iter(self.work())
-
-    def work(self) -> Iterator[None]:
-        node, open_here = self.cluster.nodes[self.node], self.cluster.mounted.setdefault((self.node, self.face, self.ino), set())
-        with suppress(OSError):
-            size = node.meta.open_here(self.ino, True)[11]
-            node.make(self.ino)
-            self.number = node.handle(self.ino, 0, self.node, 0, size, True, True)
-            open_here.add(self.number)
-        while not self.number:
-            self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)
-            self.cluster.on_answer[self.token] = self.opened
-            if self.token in self.cluster.answers:  # at once
-                self.cluster.on_answer.pop(self.token)()
-            yield from self.answer()
-        node.write(self.number, len(node.content(*node.handles[self.number])), self.line)
-        yield
-        open_here.discard(self.number)
-        size, blocks, atime, mtime = node.close(self.number)
-        if not open_here:
-            self.tell_closed(True, tuple(Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime)))
-            if not any(node.uses(self.ino)):
-                self.tell_closed(False, None)
-
-    def opened(self) -> None:
-        error, value = self.cluster.answers[self.token]
-        if error:
-            return
-        try:
-            self.number = self.cluster.nodes[self.node].handle(self.ino, *value, True, True)
-        except OSError as late:
-            assert late.errno == errno.ESTALE
-            self.tell_closed(False, None)
-        else:
-            self.cluster.mounted[self.node, self.face, self.ino].add(self.number)
-
-    def tell_closed(self, wrote: bool, said: Any) -> None:
-        self.cluster.nodes[self.node].meta.closing(self.ino)
-        self.cluster.serial += 1
-        token = ("fuse", self.face, self.cluster.serial)
-        self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
-        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, "closed", (self.ino, wrote, said), 0, 0))
-
-
-@pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])
-@pytest.mark.parametrize("seed", range(25))
-def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_meanwhile(kind: str, seed: int) -> None:
-    """Where there is no room, a file is laid in stripes, by who writes it or by who has it; or somebody wishes it elsewhere."""
-    cluster = Cluster(3, seed)
-    real, rng = Real(cluster), cluster.random
-    path = b"/f%d" % seed
-    cluster.growth = 0.05 if kind == "grows" else 0.0
-    for number in rng.sample(range(3), 2) if kind == "full" else ():
-        cluster.nodes[number].limit = rng.randrange(0, 120)
-    pins = [(b"placement", b"%d" % n) for n in (-1, 0, 1, 2)]
-    wishes = {"restriped": [(b"layout", b"striped:4096"), (b"layout", b"whole")], "moved": pins}
-    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
-    real.do("close", handle, node=0)
-    ino = real.do("walk", path, True)[0][0]
-    clients = rng.choice((0.0, 0.5, 1.0))  # the others are mounts
-    places, most = rng.choice(((0, 1, 2), (0, 1))), rng.choice((3, 6))
-    active: list[Appender] = []
-    asked: list[object] = []
-    lines = [b"%04d\n" % n for n in range(40)]
-    begun = 0
-    while begun < len(lines) or active:
-        if begun < len(lines) and len(active) < most and rng.random() < 0.3:
-            client = rng.random() < clients
-            where = rng.choice(places), 2 if client else 1, lines[begun]
-            active.append(Appender(cluster, path, *where) if client else MountAppender(cluster, ino, *where))
-            begun += 1
-        if kind in wishes and begun and rng.random() < 0.05:
-            name, value = rng.choice(wishes[kind])
-            asked.append(cluster.start(rng.randrange(3), "set_xattr_path", path, b"user.amfs." + name, value, 0))
-        for appender in list(active):
-            if rng.random() < 0.5 and next(appender.steps, "done") == "done":
-                active.remove(appender)
-        cluster.step()
-    cluster.settle()
-    refused = [error for error in (cluster.answers.pop(token)[0] for token in asked) if error]
-    assert set(refused) <= {errno.EBUSY, errno.EOPNOTSUPP}, refused
-    assert sorted(real.read(path).splitlines(True)) == lines
-    found = real.do("walk", path, True)[0]
-    assert found[8] == 1, "it is finished"
-    cluster.settle()
-    cluster.check()
-    shard = cluster.nodes[cluster.table.owners[cluster.nodes[0].meta.ino_partition(found[0])]]
-    copies = {node.number for node in cluster.nodes.values() if found[0] in node.parts}
-    assert copies <= set(shard.meta.holders(found[0])), "forgotten ones"
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_who_is_to_be_written_through_while_it_brings_the_content_lets_nobody_in_before(seed: int) -> None:
-    """Whatever it had open of the file before."""
-    cluster = Cluster(2, seed)
-    real, path = Real(cluster), b"/f%d" % seed
-    handle, _ = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
-    real.do("close", handle, node=0)
-    ino = real.do("walk", path, True)[0][0]
-    for node in range(2):
-        real.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)  # and has it open all the time
-    lines = [b"%04d\n" % n for n in range(60)]
-    left = {node: lines[node::2] for node in range(2)}
-    active: dict[int, MountAppender] = {}
-    while active or any(left.values()):
-        for node, mine in left.items():
-            if node not in active and mine and cluster.random.random() < 0.1:
-                active[node] = MountAppender(cluster, ino, node, 1, mine.pop())
-            if node in active and cluster.random.random() < 0.5 and next(active[node].steps, "done") == "done":
-                del active[node]
-        cluster.step()
-    assert sorted(real.read(path).splitlines(True)) == lines
-    cluster.settle()
-    cluster.check()
 
 
 def test_set_rank_decides_where_a_future_file_lies() -> None:

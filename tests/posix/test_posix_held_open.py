@@ -4,6 +4,7 @@ what they contain by then, whatever the kernel still has of them for the one who
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 from collections.abc import Iterator
@@ -126,6 +127,19 @@ def test_it_is_one_file_all_the_same(held: tuple[Path, Path, int], tmp_path: Pat
         assert there.read_bytes() == here.read_bytes() == b"old n"
     finally:
         os.close(reader)
+
+
+@pytest.mark.parametrize("two", [""], ids=["passed"], indirect=True)
+def test_what_holds_for_one_number_alone(held: tuple[Path, Path, int]) -> None:
+    """As the documents say: locks, and opening a descriptor once more."""
+    here, there, fd = held
+    append(there, b" new")
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with here.open("rb") as later:
+        fcntl.flock(later, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with pytest.raises(OSError) as refused:
+        os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    assert refused.value.errno == errno.ESTALE
 
 
 def test_what_others_write_through_this_node_is_seen_here_at_once(places: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
