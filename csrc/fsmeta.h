@@ -228,8 +228,10 @@ int meta_dir_name(struct meta *meta, uint64_t ino, char *to, size_t room);
 bool meta_dir_below(struct meta *meta, uint64_t ino, uint64_t ancestor); /* is `ino` that or below it */
 /* No new entries in it from now on (rmdir looks whether it is empty everywhere): creating there answers META_BUSY. */
 int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen);
-/* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. Any node remembers when it called this last. */
+/* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. Any node remembers when it called this last.
+ * META_BUSY (`tell` is NULL and there are some): it is changed here, and they have to be told by another call. */
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell);
+int64_t meta_dir_touched(struct meta *meta, uint64_t ino); /* what is remembered of that; 0: nothing since its times were set */
 void meta_dir_latest(struct meta *meta, struct meta_attr *attr); /* what its home said of a directory, and this node's own changes since */
 /* Default layout of new files below it (nearest ancestor that has one): layout, stripe. stripe 0 and layout 255: none. */
 int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe);

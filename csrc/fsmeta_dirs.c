@@ -249,11 +249,18 @@ int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nod
     if (dir != NULL && dir->touched < now && dir->timed <= now) dir->touched = now;
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (dir == NULL) return leave(meta, ENOTDIR);
+    touch_dir(dir, now); /* who looks on this node sees it at once, whenever the others are told */
     int error = prepare_tell(meta, tell, dir->watchers, 0);
-    if (error != 0) return leave(meta, error);
-    touch_dir(dir, now);
-    tell_all(meta, tell, &dir->watchers, -1);
-    return leave(meta, 0);
+    if (error == 0) tell_all(meta, tell, &dir->watchers, -1);
+    return leave(meta, error);
+}
+
+int64_t meta_dir_touched(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    const struct dir *dir = find_dir(meta, ino);
+    int64_t touched = dir == NULL ? 0 : dir->touched;
+    pthread_mutex_unlock(&meta->lock);
+    return touched;
 }
 
 void meta_dir_latest(struct meta *meta, struct meta_attr *attr) {

@@ -83,6 +83,12 @@ static PyObject *dir_touch(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed_nodes(error, &tell) : py_meta_nodes(&tell);
 }
 
+static PyObject *dir_touched(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:dir_touched", &ino)) return NULL;
+    return PyLong_FromLongLong(meta_dir_touched(of(self), ino));
+}
+
 static PyObject *dir_set_layout(PyObject *self, PyObject *args) {
     ull ino;
     unsigned char layout;
@@ -111,6 +117,7 @@ PyMethodDef py_meta_dirs_methods[] = {
     VARARGS("dir_below", dir_below, "dir_below(ino, ancestor)"),
     VARARGS("dir_freeze", dir_freeze, "dir_freeze(ino, frozen)"),
     VARARGS("dir_touch", dir_touch, "dir_touch(ino, now)"),
+    VARARGS("dir_touched", dir_touched, "dir_touched(ino)"),
     VARARGS("dir_set_layout", dir_set_layout, "dir_set_layout(ino, layout, stripe)"),
     VARARGS("dir_layout", dir_layout, "dir_layout(ino)"),
     {NULL, NULL, 0, NULL},

@@ -76,6 +76,7 @@ class Dir:
     name: bytes
     frozen: bool = False
     timed: int = 0
+    touched: int = 0
     watchers: set[int] = field(default_factory=set)
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
 
@@ -583,7 +584,7 @@ class Reference:
         dir = self.dirs[ino]
         dir.attr = owned(dir.attr, mask, new, now)
         if mask & META_SET_MTIME:
-            dir.timed = max(dir.timed, now)
+            dir.timed, dir.touched = max(dir.timed, now), 0
 
     def dir_get(self, ino: int) -> tuple[Attr, int]:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
@@ -603,7 +604,12 @@ class Reference:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         self.dirs[ino].frozen = frozen
 
+    def dir_touched(self, ino: int) -> int:
+        return self.dirs[ino].touched if ino in self.dirs else 0
+
     def dir_touch(self, ino: int, now: int) -> Nodes:
+        if ino in self.dirs and self.dirs[ino].timed <= now:
+            self.dirs[ino].touched = max(self.dirs[ino].touched, now)
         refuse_if(not self.mine(self.ino_partition(ino)), META_NOT_MINE)
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         dir = self.dirs[ino]

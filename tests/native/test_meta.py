@@ -434,7 +434,11 @@ def test_touching_a_directory_is_for_its_home() -> None:
     meta.getattr(here, 1)
     assert meta.dir_touch(here, 9) == (1,)
     assert meta.dir_touch(here, 3) == ()
-    assert (Attr(*meta.getattr(here, 0)).mtime, Attr(*meta.getattr(here, 0)).ctime) == (9, 9)
+    assert (Attr(*meta.getattr(here, 0)).mtime, Attr(*meta.getattr(here, 0)).ctime, meta.dir_touched(here)) == (9, 9, 9)
+    meta.dir_set(here, META_SET_MTIME, Attr(mtime=4), 11)
+    assert meta.dir_touched(here) == 0
+    assert meta.dir_touch(here, 10) == ()  # what came before
+    assert (Attr(*meta.getattr(here, 0)).mtime, meta.dir_touched(here)) == (4, 0)
     with refused(META_NOT_MINE):
         meta.dir_touch(there, 9)
     with refused(META_BUSY):  # every node has a record of it

@@ -317,7 +317,9 @@ class Shards(RuleBasedStateMachine):
         stripe=st.sampled_from([0, 512]),
         frozen=st.booleans(),
         pick=picks,
-        what=st.sampled_from(["remove", "move", "move", "set", "get", "find", "name", "below", "freeze", "touch", "set_layout", "layout"]),
+        what=st.sampled_from(
+            ["remove", "move", "move", "set", "get", "find", "name", "below", "freeze", "touch", "touched", "set_layout", "layout"]
+        ),
     )
     def directories(
         self, dir: int, to: int, name: bytes, mask: int, mode: int, layout: int, stripe: int, frozen: bool, pick: int, what: str
@@ -337,6 +339,7 @@ class Shards(RuleBasedStateMachine):
             "name": (dir,),
             "below": (dir, to),
             "freeze": (dir, frozen and pick % 4 == 0),
+            "touched": (dir,),
             "set_layout": (dir, layout, stripe),
             "layout": (dir,),
         }

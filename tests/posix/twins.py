@@ -3,6 +3,7 @@
 A tree that is seen through the mounts of two nodes is coherent for an open file from close to open only. So while a file is open on one
 node, calls that have to do with its data, size and times go through that node too; all others go through any. The times of a directory that
 another node has just changed may be as old as the messages under way (docs/file-system.md): they are looked at again, for a second at most.
+What a node has changed itself it sees at once.
 """
 
 # ruff: noqa: E501  (the tables at the end)
@@ -33,6 +34,8 @@ WHEREVER = {"type", "mode", "uid", "gid", "nlink", "same as"}
 LOOKS = {"stat", "lstat", "fstat", "read", "pread", "mread", "read_file", "listdir", "listxattr", "getxattr", "readlink", "eaccess", "lseek", "as"}
 #: How long news of a changed directory may be under way.
 LATE_S = 1.0
+#: Calls that when they succeed have changed a directory, that of the name in this place; of others it is not known.
+NAMES_AT = {"mkdir": 1, "rmdir": 1, "unlink": 1, "mknod": 1, "symlink": 2, "link": 2, "flink": 2}
 
 Op = list[Any]
 #: A call and the mount it is meant to go through.
@@ -68,8 +71,8 @@ class Twins:
         self.views = len(mounts)
         #: Slot → (mount, inode in the oracle) of open files.
         self.opened: dict[Any, tuple[int, int]] = {}
-        #: The mount through which something was changed last.
-        self.changed = 0
+        #: Inode of a directory in the oracle → the mount through which its entries were changed last, where that is known for sure.
+        self.touched: dict[int, int | None] = {}
 
     def close(self) -> str:
         """Remove all; gives what could not be removed, in words, else nothing."""
@@ -138,11 +141,11 @@ class Twins:
         good = self.good.run(op, node)
         found = self.tested.run(op, node)
         end = time.monotonic() + LATE_S
-        while good != found and self._may_be_late(node, {"": good}, {"": found}) and time.monotonic() < end:
+        while good != found and self._may_be_late(node, {"": good}, {"": found}, {"": self._inode(op)}) and time.monotonic() < end:
             time.sleep(LATE_S / 50)
             found = self.tested.run(op, node)
-        if op[0] not in LOOKS:
-            self.changed = node
+        if op[0] not in LOOKS and not str(good).startswith("!"):
+            self._note_touched(node, op)
         if good != found:
             raise Difference(f"gave {found!r}, should give {good!r}")
         if op[0] == "open":
@@ -155,13 +158,36 @@ class Twins:
             self.opened.pop(op[1], None)
         return good
 
-    def _may_be_late(self, view: int, good: dict[str, Any], found: dict[str, Any]) -> bool:
-        """Is all that differs the times of directories, and was it another node that changed something last?"""
-        if view == self.changed or good.keys() != found.keys():
+    def _inode(self, op: Op) -> int:
+        """Of what a call is about, in the oracle; 0: it is not there."""
+        if len(op) > 1 and op[1] in self.opened:
+            return self.opened[op[1]][1]
+        self.good.enter(0)
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return (os.lstat if op[0] == "lstat" else os.stat)(op[1]).st_ino
+        return 0
+
+    def _note_touched(self, node: int, op: Op) -> None:
+        self.good.enter(0)
+        for place, path in enumerate(op[1:3], 1):
+            sure = NAMES_AT.get(op[0]) == place
+            for each in (path, os.path.dirname(path) or ".") if isinstance(path, str) else ():
+                with contextlib.suppress(OSError, ValueError):
+                    inode = os.stat(each).st_ino
+                    self.touched[inode] = node if sure or self.touched.get(inode) == node else None
+
+    def _may_be_late(self, view: int, good: dict[str, Any], found: dict[str, Any], inodes: dict[str, int]) -> bool:
+        """Is all that differs the times of directories that this node has not changed last itself?"""
+        if self.views == 1 or good.keys() != found.keys():
             return False
-        pairs = [(good[name], found[name]) for name in good if good[name] != found[name]]
+        pairs = [(good[name], found[name], inodes[name]) for name in good if good[name] != found[name]]
         return all(
-            isinstance(a, dict) and isinstance(b, dict) and a.get("type") == "dir" and {**a, "mtime": ""} == {**b, "mtime": ""} for a, b in pairs
+            isinstance(a, dict)
+            and isinstance(b, dict)
+            and a.get("type") == "dir"
+            and {**a, "mtime": ""} == {**b, "mtime": ""}
+            and self.touched.get(inode) != view
+            for a, b, inode in pairs
         )
 
     def _is_ghost(self, op: Op) -> bool:
@@ -184,14 +210,15 @@ class Twins:
         """Compare the whole trees, the tested one seen through one of its mounts."""
         view %= self.views
         end = time.monotonic() + LATE_S
-        good, found = self._listings(view)
-        while good != found and self._may_be_late(view, good, found) and time.monotonic() < end:
+        good, found, inodes = self._listings(view)
+        while good != found and self._may_be_late(view, good, found, inodes) and time.monotonic() < end:
             time.sleep(LATE_S / 50)
-            good, found = self._listings(view)
+            good, found, inodes = self._listings(view)
         if lines := treestate.differences(good, found):
             raise Difference("\n    ".join([f"the tree (mount {view}):", *lines]))
 
-    def _listings(self, view: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _listings(self, view: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+        """Of the oracle and of what is tested, and inodes in the oracle."""
         user = os.getresuid()[0]
         os.setresuid(0, 0, 0)
         listings = []
@@ -205,11 +232,12 @@ class Twins:
         os.setresuid(user, user, 0)
         good, found = listings
         elsewhere = {inode for node, inode in self.opened.values() if node != view}
-        for name, stats in seen[0].items():
-            if stats.st_ino in elsewhere and name in found:
+        inodes = {name: status.st_ino for name, status in seen[0].items()}
+        for name, inode in inodes.items():
+            if inode in elsewhere and name in found:
                 for listing in listings:
                     listing[name] = {field: told for field, told in listing[name].items() if field in WHEREVER}
-        return good, found
+        return good, found, inodes
 
 
 # ── random sequences ───────────────────────────────────────────────────────────────────────────────

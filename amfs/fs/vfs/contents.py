@@ -485,6 +485,7 @@ class Contents(Directories):
         self._striped[event.ino] = event.stripe
 
     def op_touched(self, r: Request, dir: int) -> Operation:
-        self._touch(dir, r.now)
+        if now := self.meta.dir_touched(dir):  # 0: its times were set since
+            self._touch(dir, now)
         r.inodes.append(dir)
         yield from ()
