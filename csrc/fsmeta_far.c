@@ -37,8 +37,6 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     return leave(meta, error);
 }
 
-static void drop_watchers(const struct meta *meta, node_set *watchers, int32_t but) { tell_all(meta, NULL, watchers, but); }
-
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
                     struct meta_attr *left, struct meta_unlinked *how) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
@@ -56,7 +54,7 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     if (how->used && set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
     set_clear(&entry->watchers);
     delete_entry(meta, entry);
-    drop_watchers(meta, &inode->watchers, asker);
+    tell_watchers(meta, NULL, inode, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
     inode_attr(inode, left);
@@ -78,7 +76,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     if (wrote && watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
         record_written(inode, node, written);
-        drop_watchers(meta, &inode->watchers, node);
+        tell_watchers(meta, NULL, inode, node);
     }
     if (!used) stop_using(inode, node);
     inode_attr(inode, out);

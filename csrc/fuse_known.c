@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+enum { SETTLE_NS = 10000000 }; /* so long who was answered may wait for a processor */
+
 /* ── what is no file ── */
 
 static struct ghost **ghost_place(struct amfs_fuse *mount, uint64_t ino) {
@@ -99,16 +101,37 @@ static void grow(struct amfs_fuse *mount) {
 
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(mount, ino); }
 
+static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1; }
+
+static size_t spot(uint64_t ino) { return (ino * 0x9E3779B97F4A7C15u >> 40) % SPOTS; }
+
+void known_telling(struct amfs_fuse *mount, uint64_t ino) { atomic_store(&mount->told[spot(ino)], atomic_fetch_add(&mount->changes, 1) + 1); }
+
+bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return exact_ns() - atomic_load(&mount->turned[spot(ino)]) > SETTLE_NS; }
+
+/* It may also have to be told because of the file's pages. Who looks the file up is then sent to look again, if that matters to him: once, for the
+ * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. That rights turn is noted
+ * first, as that it is told is before it is looked whether they did: one of both sees the other. */
+bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since) {
+    if (!S_ISREG(attr->mode)) return false;
+    pthread_mutex_lock(&mount->known_lock);
+    struct known *known = *place(mount, attr->ino);
+    bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
+    if (turns) atomic_store(&mount->turned[spot(attr->ino)], exact_ns());
+    bool lost = turns && !known->again && atomic_load(&mount->told[spot(attr->ino)]) > since;
+    if (lost) known->again = true;
+    pthread_mutex_unlock(&mount->known_lock);
+    return lost;
+}
+
 /* The kernel is not told of a change of what it does not remember. That is not only cheaper: attributes that it has asked for are lost on it when it
  * is told meanwhile that they changed, and whoever asked to learn what is allowed goes on by what was known before. So whatever is answered may be
  * kept only if nothing changed since the question came. With the lock held. */
 static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
-    uint32_t rights = ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1;
-    if (known->rights != 0 && known->rights != rights) {
-        atomic_store(&mount->turned_ns, exact_ns());
-        atomic_store(&mount->turned, known->ino);
-    }
+    uint32_t rights = rights_of(attr);
+    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned[spot(known->ino)], exact_ns());
     known->rights = rights;
+    known->again = false;
     cache = cache && known->changed <= since;
     known->timed = known->timed || cache;
     return cache;

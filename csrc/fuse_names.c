@@ -54,7 +54,9 @@ static void look_up(struct call *call) {
     int error = name == NULL             ? EINVAL
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
-    if (error == 0) {
+    if (error == 0 && known_lost(mount, &attr, call->since)) {
+        refuse(call, ESTALE);
+    } else if (error == 0) {
         give_entry(call, name, length, &attr, cache);
     } else if (error == WAIT) {
         work_copy(call);

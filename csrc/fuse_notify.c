@@ -15,7 +15,6 @@ enum {
     SWEEP_MS = 125,
     LATER_MS = 2,
     LOOK_MS = 10, /* whether it has been tried for long enough; that it is done is told */
-    SETTLE_NS = 2000000,
     NOTIFY_LEAVE = 1 << 16, /* not for the kernel: close what no open stands for */
 };
 
@@ -40,11 +39,15 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
     }
     header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
     while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
+    if (notice->code == NOTIFY_INVAL_INODE) known_telling(mount, notice->ino);
 }
 
 /* Rights that the kernel has been given, and may not have taken yet, would be lost on it. */
-static bool has_settled(struct amfs_fuse *mount, uint64_t ino) {
-    return atomic_load(&mount->turned) != ino || exact_ns() - atomic_load(&mount->turned_ns) > SETTLE_NS;
+static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
+    if (notice->code == NOTIFY_INVAL_ENTRY) return !slow_busy(mount, notice->ino);
+    if (notice->code != NOTIFY_INVAL_INODE) return true;
+    known_telling(mount, notice->ino);
+    return known_settled(mount, notice->ino);
 }
 
 /* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
@@ -52,7 +55,7 @@ static struct notice *next_notice(struct amfs_fuse *mount) {
     struct notice **at = &mount->notices, *notice;
     while ((notice = *at) != NULL) {
         if (notice->tried_ns == 0) notice->tried_ns = exact_ns();
-        if (notice->code == NOTIFY_INVAL_ENTRY ? !slow_busy(mount, notice->ino) : notice->code != NOTIFY_INVAL_INODE || has_settled(mount, notice->ino)) break;
+        if (may_tell(mount, notice)) break;
         at = &notice->next;
     }
     if (notice == NULL) return NULL;

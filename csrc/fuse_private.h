@@ -66,6 +66,7 @@ struct known {
     bool held;      /* unlinked since: kept as long as the kernel may use it */
     bool timed;     /* it may use the attributes that it was given without asking again */
     bool paged;     /* it may have pages of it */
+    bool again;     /* it was made to look again */
 };
 
 /* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
@@ -80,7 +81,7 @@ struct touch {
     int64_t last, told;
 };
 
-enum { TOUCHES = 16, GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
+enum { TOUCHES = 16, SPOTS = 256, GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
 
 struct node {
     struct node *next;
@@ -170,10 +171,10 @@ struct amfs_fuse {
     size_t known_count, known_buckets;
     atomic_uint ghost_count;
     struct ghost *ghosts[GHOST_BUCKETS];
-    atomic_ullong changes;     /* of which the kernel was not told, with the lock of what is known held */
-    atomic_bool aliased;       /* there are directories that it knows by several numbers */
-    _Atomic int64_t turned_ns; /* when it was last given other rights than before, and of what */
-    atomic_ullong turned;
+    atomic_ullong changes;         /* counted: of which the kernel was not told, and which it was told */
+    atomic_bool aliased;           /* there are directories that it knows by several numbers */
+    _Atomic int64_t turned[SPOTS]; /* when it was last given other rights than before (ns); inodes share places */
+    atomic_ullong told[SPOTS];     /* the last change of which it was told, or is being told now (`changes`) */
 };
 
 /* A request being served. */
@@ -254,6 +255,9 @@ uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uin
 bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* attributes. May it keep them after all */
 void known_paged(struct amfs_fuse *mount, uint64_t ino);
 bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
+bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since); /* will it lose what a lookup gives? Then it must look again */
+void known_telling(struct amfs_fuse *mount, uint64_t ino); /* that it has changed: before it is looked whether that may be told now, and after */
+bool known_settled(struct amfs_fuse *mount, uint64_t ino); /* has the kernel taken the rights that it was given? They would be lost */
 bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
 void hold_known(struct amfs_fuse *mount, uint64_t ino);

@@ -266,6 +266,10 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     struct wire_entry_out out;
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
+    if (request->op == FUSE_OP_LOOKUP && known_lost(mount, attr, request->noticed)) {
+        finish(mount, request, ESTALE, NULL, 0);
+        return 0;
+    }
     cache = cache && is_fresh(mount, moment, attr);
     cache = put_entry(mount, request->noticed, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;

@@ -26,6 +26,8 @@ def seen_by_the_other_node() -> Iterator[Case]:
             yield case(f"a {kind} given away, mount {first}", f"chmod . 0777\n{text}\n{here} lstat n uid\n{there} chown n 2002 2002\n{here} as 2002\n{here} chmod n 0640 => ok\n{here} utimens n 5.5 6.6 => ok\n{here} as 0\n{there} chown n 2003 2003\n{here} as 2002\n{here} chmod n 0600 => !EPERM\n{here} as 0")
         yield case(f"a {kind} removed, mount {first}", f"{text}\n{there} lstat n type\n{here} unlink n\n{here} rmdir n\n{there} lstat n\n{there} listdir .")
     for here, there in (("@0", "@1"), ("@1", "@0")):
+        for text in ("utimens n{k} 5 6", "chmod n{k} 0640", "open f n{k} RDWR|TRUNC\n{here} close f"):
+            yield case(f"given away after {text}, mount {here}", "chmod . 0777\n" + "".join(f"{there} write_file n{k}\n{there} lstat n{k}\n{here} {text.format(here=here, k=k)}\n{here} chown n{k} 2001 2005\n{there} as 2001\n{there} chmod n{k} 0700 => ok\n{there} as 0\n" for k in range(8)))
         yield case(f"a directory's time after one's own change, mount {here}", "".join(f"{here} mkdir d{k}\n{there} lstat d{k}\n{here} utimens d{k} 5 6\n{there} lstat d{k} mtime\n{here} mknod d{k}/f fifo\n{here} lstat d{k} mtime => {{'mtime': 'now'}}\n" for k in range(20)))
     for size in (0, 1, 5000, 524289, 3 << 20):
         yield case(f"{size} bytes", f"@0 write_file n '<a*{size}>'\n@1 read_file n\n@1 append_file n more\n@0 read_file n\n@0 truncate n 3\n@1 read_file n\n@1 lstat n size\n@1 write_file n '<b*{size}>'\n@0 read_file n\n@0 unlink n\n@1 read_file n => !ENOENT".replace("'<a*0>'", "''").replace("'<b*0>'", "''"))
