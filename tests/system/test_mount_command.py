@@ -100,6 +100,22 @@ def test_a_session_ends_with_its_mounts(amfs: Amfs, session: Session, place: Pat
     assert not os.path.ismount(place)
 
 
+@pytest.mark.parametrize("fuse", ["native", "fusepy"])
+def test_whether_a_mount_is_dead_is_no_question_to_other_nodes(amfs: Amfs, place: Path, fuse: str) -> None:
+    def asked() -> int:
+        (one,) = json.loads(amfs("status", name(), "--output", "json").stdout)["sessions"]
+        return int(one["nodes"][0]["fs_asked"])
+
+    amfs("up", "--name", name(), "--nodes", "2", "--slots", "1")
+    amfs("mount", place, "--fuse", fuse)
+    mount = fusemounts.at(str(place))
+    assert mount is not None
+    before = asked()
+    assert not any(fusemounts.is_dead(mount) for _ in range(5)) and asked() == before
+    os.statvfs(place)
+    assert asked() > before, "what is counted here is not counted"
+
+
 def test_status_shows_mounts(amfs: Amfs, session: Session, place: Path) -> None:
     amfs("mount", place)
     (one,) = json.loads(amfs("status", name(), "--output", "json").stdout)["sessions"]
