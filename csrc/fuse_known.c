@@ -112,14 +112,14 @@ bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return exact_ns() - 
 /* It may also have to be told because of the file's pages. Who looks the file up is then sent to look again, if that matters to him: once, for the
  * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. That rights turn is noted
  * first, as that it is told is before it is looked whether they did: one of both sees the other. */
-bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since) {
+bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks) {
     if (!S_ISREG(attr->mode)) return false;
     pthread_mutex_lock(&mount->known_lock);
     struct known *known = *place(mount, attr->ino);
     bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
     if (turns) atomic_store(&mount->turned[spot(attr->ino)], exact_ns());
-    bool lost = turns && !known->again && atomic_load(&mount->told[spot(attr->ino)]) > since;
-    if (lost) known->again = true;
+    bool lost = turns && !(looks && known->again) && atomic_load(&mount->told[spot(attr->ino)]) > since;
+    if (lost && looks) known->again = true;
     pthread_mutex_unlock(&mount->known_lock);
     return lost;
 }

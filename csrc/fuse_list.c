@@ -10,7 +10,7 @@ bool list_add(struct listing *listing, const char *name, size_t length, uint64_t
     if (size > listing->room - listing->used) return false;
     char *at = listing->to + listing->used;
     memset(at, 0, size < before + WIRE_DIRENT ? size : before + WIRE_DIRENT);
-    if (listing->plus && attr != NULL) /* else number 0: nothing to keep */
+    if (listing->plus && attr != NULL && !known_lost(listing->mount, attr, listing->since, false)) /* else number 0: nothing to keep */
         put_entry(listing->mount, listing->since, (void *)at, attr, place_of(listing->dir, listing->alias, name, length), true);
     struct wire_dirent *entry = (void *)(at + before);
     entry->ino = ino;

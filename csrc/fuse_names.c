@@ -54,7 +54,7 @@ static void look_up(struct call *call) {
     int error = name == NULL             ? EINVAL
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
-    if (error == 0 && known_lost(mount, &attr, call->since)) {
+    if (error == 0 && known_lost(mount, &attr, call->since, true)) {
         refuse(call, ESTALE);
     } else if (error == 0) {
         give_entry(call, name, length, &attr, cache);

@@ -255,7 +255,8 @@ uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uin
 bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* attributes. May it keep them after all */
 void known_paged(struct amfs_fuse *mount, uint64_t ino);
 bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
-bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since); /* will it lose what a lookup gives? Then it must look again */
+/* Would it lose the rights that it is to be given? Who looks a file up must look again then. */
+bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks);
 void known_telling(struct amfs_fuse *mount, uint64_t ino); /* that it has changed: before it is looked whether that may be told now, and after */
 bool known_settled(struct amfs_fuse *mount, uint64_t ino); /* has the kernel taken the rights that it was given? They would be lost */
 bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */

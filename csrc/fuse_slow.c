@@ -266,7 +266,7 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     struct wire_entry_out out;
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
-    if (request->op == FUSE_OP_LOOKUP && known_lost(mount, attr, request->noticed)) {
+    if (request->op == FUSE_OP_LOOKUP && known_lost(mount, attr, request->noticed, true)) {
         finish(mount, request, ESTALE, NULL, 0);
         return 0;
     }
