@@ -37,7 +37,7 @@ int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to,
 /* ── which inodes have stripes here ── with stripes_lock held */
 
 static struct fsio_stripes_slot *find_slot(const struct fsio_stripes *stripes, uint64_t ino) {
-    size_t at = (size_t)(ino * 0x9E3779B97F4A7C15u >> 32) & (stripes->room - 1);
+    size_t at = (size_t)(ino * 0x9E3779B97F4A7C15u >> 40) & (stripes->room - 1);
     while (stripes->slots[at].ino != 0 && stripes->slots[at].ino != ino) at = (at + 1) & (stripes->room - 1);
     return &stripes->slots[at];
 }

@@ -142,9 +142,7 @@ void tell_watchers(const struct meta *meta, struct meta_nodes *tell, struct inod
 bool meta_dropped(struct meta *meta, uint64_t ino) {
     enter(meta);
     const struct inode *inode = find_inode(meta, ino);
-    bool dropped = inode != NULL && inode->dropped;
-    pthread_mutex_unlock(&meta->lock);
-    return dropped;
+    return leave(meta, inode != NULL && inode->dropped) != 0;
 }
 
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,

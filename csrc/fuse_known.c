@@ -9,10 +9,13 @@
 
 enum { SETTLE_NS = 10000000 }; /* so long who was answered may wait for a processor */
 
+/* The partition is in the bits of a number from 40 on: lower ones of the product know nothing of it. */
+static size_t mixed(uint64_t ino) { return (size_t)(ino * 0x9E3779B97F4A7C15u >> 40); }
+
 /* ── what is no file ── */
 
 static struct ghost **ghost_place(struct amfs_fuse *mount, uint64_t ino) {
-    struct ghost **at = &mount->ghosts[(ino * 0x9E3779B97F4A7C15u >> 40) % GHOST_BUCKETS];
+    struct ghost **at = &mount->ghosts[mixed(ino) % GHOST_BUCKETS];
     while (*at != NULL && (*at)->attr.ino != ino) at = &(*at)->next;
     return at;
 }
@@ -76,7 +79,7 @@ static void ghost_forget(struct amfs_fuse *mount, uint64_t ino) {
 /* ── files ── */
 
 static struct known **place(const struct amfs_fuse *mount, uint64_t ino) {
-    struct known **at = &mount->known[(ino * 0x9E3779B97F4A7C15u >> 32) & (mount->known_buckets - 1)];
+    struct known **at = &mount->known[mixed(ino) & (mount->known_buckets - 1)];
     while (*at != NULL && (*at)->ino != ino) at = &(*at)->next;
     return at;
 }
@@ -90,7 +93,7 @@ static void grow(struct amfs_fuse *mount) {
     mount->known_buckets = before * 2;
     for (size_t i = 0; i < before; i++) {
         for (struct known *next, *known = old[i]; known != NULL; known = next) {
-            struct known **at = &larger[(known->ino * 0x9E3779B97F4A7C15u >> 32) & (mount->known_buckets - 1)];
+            struct known **at = &larger[mixed(known->ino) & (mount->known_buckets - 1)];
             next = known->next;
             known->next = *at;
             *at = known;
@@ -103,11 +106,9 @@ struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(
 
 static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1; }
 
-static size_t spot(uint64_t ino) { return (ino * 0x9E3779B97F4A7C15u >> 40) % SPOTS; }
+void known_telling(struct amfs_fuse *mount, uint64_t ino) { atomic_store(&mount->told[mixed(ino) % SPOTS], atomic_fetch_add(&mount->changes, 1) + 1); }
 
-void known_telling(struct amfs_fuse *mount, uint64_t ino) { atomic_store(&mount->told[spot(ino)], atomic_fetch_add(&mount->changes, 1) + 1); }
-
-bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return exact_ns() - atomic_load(&mount->turned[spot(ino)]) > SETTLE_NS; }
+bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return exact_ns() - atomic_load(&mount->turned[mixed(ino) % SPOTS]) > SETTLE_NS; }
 
 /* It may also have to be told because of the file's pages. Who looks the file up is then sent to look again, if that matters to him: once, for the
  * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. That rights turn is noted
@@ -117,8 +118,8 @@ bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t 
     pthread_mutex_lock(&mount->known_lock);
     struct known *known = *place(mount, attr->ino);
     bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
-    if (turns) atomic_store(&mount->turned[spot(attr->ino)], exact_ns());
-    bool lost = turns && !(looks && known->again) && atomic_load(&mount->told[spot(attr->ino)]) > since;
+    if (turns) atomic_store(&mount->turned[mixed(attr->ino) % SPOTS], exact_ns());
+    bool lost = turns && !(looks && known->again) && atomic_load(&mount->told[mixed(attr->ino) % SPOTS]) > since;
     if (lost && looks) known->again = true;
     pthread_mutex_unlock(&mount->known_lock);
     return lost;
@@ -129,7 +130,7 @@ bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t 
  * kept only if nothing changed since the question came. With the lock held. */
 static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
     uint32_t rights = rights_of(attr);
-    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned[spot(known->ino)], exact_ns());
+    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned[mixed(known->ino) % SPOTS], exact_ns());
     known->rights = rights;
     known->again = false;
     cache = cache && known->changed <= since;

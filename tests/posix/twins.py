@@ -170,8 +170,8 @@ class Twins:
     def _note_touched(self, node: int, op: Op) -> None:
         self.good.enter(0)
         for place, path in enumerate(op[1:3], 1):
-            sure = NAMES_AT.get(op[0]) == place
-            for each in (path, os.path.dirname(path) or ".") if isinstance(path, str) else ():
+            # What a path itself leads to may be a directory as well, that somebody else has changed.
+            for each, sure in ((path, False), (os.path.dirname(path) or ".", NAMES_AT.get(op[0]) == place)) if isinstance(path, str) else ():
                 with contextlib.suppress(OSError, ValueError):
                     inode = os.stat(each).st_ino
                     self.touched[inode] = node if sure or self.touched.get(inode) == node else None
