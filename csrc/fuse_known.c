@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SETTLE_NS = 10000000 }; /* so long who was answered may wait for a processor */
+enum { SETTLE_NS = 40000000 }; /* so long who was answered, or who is to answer, may wait for a processor */
 
 /* The partition is in the bits of a number from 40 on: lower ones of the product know nothing of it. */
 static size_t mixed(uint64_t ino) { return (size_t)(ino * 0x9E3779B97F4A7C15u >> 40); }
@@ -106,20 +106,30 @@ struct known *known_find(struct amfs_fuse *mount, uint64_t ino) { return *place(
 
 static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1; }
 
-void known_telling(struct amfs_fuse *mount, uint64_t ino) { atomic_store(&mount->told[mixed(ino) % SPOTS], atomic_fetch_add(&mount->changes, 1) + 1); }
+static struct spot *spot_of(struct amfs_fuse *mount, uint64_t ino) { return &mount->spots[mixed(ino) % SPOTS]; }
 
-bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return exact_ns() - atomic_load(&mount->turned[mixed(ino) % SPOTS]) > SETTLE_NS; }
+static bool is_recent(_Atomic int64_t *ns) { return exact_ns() - atomic_load(ns) < SETTLE_NS; }
+
+void known_telling(struct amfs_fuse *mount, uint64_t ino) {
+    struct spot *spot = spot_of(mount, ino);
+    atomic_store(&spot->told_ns, exact_ns());
+    atomic_store(&spot->told, atomic_fetch_add(&mount->changes, 1) + 1);
+}
+
+bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return !is_recent(&spot_of(mount, ino)->turned_ns); }
 
 /* It may also have to be told because of the file's pages. Who looks the file up is then sent to look again, if that matters to him: once, for the
  * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. That rights turn is noted
- * first, as that it is told is before it is looked whether they did: one of both sees the other. */
+ * first, as that it is told is before it is looked whether they did: one of both sees the other. What it was told a moment ago may have come while
+ * the question lay there unread. */
 bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks) {
     if (!S_ISREG(attr->mode)) return false;
     pthread_mutex_lock(&mount->known_lock);
     struct known *known = *place(mount, attr->ino);
     bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
-    if (turns) atomic_store(&mount->turned[mixed(attr->ino) % SPOTS], exact_ns());
-    bool lost = turns && !(looks && known->again) && atomic_load(&mount->told[mixed(attr->ino) % SPOTS]) > since;
+    struct spot *spot = spot_of(mount, attr->ino);
+    if (turns) atomic_store(&spot->turned_ns, exact_ns());
+    bool lost = turns && !(looks && known->again) && (atomic_load(&spot->told) > since || is_recent(&spot->told_ns));
     if (lost && looks) known->again = true;
     pthread_mutex_unlock(&mount->known_lock);
     return lost;
@@ -130,7 +140,7 @@ bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t 
  * kept only if nothing changed since the question came. With the lock held. */
 static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
     uint32_t rights = rights_of(attr);
-    if (known->rights != 0 && known->rights != rights) atomic_store(&mount->turned[mixed(known->ino) % SPOTS], exact_ns());
+    if (known->rights != 0 && known->rights != rights) atomic_store(&spot_of(mount, known->ino)->turned_ns, exact_ns());
     known->rights = rights;
     known->again = false;
     cache = cache && known->changed <= since;

@@ -75,6 +75,13 @@ struct ghost {
     struct meta_attr attr;
 };
 
+/* What the kernel was last answered, and told, of some inodes. */
+struct spot {
+    _Atomic int64_t turned_ns; /* when it was given other rights than before */
+    _Atomic int64_t told_ns;   /* when it was told of a change, or was to be told */
+    atomic_ullong told;        /* that change (mount->changes) */
+};
+
 /* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
 struct touch {
     uint64_t dir; /* 0: unused */
@@ -173,8 +180,7 @@ struct amfs_fuse {
     struct ghost *ghosts[GHOST_BUCKETS];
     atomic_ullong changes;         /* counted: of which the kernel was not told, and which it was told */
     atomic_bool aliased;           /* there are directories that it knows by several numbers */
-    _Atomic int64_t turned[SPOTS]; /* when it was last given other rights than before (ns); inodes share places */
-    atomic_ullong told[SPOTS];     /* the last change of which it was told, or is being told now (`changes`) */
+    struct spot spots[SPOTS];      /* inodes share them */
 };
 
 /* A request being served. */
