@@ -3,13 +3,13 @@
 # PYTHON   interpreter to build the virtual environment from (default: the newest python3 >= 3.11 found)
 # VENV     where the virtual environment goes (default .venv)
 # ARGS     passed on: make test ARGS="-k journal -x"
-# JOBS     processes that run the tests (default: one for each CPU, at most 4; 0: none but pytest itself)
+# JOBS     processes that run the tests (default: one more than CPUs, for many tests wait, at most 4; 0: none but pytest itself)
 
 SHELL  := /bin/sh
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-JOBS   ?= auto
+JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
@@ -28,7 +28,7 @@ demo: ## run the Montage example to a mosaic picture, from nothing
 
 test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,fs,mpi
-	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: ## ruff and mypy --strict
 	@$(SETUP) test,dev
