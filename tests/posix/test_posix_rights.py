@@ -84,7 +84,7 @@ def test_of_who_is_given_a_file_while_its_other_changes_are_told(nodes: list[Pat
         each.chmod(0o777)
     with multiprocessing.get_context("fork").Pool(TOGETHER) as pool:
         refused = sum(pool.starmap(give_away, [(nodes, who) for who in range(TOGETHER)]))
-    # Who waits long for a processor, or is unlucky twice (docs/file-system.md): 1 in 1,000 on a busy machine; 8 in 100 if nothing is done about it.
+    # Who waits long for a processor, or is unlucky twice (docs/file-system.md): 1 in 1,000 on a busy machine, 80 if nothing is done.
     assert refused <= ROUNDS * TOGETHER // 50
 
 
