@@ -218,18 +218,23 @@ static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_OPENDIR] = do_open_dir, [WIRE_READDIR] = do_list, [WIRE_READDIRPLUS] = do_list, [WIRE_RELEASEDIR] = do_nothing,
 };
 
-void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool waits) {
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
     struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
     in->alias |= alias_in(in->ino); /* a worker serves what has been here before */
     in->ino = plain_ino(in->ino);
-    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, atomic_load(&mount->changes)};
+    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, since};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
     (handler != NULL ? handler : do_unknown)(&call);
+}
+
+bool requests_wait(const struct amfs_fuse *mount) {
+    struct pollfd requests = {.fd = mount->fd, .events = POLLIN};
+    return poll(&requests, 1, 0) == 1;
 }
 
 /* Wait for a request, at first without sleeping if that is wished. False: it is time to end. */
@@ -243,13 +248,16 @@ static bool wait_for_request(struct amfs_fuse *mount) {
 static void *read_requests(void *argument) {
     struct amfs_fuse *mount = argument;
     struct timespec began = {0}, now;
+    uint64_t read_until = 0;
     for (;;) {
+        uint64_t unread = atomic_load(&mount->unread), since = atomic_load(&mount->changes); /* before it: it may wait for a processor after it */
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
-            serve(mount, mount->inbox->bytes, (size_t)got, mount->outbox, false);
+            serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
             began.tv_sec = 0;
         } else if (got < 0 && errno == EAGAIN) {
+            if (unread != read_until) known_all_read(mount, read_until = unread);
             if (mount->options.spin && atomic_load(&mount->started)) {
                 clock_gettime(CLOCK_MONOTONIC, &now);
                 if (began.tv_sec == 0) began = now;

@@ -54,7 +54,7 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&mount->work_lock);
         const struct wire_in *in = (const void *)message->bytes;
         if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
-        else serve(mount, message->bytes, message->size, out, true);
+        else serve(mount, message->bytes, message->size, message->since, out, true);
         message_give(mount, message);
         pthread_mutex_lock(&mount->work_lock);
     }
@@ -100,6 +100,7 @@ bool work_copy(const struct call *call) {
         memcpy(message->bytes, call->in, size);
     }
     message->size = size;
+    message->since = call->since;
     return work_add(mount, message);
 }
 
@@ -116,12 +117,6 @@ void work_end(struct amfs_fuse *mount) {
     }
     mount->spares = 0;
     conduits_end(mount);
-}
-
-/* Is somebody else waiting? Then much work is better done by another thread. */
-static bool crowded(const struct amfs_fuse *mount) {
-    struct pollfd more = {.fd = mount->fd, .events = POLLIN};
-    return poll(&more, 1, 0) == 1;
 }
 
 /* ── handles ── */
@@ -163,7 +158,8 @@ static void use_end(const struct call *call, const struct use *use) {
 /* Should another thread do it? Then one does. */
 static bool passed_on(const struct call *call, const struct use *use, size_t bytes) {
     if (may_wait(call)) return false;
-    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !crowded(call->mount))) return false;
+    /* Is somebody else waiting? Then much work is better done by another thread. */
+    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !requests_wait(call->mount))) return false;
     use_end(call, use);
     work_copy(call);
     return true;
@@ -185,6 +181,7 @@ static void ensure(const struct call *call, bool writing) {
         return;
     }
     message->size = call->in->length;
+    message->since = call->since;
     memcpy(message->bytes, call->in, message->size);
     request->message = message;
     request->wrote = writing;

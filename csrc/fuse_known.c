@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SETTLE_NS = 40000000 }; /* so long who was answered, or who is to answer, may wait for a processor */
+enum { SETTLE_NS = 40000000 }; /* so long who was answered may wait for a processor */
 
 /* The partition is in the bits of a number from 40 on: lower ones of the product know nothing of it. */
 static size_t mixed(uint64_t ino) { return (size_t)(ino * 0x9E3779B97F4A7C15u >> 40); }
@@ -108,28 +108,49 @@ static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 
 
 static struct spot *spot_of(struct amfs_fuse *mount, uint64_t ino) { return &mount->spots[mixed(ino) % SPOTS]; }
 
-static bool is_recent(_Atomic int64_t *ns) { return exact_ns() - atomic_load(ns) < SETTLE_NS; }
+static bool is_settled(const struct spot *spot) { return exact_ns() - spot->turned_ns > SETTLE_NS; }
 
-void known_telling(struct amfs_fuse *mount, uint64_t ino) {
+bool known_telling(struct amfs_fuse *mount, uint64_t ino) {
+    pthread_mutex_lock(&mount->known_lock);
     struct spot *spot = spot_of(mount, ino);
-    atomic_store(&spot->told_ns, exact_ns());
-    atomic_store(&spot->told, atomic_fetch_add(&mount->changes, 1) + 1);
+    spot->telling = is_settled(spot);
+    bool telling = spot->telling;
+    pthread_mutex_unlock(&mount->known_lock);
+    return telling;
 }
 
-bool known_settled(struct amfs_fuse *mount, uint64_t ino) { return !is_recent(&spot_of(mount, ino)->turned_ns); }
+void known_told_all(struct amfs_fuse *mount, uint64_t ino) {
+    bool unread = requests_wait(mount);
+    pthread_mutex_lock(&mount->known_lock);
+    struct spot *spot = spot_of(mount, ino);
+    spot->telling = false;
+    spot->told = atomic_fetch_add(&mount->changes, 1) + 1;
+    if (unread) spot->unread = atomic_fetch_add(&mount->unread, 1) + 1;
+    pthread_mutex_unlock(&mount->known_lock);
+}
+
+void known_all_read(struct amfs_fuse *mount, uint64_t unread) {
+    pthread_mutex_lock(&mount->known_lock);
+    uint64_t change = atomic_fetch_add(&mount->changes, 1) + 1;
+    for (struct spot *spot = mount->spots; spot < mount->spots + SPOTS; spot++) {
+        if (spot->unread == 0 || spot->unread > unread) continue;
+        spot->unread = 0;
+        spot->told = change;
+    }
+    pthread_mutex_unlock(&mount->known_lock);
+}
 
 /* It may also have to be told because of the file's pages. Who looks the file up is then sent to look again, if that matters to him: once, for the
- * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. That rights turn is noted
- * first, as that it is told is before it is looked whether they did: one of both sees the other. What it was told a moment ago may have come while
- * the question lay there unread. */
+ * second time in a row his call would fail. Not for directories: they would be taken out of their places meanwhile. Not without need either: calls
+ * that make a name do not look again where there is one. */
 bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks) {
     if (!S_ISREG(attr->mode)) return false;
     pthread_mutex_lock(&mount->known_lock);
     struct known *known = *place(mount, attr->ino);
     bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
     struct spot *spot = spot_of(mount, attr->ino);
-    if (turns) atomic_store(&spot->turned_ns, exact_ns());
-    bool lost = turns && !(looks && known->again) && (atomic_load(&spot->told) > since || is_recent(&spot->told_ns));
+    if (turns) spot->turned_ns = exact_ns();
+    bool lost = turns && !(looks && known->again) && (spot->telling || spot->unread != 0 || spot->told > since);
     if (lost && looks) known->again = true;
     pthread_mutex_unlock(&mount->known_lock);
     return lost;
@@ -140,7 +161,7 @@ bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t 
  * kept only if nothing changed since the question came. With the lock held. */
 static bool tell(struct amfs_fuse *mount, struct known *known, const struct meta_attr *attr, uint64_t since, bool cache) {
     uint32_t rights = rights_of(attr);
-    if (known->rights != 0 && known->rights != rights) atomic_store(&spot_of(mount, known->ino)->turned_ns, exact_ns());
+    if (known->rights != 0 && known->rights != rights) spot_of(mount, known->ino)->turned_ns = exact_ns();
     known->rights = rights;
     known->again = false;
     cache = cache && known->changed <= since;

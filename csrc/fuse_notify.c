@@ -39,15 +39,11 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
     }
     header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
     while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
-    if (notice->code == NOTIFY_INVAL_INODE) known_telling(mount, notice->ino);
 }
 
-/* Rights that the kernel has been given, and may not have taken yet, would be lost on it. */
 static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
     if (notice->code == NOTIFY_INVAL_ENTRY) return !slow_busy(mount, notice->ino);
-    if (notice->code != NOTIFY_INVAL_INODE) return true;
-    known_telling(mount, notice->ino);
-    return known_settled(mount, notice->ino);
+    return notice->code != NOTIFY_INVAL_INODE || known_telling(mount, notice->ino);
 }
 
 /* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
@@ -83,6 +79,7 @@ static void *notify(void *argument) {
             if (notice->code == NOTIFY_LEAVE) files_forget(mount, notice->ino);
             else
                 for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) tell_kernel(mount, notice, alias);
+            if (notice->code == NOTIFY_INVAL_INODE) known_told_all(mount, notice->ino);
             pthread_mutex_lock(&mount->notice_lock);
             mount->telling = NULL;
             free(notice);

@@ -77,9 +77,10 @@ struct ghost {
 
 /* What the kernel was last answered, and told, of some inodes. */
 struct spot {
-    _Atomic int64_t turned_ns; /* when it was given other rights than before */
-    _Atomic int64_t told_ns;   /* when it was told of a change, or was to be told */
-    atomic_ullong told;        /* that change (mount->changes) */
+    int64_t turned_ns; /* when it was given other rights than before */
+    uint64_t told;     /* the last change that it was told (mount->changes) */
+    uint64_t unread;   /* when it was told, requests of before lay there, and have not all been read (mount->unread); 0: none */
+    bool telling;      /* it is told now */
 };
 
 /* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
@@ -121,6 +122,7 @@ struct message { /* a request with its data, or room for one */
     struct message *next;
     struct amfs_fuse *mount;
     size_t size;
+    uint64_t since; /* mount->changes before it was read */
     _Alignas(8) char bytes[];
 };
 
@@ -180,7 +182,8 @@ struct amfs_fuse {
     struct ghost *ghosts[GHOST_BUCKETS];
     atomic_ullong changes;         /* counted: of which the kernel was not told, and which it was told */
     atomic_bool aliased;           /* there are directories that it knows by several numbers */
-    struct spot spots[SPOTS];      /* inodes share them */
+    atomic_ullong unread;          /* counted: how often requests lay there when it was told something */
+    struct spot spots[SPOTS];      /* inodes share them; under known_lock */
 };
 
 /* A request being served. */
@@ -208,7 +211,7 @@ int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
 void wake_loop(struct amfs_fuse *mount);
-void serve(struct amfs_fuse *mount, char *bytes, size_t size, char *out, bool waits);
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
 
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
@@ -263,8 +266,12 @@ void known_paged(struct amfs_fuse *mount, uint64_t ino);
 bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
 /* Would it lose the rights that it is to be given? Who looks a file up must look again then. */
 bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks);
-void known_telling(struct amfs_fuse *mount, uint64_t ino); /* that it has changed: before it is looked whether that may be told now, and after */
-bool known_settled(struct amfs_fuse *mount, uint64_t ino); /* has the kernel taken the rights that it was given? They would be lost */
+/* That a file has changed is told the kernel between these two. False: not now, for it may not have taken yet the rights that it was given, and would
+ * lose them. */
+bool known_telling(struct amfs_fuse *mount, uint64_t ino);
+void known_told_all(struct amfs_fuse *mount, uint64_t ino);
+void known_all_read(struct amfs_fuse *mount, uint64_t unread); /* all requests were read that lay there when mount->unread was that */
+bool requests_wait(const struct amfs_fuse *mount);             /* does a request lie there that nobody has read? */
 bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
 struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
 void hold_known(struct amfs_fuse *mount, uint64_t ino);

@@ -153,7 +153,7 @@ static void handle(struct entry *entry) {
     if (rest <= SMALL_BYTES) memcpy(message + front, entry->payload, rest);
     atomic_store(&entry->unique, in.unique);
     serving = entry;
-    serve(ring->rings->mount, message, in.length, entry->payload, false);
+    serve(ring->rings->mount, message, in.length, atomic_load(&ring->rings->mount->changes), entry->payload, false);
     serving = NULL;
 }
 
