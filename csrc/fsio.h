@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 enum { FSIO_TOKEN_BYTES = 16, FSIO_WHOLE = -1 };
 
@@ -78,6 +79,19 @@ int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32
                       struct fsio_handle **handle);
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
+/* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in
+ * that memory, where they stay until fsio_return, to be called if this is 0, though the handle be closed meanwhile. `bytes` < count only at the
+ * end. EOPNOTSUPP: it is not STRIPED, or there would be more parts. */
+enum { FSIO_LENT_MAX = 64 };
+struct fsio_lent {
+    struct fsio_file *file;
+    struct iovec parts[FSIO_LENT_MAX];
+    struct fsio_piece *pieces[FSIO_LENT_MAX]; /* NULL: in `to` */
+    int count;
+    size_t bytes;
+};
+int fsio_read_in_place(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, struct fsio_lent *lent);
+void fsio_return(struct fsio_lent *lent);
 #define FSIO_APPEND UINT64_MAX /* as offset of a write: at the end, wherever it is by then */
 /* Write all. A LOCAL file that would take the node over its limit (or meets ENOSPC) becomes STRIPED under the writer's hands if there are other
  * nodes: the content goes to the stripes' owners, FSIO_EVENT_STRIPED is told, and writing goes on. ENOSPC when all are full. */

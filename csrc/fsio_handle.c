@@ -350,6 +350,30 @@ int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offse
     return fsio_file_read(handle->file, &handle->stream, to, count, offset, got);
 }
 
+int fsio_read_in_place(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
+    struct fsio_file *file = handle->file;
+    if (offset > INT64_MAX || count > INT64_MAX - offset) return EINVAL;
+    pthread_rwlock_rdlock(&file->gate);
+    bool few = count < (size_t)file->stripe * (FSIO_LENT_MAX - 1); /* a piece is a stripe, or a large part of one */
+    int error = file->kind == FSIO_STRIPED && few ? fsio_striped_lend(file, &handle->stream, to, count, offset, lent) : EOPNOTSUPP;
+    if (error == 0 && lent->bytes < count && lent->count == FSIO_LENT_MAX) { /* not at the end, perhaps */
+        fsio_striped_return(file, lent);
+        error = EOPNOTSUPP;
+    }
+    pthread_rwlock_unlock(&file->gate);
+    if (error != 0) return error;
+    pthread_mutex_lock(&file->io->files_lock);
+    file->references++;
+    pthread_mutex_unlock(&file->io->files_lock);
+    lent->file = file;
+    return 0;
+}
+
+void fsio_return(struct fsio_lent *lent) {
+    fsio_striped_return(lent->file, lent);
+    fsio_file_drop(lent->file);
+}
+
 int fsio_write(struct fsio_handle *handle, const void *from, size_t count, uint64_t offset) {
     if (!handle->writing) return EBADF;
     int error = fsio_file_error(handle->file, &handle->errors_seen);

@@ -361,6 +361,8 @@ void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file);     /* nobody has written it yet, since it was opened */
 void fsio_carriers_stop(struct fsio *io);
 void fsio_spares_free(struct fsio *io);
+int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent);
+void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent);
 int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got);
 int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset);
 int fsio_striped_truncate(struct fsio_file *file, uint64_t size);

@@ -17,7 +17,6 @@ enum {
     CARRIERS_MAX = 8,
     CLEAN_MS = 2000,         /* what was read ahead is believed for so long */
     NEAR_BYTES = 2 << 20,    /* a kernel that reads ahead asks a little out of order */
-    SEGMENTS_MAX = 64,
 };
 
 enum state { READING, CLEAN, DIRTY, WRITING };
@@ -416,73 +415,90 @@ static void plan_ahead(struct fsio_file *file, struct fsio_stream *stream, uint6
     pthread_mutex_unlock(&file->lock);
 }
 
-/* Bytes at..at+count of a piece if they are in memory. Waits for one on its way. */
-static bool from_memory(struct fsio_file *file, uint64_t number, size_t at, char *to, size_t count) {
-    bool found = false;
+/* The piece of bytes at..at+count if they are in memory, pinned. Waits for one on its way. */
+static struct fsio_piece *pin(struct fsio_file *file, uint64_t number, size_t at, size_t count) {
+    struct fsio_piece *piece;
     pthread_mutex_lock(&file->lock);
-    for (;;) {
-        struct fsio_piece *piece = find_piece(file, number);
-        if (piece == NULL) break;
+    while ((piece = find_piece(file, number)) != NULL) {
         if (piece->state == READING) {
             pthread_cond_wait(&file->changed, &file->lock);
             continue;
         }
-        bool covers = at >= piece->from && at + count <= piece->to;
         if (piece->state == CLEAN && now_ms() - piece->since_ms > CLEAN_MS) {
             drop_piece(piece);
+            piece = NULL;
             break;
         }
-        if (!covers) { /* some of it was written: to its owner, and from there */
-            if (piece->state == DIRTY && piece->pins == 0) send_off(piece);
-            else pthread_cond_wait(&file->changed, &file->lock);
-            continue;
+        if (at >= piece->from && at + count <= piece->to) {
+            if (at + count == piece->length) piece->consumed = true;
+            piece->pins++;
+            break;
         }
-        if (at + count == piece->length) piece->consumed = true;
-        piece->pins++;
-        pthread_mutex_unlock(&file->lock);
-        memcpy(to, piece->data + at, count);
-        pthread_mutex_lock(&file->lock);
-        unpin(piece);
-        pthread_cond_broadcast(&file->changed);
-        found = true;
-        break;
+        /* some of it was written: to its owner, and from there */
+        if (piece->state == DIRTY && piece->pins == 0) send_off(piece);
+        else pthread_cond_wait(&file->changed, &file->lock);
     }
     pthread_mutex_unlock(&file->lock);
-    return found;
+    return piece;
 }
 
-static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset) {
-    struct fsio_segment segments[SEGMENTS_MAX];
+void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent) {
+    int first = 0;
+    while (first < lent->count && lent->pieces[first] == NULL) first++;
+    if (first == lent->count) return;
+    pthread_mutex_lock(&file->lock);
+    for (int i = first; i < lent->count; i++)
+        if (lent->pieces[i] != NULL) unpin(lent->pieces[i]);
+    pthread_cond_broadcast(&file->changed);
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* What is not in memory is asked for, into `to`. Ends before `count` when no more can be lent. */
+static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
+    struct fsio_segment segments[FSIO_LENT_MAX];
     size_t waiting = 0, done = 0;
-    int error = 0;
-    while (done < count && error == 0) {
+    lent->count = 0;
+    while (done < count && lent->count < FSIO_LENT_MAX) { /* in order, so that two who pin what both want do not wait for each other */
         uint64_t number = number_at(file, offset + done);
         size_t at = (size_t)(offset + done - start_of(file, number)), left = length_of(file, number) - at;
-        size_t piece = count - done < left ? count - done : left;
-        if (!from_memory(file, number, at, to + done, piece)) {
+        size_t part = count - done < left ? count - done : left;
+        struct fsio_piece *piece = pin(file, number, at, part);
+        lent->parts[lent->count] = (struct iovec){piece != NULL ? piece->data + at : to + done, part};
+        lent->pieces[lent->count++] = piece;
+        if (piece == NULL) {
             uint64_t place = offset + done;
-            segments[waiting++] = (struct fsio_segment){place / file->stripe, place % file->stripe, to + done, piece};
+            segments[waiting++] = (struct fsio_segment){place / file->stripe, place % file->stripe, to + done, part};
         }
-        done += piece;
-        if (waiting == SEGMENTS_MAX || (done == count && waiting > 0)) {
-            error = fsio_segments_read(file->io, file->ino, segments, waiting);
-            waiting = 0;
-        }
+        done += part;
     }
+    lent->bytes = done;
+    int error = waiting > 0 ? fsio_segments_read(file->io, file->ino, segments, waiting) : 0;
+    if (error != 0) fsio_striped_return(file, lent);
     return error;
 }
 
-int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got) {
+int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     uint64_t size = atomic_load(&file->size);
-    int error = 0;
+    *lent = (struct fsio_lent){0};
     if (offset >= size) return 0;
     fsio_striped_looked_at(file);
     if (count > size - offset) count = (size_t)(size - offset);
-    for (size_t done = 0; done < count && error == 0; *got = done) { /* a large one in steps, so that the carriers have their part in it */
-        size_t step = count - done < AHEAD_BYTES ? count - done : AHEAD_BYTES;
-        plan_ahead(file, stream, offset + done, step, size);
-        error = read_some(file, to + done, step, offset + done);
-        if (error == 0) done += step;
+    if (count > AHEAD_BYTES) count = AHEAD_BYTES; /* a large one in steps, so that the carriers have their part in it */
+    plan_ahead(file, stream, offset, count, size);
+    return read_some(file, to, count, offset, lent);
+}
+
+int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got) {
+    struct fsio_lent lent;
+    while (*got < count) {
+        int error = fsio_striped_lend(file, stream, to + *got, count - *got, offset + *got, &lent);
+        if (error != 0) return error;
+        if (lent.bytes == 0) break;
+        for (int i = 0; i < lent.count; i++) {
+            if (lent.pieces[i] != NULL) memcpy(to + *got, lent.parts[i].iov_base, lent.parts[i].iov_len);
+            *got += lent.parts[i].iov_len;
+        }
+        fsio_striped_return(file, &lent);
     }
-    return error;
+    return 0;
 }

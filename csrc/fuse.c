@@ -109,12 +109,10 @@ int64_t exact_now_of(struct node *node) {
 
 /* ── answers ── */
 
-int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
-    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
-    struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
-    if (mount->rings != NULL && rings_answer(mount, unique, error, data, size)) return 0;
+/* The header comes before the parts. 0 or an errno. */
+static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts, int count) {
     for (;;) {
-        if (writev(mount->fd, parts, size != 0 ? 2 : 1) >= 0) return 0;
+        if (writev(mount->fd, parts, count) >= 0) return 0;
         if (errno == EAGAIN && mount->socket) {
             struct pollfd wait = {.fd = mount->fd, .events = POLLOUT};
             if (poll(&wait, 1, 1000) != 1) return EIO;
@@ -122,6 +120,20 @@ int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data
             return errno;
         }
     }
+}
+
+int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
+    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
+    struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
+    if (mount->rings != NULL && rings_answer(mount, unique, error, data, size)) return 0;
+    return write_answer(mount, parts, size != 0 ? 2 : 1);
+}
+
+int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {
+    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .unique = call->in->unique};
+    struct iovec all[1 + FSIO_LENT_MAX] = {{&header, sizeof header}};
+    memcpy(all + 1, parts, (size_t)count * sizeof *parts);
+    return write_answer(call->mount, all, 1 + count);
 }
 
 void wake_loop(struct amfs_fuse *mount) {

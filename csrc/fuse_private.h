@@ -209,6 +209,7 @@ int64_t monotonic_ns(void); /* to some milliseconds */
 int64_t exact_ns(void);
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size); /* 0 or errno; ENOENT: nobody waits any more */
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
+int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size); /* up to FSIO_LENT_MAX, not by io_uring; as answer */
 static inline int give(const struct call *call, const void *data, size_t size) { return answer(call->mount, call->in->unique, 0, data, size); }
 void wake_loop(struct amfs_fuse *mount);
 void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);

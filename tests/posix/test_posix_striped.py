@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsx
@@ -118,6 +119,31 @@ def test_who_reads_through_the_writers_node_and_then_writes_himself_sees_how_lar
             for size in (700_000, 1_400_000, 2_100_000):
                 os.pwrite(file.fileno(), b"z" * 600_000, size)
                 assert os.stat(here).st_size == os.fstat(reader.fileno()).st_size == size + 600_000
+
+
+@pytest.mark.parametrize("stripe", [4096, 65_536, 1 << 19, 1 << 21])
+def test_every_byte_is_where_it_was_written_however_it_is_read(striped: list[Path], stripe: int) -> None:
+    """In few pieces, in many, at odd places, by several at once, and what was changed since."""
+    here, there = (mount / f"stripes-of-{stripe}" for mount in striped)
+    here.touch()
+    os.setxattr(here, "user.amfs.layout", f"striped:{stripe}".encode())
+    data = random.Random(stripe).randbytes(5_000_011)
+    here.write_bytes(data)
+
+    def read(size: int) -> bool:
+        with open(there, "rb", buffering=0) as file:
+            found = b"".join(iter(lambda: file.read(size), b""))
+            places = range(0, len(data), 777_777)
+            return found == data and all(os.pread(file.fileno(), size, at) == data[at : at + size] for at in reversed(places))
+
+    for _ in range(2):
+        with ThreadPoolExecutor() as pool:
+            assert all(pool.map(read, (4096, 65_536, 131_072, 1 << 20, 3_000_000)))
+        with open(there, "r+b") as file:
+            file.seek(stripe - 5)
+            file.write(b"0123456789" * 20_000)
+        data = data[: stripe - 5] + b"0123456789" * 20_000 + data[stripe - 5 + 200_000 :]
+        assert here.read_bytes() == data
 
 
 @pytest.mark.parametrize("layout", ["whole", "striped"])
