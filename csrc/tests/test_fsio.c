@@ -162,6 +162,42 @@ static void test_growth(void) {
     free(found);
 }
 
+static bool is_lent(const struct fsio_lent *lent, uint64_t ino, uint64_t offset, size_t count) {
+    bool right = lent->bytes == count;
+    for (int i = 0; i < lent->count; offset += lent->parts[i++].iov_len) right &= is_filled(lent->parts[i].iov_base, ino, offset, lent->parts[i].iov_len);
+    return right;
+}
+
+static void test_lent(void) {
+    enum { SIZE = 80 * STRIPE + 5, STEP = 3 * STRIPE };
+    struct fsio_lent lent, last;
+    size_t most = 70 * STRIPE, memory = 0;
+    unsigned char *bytes = malloc(most);
+    start(0);
+    write_file(node[0], 31, FSIO_STRIPED, SIZE);
+    struct fsio_handle *handle = must_open(node[1], 31, FSIO_STRIPED, -1, SIZE, false);
+    for (uint64_t at = 0; at + STEP < SIZE; at += STEP) {
+        CHECK(fsio_read_in_place(handle, bytes, STEP, at, &lent) == 0 && is_lent(&lent, 31, at, STEP));
+        for (int i = 0; i < lent.count; i++) memory += lent.pieces[i] != NULL;
+        fsio_return(&lent);
+    }
+    CHECK(memory > 20); /* of 80 pieces, a third of which lies here: most of the rest was read ahead */
+    CHECK(fsio_read_in_place(handle, bytes, most, 0, &lent) == EOPNOTSUPP);
+    CHECK(fsio_read_in_place(handle, bytes, STEP, SIZE - 5, &lent) == 0 && is_lent(&lent, 31, SIZE - 5, 5));
+    fsio_return(&lent);
+    CHECK(fsio_read_in_place(handle, bytes, STEP, SIZE, &lent) == 0 && lent.bytes == 0 && lent.count == 0);
+    fsio_return(&lent);
+    CHECK(fsio_read_in_place(handle, bytes, STEP, 0, &last) == 0 && fsio_close(handle) == 0); /* whoever is answered may close it before we are through */
+    read_file(node[1], 31, FSIO_STRIPED, SIZE);
+    CHECK(is_lent(&last, 31, 0, STEP));
+    fsio_return(&last);
+    write_file(node[1], 32, FSIO_LOCAL, 5);
+    handle = must_open(node[1], 32, FSIO_LOCAL, -1, 5, false);
+    CHECK(fsio_read_in_place(handle, bytes, 5, 0, &lent) == EOPNOTSUPP && fsio_close(handle) == 0);
+    end();
+    free(bytes);
+}
+
 /* ── at once ── */
 
 static atomic_bool going;
@@ -223,7 +259,11 @@ static void *share(void *argument) {
     for (int turn = 0; turn < 150; turn++) {
         uint64_t offset = next_random(&state) % SIZE;
         size_t count = next_random(&state) % (SIZE - offset) + 1;
-        if (turn % 5 == 0) {
+        struct fsio_lent lent;
+        if (turn % 5 == 1 && fsio_read_in_place(handle, bytes, count, offset, &lent) == 0) {
+            CHECK(is_lent(&lent, 424242, offset, count));
+            fsio_return(&lent);
+        } else if (turn % 5 == 0) {
             fill(bytes, 424242, offset, count);
             CHECK(fsio_write(handle, bytes, count, offset) == 0);
         } else {
@@ -304,6 +344,7 @@ int main(void) {
     int before = entries("/proc/self/fd");
     test_travels();
     test_growth();
+    test_lent();
     test_hammer();
     test_peers_come_and_go(false);
     test_peers_come_and_go(true);
