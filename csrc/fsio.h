@@ -81,7 +81,7 @@ int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
 /* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in
  * that memory, where they stay until fsio_return, to be called if this is 0, though the handle be closed meanwhile. `bytes` < count only at the
- * end. EOPNOTSUPP: it is not STRIPED, or there would be more parts. */
+ * end. EOPNOTSUPP: it is not STRIPED, or that would be too much at once. */
 enum { FSIO_LENT_MAX = 64 };
 struct fsio_lent {
     struct fsio_file *file;

@@ -354,12 +354,8 @@ int fsio_read_in_place(struct fsio_handle *handle, void *to, size_t count, uint6
     struct fsio_file *file = handle->file;
     if (offset > INT64_MAX || count > INT64_MAX - offset) return EINVAL;
     pthread_rwlock_rdlock(&file->gate);
-    bool few = count < (size_t)file->stripe * (FSIO_LENT_MAX - 1); /* a piece is a stripe, or a large part of one */
-    int error = file->kind == FSIO_STRIPED && few ? fsio_striped_lend(file, &handle->stream, to, count, offset, lent) : EOPNOTSUPP;
-    if (error == 0 && lent->bytes < count && lent->count == FSIO_LENT_MAX) { /* not at the end, perhaps */
-        fsio_striped_return(file, lent);
-        error = EOPNOTSUPP;
-    }
+    bool lends = file->kind == FSIO_STRIPED && fsio_striped_lends(file, count);
+    int error = lends ? fsio_striped_lend(file, &handle->stream, to, count, offset, lent) : EOPNOTSUPP;
     pthread_rwlock_unlock(&file->gate);
     if (error != 0) return error;
     pthread_mutex_lock(&file->io->files_lock);

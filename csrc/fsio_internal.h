@@ -361,6 +361,7 @@ void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file);     /* nobody has written it yet, since it was opened */
 void fsio_carriers_stop(struct fsio *io);
 void fsio_spares_free(struct fsio *io);
+bool fsio_striped_lends(const struct fsio_file *file, size_t count); /* all of so much at once */
 int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent);
 void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent);
 int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got);

@@ -453,7 +453,7 @@ void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent) {
     pthread_mutex_unlock(&file->lock);
 }
 
-/* What is not in memory is asked for, into `to`. Ends before `count` when no more can be lent. */
+/* What is not in memory is asked for, into `to`. Ends before `count` when it would be in too many parts. */
 static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     struct fsio_segment segments[FSIO_LENT_MAX];
     size_t waiting = 0, done = 0;
@@ -476,6 +476,8 @@ static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t of
     if (error != 0) fsio_striped_return(file, lent);
     return error;
 }
+
+bool fsio_striped_lends(const struct fsio_file *file, size_t count) { return count <= AHEAD_BYTES && count / length_of(file, 0) + 2 <= FSIO_LENT_MAX; }
 
 int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     uint64_t size = atomic_load(&file->size);

@@ -44,9 +44,10 @@ for name, data in kept.items():
 
 
 @pytest.fixture(autouse=True)
-def switched_on() -> Iterator[None]:
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not IO_URING.exists():
         pytest.skip("this kernel has no FUSE over io_uring")
+    monkeypatch.setenv("AMFS_TESTS_IO_URING", "1")
     with io_uring_on():
         yield
 
