@@ -50,8 +50,9 @@ static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
 static struct notice *next_notice(struct amfs_fuse *mount) {
     struct notice **at = &mount->notices, *notice;
     while ((notice = *at) != NULL) {
-        if (notice->tried_ns == 0) notice->tried_ns = exact_ns();
-        if (may_tell(mount, notice)) break;
+        bool now = may_tell(mount, notice);
+        if (notice->tried_ns == 0 && (now || notice->code == NOTIFY_INVAL_ENTRY)) notice->tried_ns = exact_ns(); /* what must settle first always does */
+        if (now) break;
         at = &notice->next;
     }
     if (notice == NULL) return NULL;
