@@ -457,7 +457,6 @@ void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent) {
 static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     struct fsio_segment segments[FSIO_LENT_MAX];
     size_t waiting = 0, done = 0;
-    lent->count = 0;
     while (done < count && lent->count < FSIO_LENT_MAX) { /* in order, so that two who pin what both want do not wait for each other */
         uint64_t number = number_at(file, offset + done);
         size_t at = (size_t)(offset + done - start_of(file, number)), left = length_of(file, number) - at;
@@ -481,7 +480,8 @@ bool fsio_striped_lends(const struct fsio_file *file, size_t count) { return cou
 
 int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     uint64_t size = atomic_load(&file->size);
-    *lent = (struct fsio_lent){0};
+    lent->count = 0;
+    lent->bytes = 0;
     if (offset >= size) return 0;
     fsio_striped_looked_at(file);
     if (count > size - offset) count = (size_t)(size - offset);

@@ -1,6 +1,6 @@
 /* What the kernel must forget. Telling it takes the lock of a directory, which a process may hold that waits for our answer: so a thread of its
  * own does it, later if it is seen that somebody waits there, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS from when that
- * thread first tried (on a busy machine it may not run for a while: that is no reason to go on without). The thread must not be caught waiting
+ * thread could first tell it (on a busy machine it may not run for a while: that is no reason to go on without). The thread must not be caught waiting
  * when this process is killed: nobody could take it away then but amfs umount --force. */
 #include "fuse_private.h"
 

@@ -20,7 +20,7 @@ enum {
     MESSAGE_BYTES = MAX_WRITE + 8192,
     BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
     SPLICE_BYTES = 128 << 10, /* and a read a pipe */
-    NOTIFY_PATIENCE_MS = 50, /* from when it was first tried */
+    NOTIFY_PATIENCE_MS = 50, /* from when it was first tried, and had not to settle before */
     NOTIFY_LIMIT_MS = 2000,  /* from when it was asked for */
     IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
 };

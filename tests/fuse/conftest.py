@@ -15,9 +15,6 @@ from onenode import OneNode
 
 from amfs._native import Fuse, fuse_mount, fuse_unmount
 
-#: Set to 1 by tests that have turned it on for the host.
-IO_URING = "AMFS_TESTS_IO_URING"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("AMFS_TESTS_NO_FUSE") == "1":
@@ -47,7 +44,7 @@ class Served:
         path = self.top / f"mount{len(self.paths)}"
         path.mkdir()
         # Tests beside these turn the host's switch on and off: a mount that is just being made then may be served by nobody.
-        options.setdefault("io_uring", os.environ.get(IO_URING) == "1")
+        options.setdefault("io_uring", False)
         fd = fuse_mount(str(path), "amfs:test", True)
         fuse = self.node.mount(fd, **options)
         self.paths.append(str(path))

@@ -44,17 +44,16 @@ for name, data in kept.items():
 
 
 @pytest.fixture(autouse=True)
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def switched_on() -> Iterator[None]:
     if not IO_URING.exists():
         pytest.skip("this kernel has no FUSE over io_uring")
-    monkeypatch.setenv("AMFS_TESTS_IO_URING", "1")
     with io_uring_on():
         yield
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_many_at_once(serve: Any, way: dict[str, Any]) -> None:
-    path, fuse = serve().mount(**way)
+    path, fuse = serve().mount(io_uring=True, **way)
     assert fuse.active()["io_uring"]
     busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(path), str(seed)]) for seed in range(4)]
     assert [process.wait(100) for process in busy] == [0, 0, 0, 0]
@@ -66,7 +65,7 @@ def test_it_can_be_declined(serve: Any) -> None:
 
 
 def test_long_names_lists_and_values(serve: Any) -> None:
-    path, fuse = serve().mount()
+    path, fuse = serve().mount(io_uring=True)
     names = sorted(f"{n:05}" + "n" * 250 for n in range(3000))
     for name in names:
         (path / name).touch()
@@ -82,7 +81,7 @@ def test_long_names_lists_and_values(serve: Any) -> None:
 def test_more_wait_than_there_is_room_for(serve: Any) -> None:
     """Answers of the poll loop come when all entries of the rings are in use; nothing is lost, and nothing waits for ever."""
     served = serve()
-    path, _ = served.mount()
+    path, _ = served.mount(io_uring=True)
     makers = [threading.Thread(target=lambda n=n: (path / f"d{n}").mkdir()) for n in range(100)]
     for maker in makers:
         maker.start()
@@ -94,7 +93,7 @@ def test_more_wait_than_there_is_room_for(serve: Any) -> None:
 
 def test_waiting_requests_end_with_the_mount(serve: Any) -> None:
     served = serve()
-    path, fuse = served.mount()
+    path, fuse = served.mount(io_uring=True)
     served.ending = True
     served.thread.join()  # nobody answers what comes the long way
     waiting = subprocess.Popen(["mkdir", str(path / "never")], stderr=subprocess.DEVNULL)

@@ -86,15 +86,17 @@ def test_of_who_is_given_a_file_while_its_other_changes_are_told(nodes: list[Pat
     with multiprocessing.get_context("fork").Pool(TOGETHER) as pool:
         refused = sum(pool.starmap(give_away, [(nodes, who) for who in range(TOGETHER)]))
     # Who waits long for a processor, or is unlucky twice (docs/file-system.md): 1 in 1,000 on a busy machine, 80 if nothing is done.
-    assert refused <= ROUNDS * TOGETHER // 50
+    assert refused <= ROUNDS * TOGETHER // 100
 
 
 @pytest.mark.parametrize("make", ["mkdir", "mknod", "symlink", "link"])
 def test_a_name_is_taken_also_where_its_file_was_just_given_away_on_the_other_node(nodes: list[Path], make: str) -> None:
     """These calls do not look again where the kernel may lose the answer (docs/file-system.md): not whenever it was told just before."""
-    calls = {"mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(other, at)}
+    calls = {"mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(aim, at)}
     found = []
     for number in range(ROUNDS):
+        aim = nodes[not number % 2] / "aim"
+        aim.touch()
         here, there = (each / f"{make}{number}" for each in (nodes if number % 2 else nodes[::-1]))
         other = here.with_suffix(".other")
         other.write_bytes(b"x" * 5000)
@@ -117,7 +119,7 @@ def test_of_a_directory_in_which_the_other_node_makes_files(nodes: list[Path], w
         before = here.stat().st_mode & 0o7777
         (here / "x").touch(0o644)
         done: dict[int, list[bool]] = {0o700: [], 0o755: []}
-        for number in range(ROUNDS // 2):
+        for number in range(ROUNDS):
             for mode, results in done.items():
                 there.chmod(mode)
                 for each in range(number % 4):
@@ -125,4 +127,4 @@ def test_of_a_directory_in_which_the_other_node_makes_files(nodes: list[Path], w
                 with being(STRANGER):
                     results.append(may(os.stat, here / "x"))
         here.chmod(before)
-        assert [sum(results) for results in done.values()] == [0, ROUNDS // 2]
+        assert [sum(results) for results in done.values()] == [0, ROUNDS]
