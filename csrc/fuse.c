@@ -423,7 +423,7 @@ void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) 
         .max_write = mount->max_write,
         .passthrough = atomic_load(&mount->passes),
         .no_open = atomic_load(&mount->no_open),
-        .io_uring = (granted & WIRE_CAN(CAN_IO_URING)) != 0,
+        .io_uring = (granted & WIRE_CAN(CAN_IO_URING)) != 0 && !rings_declined(mount),
         .readdirplus = (granted & WIRE_CAN(CAN_READDIRPLUS)) != 0,
         .parallel_dirops = (granted & WIRE_CAN(CAN_PARALLEL_DIROPS)) != 0,
         .cache_symlinks = (granted & WIRE_CAN(CAN_CACHE_SYMLINKS)) != 0,

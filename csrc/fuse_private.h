@@ -398,6 +398,7 @@ bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for
 /* fuse_uring.c */
 bool rings_prepare(struct amfs_fuse *mount); /* false: this host does not let us */
 void rings_begin(struct amfs_fuse *mount);   /* the kernel has agreed */
+bool rings_declined(const struct amfs_fuse *mount); /* it has thought better of it: all comes by /dev/fuse */
 /* Answer a request that came by a ring. False: it did not. */
 bool rings_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size);
 void rings_send(void); /* let the kernel have this thread's answers now rather than when it looks for the next request */

@@ -2,7 +2,10 @@
  * so that nobody has to be woken on another one for a request. What /dev/fuse alone carries (the greeting, FORGET) still comes to the reader.
  *
  * An entry is room for one request and its answer. Only the thread of its ring may give it back to the kernel: answers of other threads are
- * listed, and that thread is woken. */
+ * listed, and that thread is woken.
+ *
+ * The host's switch may have been turned off since the kernel offered this: then it refuses all entries, and goes on with /dev/fuse. But what it
+ * has once taken a request with it must take back: if it does not, nobody can be answered any more, and the mount ends. */
 #include "fuse_private.h"
 #include "uring.h"
 
@@ -31,7 +34,7 @@ struct entry {
 struct ring {
     struct rings *rings;
     pthread_t thread;
-    bool runs;
+    bool runs, served, broken; /* broken: who waits for an answer would wait for ever; or it was unmounted */
     int error, event_fd;
     struct uring uring;
     struct entry **entries;
@@ -46,6 +49,7 @@ struct rings {
     struct ring ring[THREADS_MAX];
     struct entry *entries;
     size_t threads, queues, depth, opened;
+    atomic_bool declined;
     enum { PREPARING, SERVING, QUITTING } state;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -182,14 +186,16 @@ static bool register_entries(struct ring *ring) {
     return watch_events(ring);
 }
 
+/* Until the mount has ended, or the kernel has refused all entries. */
 static void serve_ring(struct ring *ring) {
     struct rings *rings = ring->rings;
     struct uring_completion done;
-    bool quitting = !register_entries(ring);
-    while (!quitting) {
+    bool quitting = false;
+    ring->broken = !register_entries(ring);
+    while (!quitting && !ring->broken) {
         int error = uring_wait(&ring->uring);
-        if (error != 0 && error != EINTR && error != EAGAIN && error != EBUSY) break;
-        while (uring_take(&ring->uring, &done)) {
+        ring->broken = error != 0 && error != EINTR && error != EAGAIN && error != EBUSY;
+        while (!ring->broken && uring_take(&ring->uring, &done)) {
             if (done.tag == 0) {
                 uint64_t count;
                 if (read(ring->event_fd, &count, sizeof count) < 0) {} /* it was not us */
@@ -199,9 +205,13 @@ static void serve_ring(struct ring *ring) {
                 take_answered(ring);
                 watch_events(ring);
             } else if (done.result == 0) {
+                ring->served = true;
                 handle((struct entry *)(uintptr_t)done.tag);
-            } else if (--ring->live == 0) { /* unmounted */
-                quitting = true;
+            } else {
+                bool last = --ring->live == 0;
+                ring->broken = ring->served && (last || done.result == -EOPNOTSUPP);
+                if (last && !ring->served) atomic_store(&rings->declined, true);
+                quitting = quitting || last;
             }
         }
     }
@@ -227,7 +237,7 @@ static void *run(void *argument) {
     pthread_mutex_unlock(&rings->lock);
     if (go) serve_ring(ring);
     uring_close(&ring->uring);
-    if (go) { /* unmounted; or what was promised to the kernel cannot be kept, and nobody must wait for it */
+    if (ring->broken) {
         atomic_store(&rings->mount->halting, true);
         uint64_t one = 1;
         if (write(rings->mount->wake_fd, &one, sizeof one) < 0) {}
@@ -302,6 +312,8 @@ bool rings_prepare(struct amfs_fuse *mount) {
     rings_free(mount);
     return false;
 }
+
+bool rings_declined(const struct amfs_fuse *mount) { return mount->rings != NULL && atomic_load(&mount->rings->declined); }
 
 void rings_begin(struct amfs_fuse *mount) { set_state(mount->rings, SERVING); }
 

@@ -64,6 +64,13 @@ def test_it_can_be_declined(serve: Any) -> None:
     assert not serve().mount(io_uring=False)[1].active()["io_uring"]
 
 
+def test_the_switch_goes_off_while_a_mount_is_made(serve: Any) -> None:
+    """The kernel has offered io_uring, and refuses it when it is taken: requests come the other way then."""
+    path, fuse = serve().mount(lambda: IO_URING.write_text("N"), io_uring=True)
+    assert subprocess.run([sys.executable, "-c", BUSY, str(path), "1"], timeout=60).returncode == 0
+    assert not fuse.active()["io_uring"]
+
+
 def test_long_names_lists_and_values(serve: Any) -> None:
     path, fuse = serve().mount(io_uring=True)
     names = sorted(f"{n:05}" + "n" * 250 for n in range(3000))
