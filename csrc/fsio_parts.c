@@ -219,18 +219,44 @@ int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, i
     return 0;
 }
 
+struct open_file {
+    uint64_t ino;
+    int64_t more; /* than is accounted for: the kernel writes those that it passes through */
+};
+
 struct count {
     struct fsio *io;
     int64_t bytes, parts;
     bool with_stripes;
+    struct open_file *open;
+    size_t open_count, open_room;
 };
 
-/* What an open file takes is known anew: the difference that it settles when it is closed begins here. */
-static void recounted(struct fsio *io, uint64_t ino, int64_t bytes) {
-    struct fsio_file *file = fsio_file_find(io, ino);
+static void count_open(struct count *count, uint64_t ino, int64_t bytes) {
+    struct fsio_file *file = fsio_file_find(count->io, ino);
     if (file == NULL) return;
-    if (file->counted) atomic_store(&file->accounted, bytes);
+    int64_t more = file->counted ? bytes - atomic_load(&file->accounted) : 0;
     fsio_file_drop(file);
+    if (more == 0) return;
+    if (count->open_count == count->open_room) {
+        size_t room = count->open_room == 0 ? 16 : count->open_room * 2;
+        struct open_file *open = realloc(count->open, room * sizeof *open);
+        if (open == NULL) return; /* it is put right when it is closed, or by the next count */
+        count->open = open;
+        count->open_room = room;
+    }
+    count->open[count->open_count++] = (struct open_file){ino, more};
+}
+
+/* What was counted holds: the differences that open files settle when they are closed begin there. */
+static void take_count(struct count *count, int64_t used) {
+    atomic_fetch_add(&count->io->used, count->bytes - used);
+    for (size_t i = 0; i < count->open_count; i++) {
+        struct fsio_file *file = fsio_file_find(count->io, count->open[i].ino);
+        if (file == NULL) continue;
+        if (file->counted) atomic_fetch_add(&file->accounted, count->open[i].more);
+        fsio_file_drop(file);
+    }
 }
 
 static bool count_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
@@ -241,7 +267,7 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
     if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
         int64_t bytes = (int64_t)found.st_blocks * 512;
         count->bytes += bytes;
-        if (index < 0) recounted(count->io, ino, bytes);
+        if (index < 0) count_open(count, ino, bytes);
     }
     return !atomic_load(&count->io->stopping);
 }
@@ -256,8 +282,9 @@ void fsio_rescan(struct fsio *io) {
         atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
         bool exact = accounts == atomic_load(&io->accounts);
         if (exact) atomic_store(&io->exact_ms, began);
-        if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) atomic_fetch_add(&io->used, count.bytes - used);
+        if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) take_count(&count, used);
     }
+    free(count.open);
     int64_t ended = now_ms();
     atomic_store(&io->scanned_ms, ended);
     atomic_store(&io->scan_took_ms, ended - began);
@@ -501,7 +528,9 @@ int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t erro
     sweep_fresh(io);
     walk(io, count_one, &count);
     atomic_store(&io->parts, count.parts);
+    free(count.open);
     atomic_store(&io->used, count.bytes);
+    atomic_store(&io->exact_ms, now_ms());
     if (io->own_mount) ask_kernel(io);
     return 0;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import subprocess
@@ -27,7 +28,7 @@ class Nodes:
     def __init__(self, root: Path, count: int, limits: Sequence[int] = (), stall_ms: int = 10000, mounts: bool = False) -> None:
         self.root = root
         self.io: list[Io] = []
-        self._next = 1
+        self._numbers = itertools.count(2)
         for i in range(count):
             (root / str(i)).mkdir()
             if mounts:
@@ -46,8 +47,7 @@ class Nodes:
             io.set_table(owners)
 
     def new(self) -> int:
-        self._next += 1
-        return self._next * 0x101 | 1 << 40
+        return next(self._numbers) * 0x101 | 1 << 40
 
     def write(self, node: int, data: bytes, *, stripe: int = 0) -> int:
         """A finished file of these bytes: whole at the node, or striped by it."""

@@ -7,14 +7,16 @@ import errno
 import os
 import random
 import select
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import STRIPED, Nodes
+from fsio_nodes import STRIPED, WHOLE, Nodes
 
 STRIPE = 4096
 FULL = 3
@@ -25,11 +27,13 @@ def content(size: int) -> bytes:
 
 
 class Maker:
-    """Answers, in a thread, what a node asks who has no room: by deleting what is given to it."""
+    """Answers, in a thread, what a node asks who has no room: by deleting what is given to it, one file for each question."""
 
-    def __init__(self, nodes: Nodes, node: int, spare: list[int]) -> None:
+    def __init__(self, nodes: Nodes, node: int, spare: list[int], takes_s: float = 0) -> None:
+        self.nodes, self.node = nodes, node
         self.io = nodes.io[node]
         self.spare = spare
+        self.takes_s = takes_s
         self.asked: list[int] = []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run)
@@ -41,10 +45,12 @@ class Maker:
                 for kind, serial, _, wanted, _ in self.io.take():
                     if kind == FULL:
                         self.asked.append(wanted)
-                        used = self.io.usage()[0]
+                        time.sleep(self.takes_s)
+                        freed = 0
                         if self.spare:
-                            self.io.whole_delete(self.spare.pop())
-                        self.io.room_made(serial, used - self.io.usage()[0])
+                            freed = self.nodes.parts(self.node, ino := self.spare.pop())[WHOLE]
+                            self.io.whole_delete(ino)
+                        self.io.room_made(serial, freed)
 
     def __enter__(self) -> Maker:
         return self
@@ -92,6 +98,77 @@ def test_nobody_who_makes_room_is_waited_for_too_long(root: Path) -> None:
             assert refused.value.errno == errno.ENOSPC and time.monotonic() - began < longest_s
         handle.close()
     finally:
+        nodes.stop()
+
+
+def test_who_comes_right_after_somebody_was_refused_is_not_refused_unasked(root: Path) -> None:
+    """What could go has come meanwhile."""
+    nodes = Nodes(root, 1, limits=(1 << 20,))
+    try:
+        copy = nodes.write(0, content(300_000))
+        nodes.io[0].expect_room(5000)
+        handle = nodes.io[0].open(nodes.new(), STRIPED, stripe=STRIPE, writing=True)
+        with Maker(nodes, 0, [], takes_s=0.05) as maker:
+            with pytest.raises(OSError) as refused:
+                handle.write(bytes(1 << 20), 0)
+            assert refused.value.errno == errno.ENOSPC
+            maker.spare.append(copy)
+            handle.write(bytes(200_000), 1 << 20)
+        handle.close()
+    finally:
+        nodes.stop()
+
+
+def test_each_of_many_who_need_room_at_once_gets_his_part_of_it(root: Path) -> None:
+    """There is exactly enough. Whoever finds none has to see that others had it made since he looked, and look again."""
+    many, size = 8, 64 << 10
+    for _ in range(20):
+        (root / "round").mkdir()
+        nodes = Nodes(root / "round", 1, limits=(many * size,))
+        try:
+            spare = [nodes.write(0, content(size)) for _ in range(many)]
+            nodes.io[0].expect_room(5000)
+            handles = [nodes.io[0].open(nodes.new(), STRIPED, stripe=size, writing=True) for _ in range(many)]
+            with Maker(nodes, 0, spare), ThreadPoolExecutor(many) as writers:
+                for _ in writers.map(lambda handle: handle.write(content(size), 0), handles):
+                    pass
+            for handle in handles:
+                assert handle.read(size + 1, 0) == content(size)
+                handle.close()
+        finally:
+            nodes.stop()
+        shutil.rmtree(root / "round")
+
+
+def test_what_is_written_while_parts_are_counted_is_counted_once(root: Path) -> None:
+    limit = 256 << 20
+    nodes = Nodes(root, 1, limits=(limit,))
+    io = nodes.io[0]
+    for n in range(300):
+        nodes.write(0, content(4096 * (1 + n % 5)))
+    ended = threading.Event()
+
+    def write_and_delete(seed: int) -> None:
+        rng = random.Random(seed)
+        mine: list[int] = []
+        while not ended.is_set():
+            mine.append(nodes.write(0, bytes(rng.randrange(1, 300_000))))
+            if len(mine) > 20:
+                io.whole_delete(mine.pop(rng.randrange(len(mine))))
+
+    try:
+        assert io.usage()[0] == nodes.bytes_on_disk(0), "a count of its own"
+        with ThreadPoolExecutor(2) as writers:
+            busy = [writers.submit(write_and_delete, seed) for seed in (1, 2)]
+            end = time.monotonic() + 1.5  # a count that may be wrong is only taken after 2 s without a better one
+            while time.monotonic() < end:
+                assert io.usage()[0] <= limit
+            ended.set()
+            for each in busy:
+                each.result()
+        assert io.usage()[0] == nodes.bytes_on_disk(0)
+    finally:
+        ended.set()
         nodes.stop()
 
 
