@@ -119,6 +119,7 @@ static bool write_part(struct asking *asking) {
     int error = part < 0 ? -part : 0;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
     uint64_t more = 0;
+    fsio_change_begins(io);
     if (error == 0) {
         uint64_t size = (uint64_t)found.st_size, end = request->offset + request->length;
         uint64_t from = request->offset > size ? request->offset : size;
@@ -133,6 +134,7 @@ static bool write_part(struct asking *asking) {
         fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
         close(part);
     }
+    fsio_change_ends(io);
     return fine && reply(asking, fsio_refused(io, error, request->length, since), 0, NULL, 0);
 }
 
@@ -161,9 +163,11 @@ int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offse
     if (!fsio_stripe_ours(io, ino, (uint64_t)index, &moving) || moving) return ESTALE;
     int part = fsio_part_open(io, ino, index, false), error = 0;
     if (part < 0) return -part == ENOENT ? 0 : -part;
+    fsio_change_begins(io);
     int64_t before = fsio_allocated(part);
     if (fallocate(part, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length) != 0) error = errno;
     fsio_account(io, fsio_allocated(part) - before);
+    fsio_change_ends(io);
     close(part);
     return error;
 }
@@ -174,9 +178,11 @@ int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size
     int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
     int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, false) : -ENOENT;
     if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
+    fsio_change_begins(io);
     if (fstat(part, &found) != 0) error = errno;
     else if ((uint64_t)found.st_size > keep && ftruncate(part, (off_t)keep) != 0) error = errno;
     fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
+    fsio_change_ends(io);
     close(part);
     return error;
 }

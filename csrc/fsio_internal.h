@@ -158,7 +158,7 @@ struct fsio_file {
     int fd;                /* LOCAL; -1: not open at the moment */
     int busy;              /* uses of fd under way */
     atomic_bool counted;   /* size and accounted are what its part says */
-    bool gone;             /* deleted while open: the descriptor is all that is left of it */
+    atomic_bool gone;      /* deleted while open: the descriptor is all that is left of it */
     atomic_llong accounted; /* bytes of it that `used` contains */
     int error;             /* the last failure of writing behind, and how many there were */
     uint64_t error_count;
@@ -218,6 +218,7 @@ struct fsio {
     pthread_mutex_t rescan_lock;
     _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
     _Atomic uint64_t accounts;                          /* how often something was */
+    atomic_int changing;                                /* how many are at what is not accounted for yet, or not there yet */
 
     pthread_mutex_t room_lock;
     pthread_cond_t room_changed;
@@ -275,18 +276,27 @@ bool fsio_any_moving(struct fsio *io);
 void fsio_fair_lock(pthread_rwlock_t *lock);
 bool fsio_has_others(struct fsio *io);
 
+/* fsio_count.c */
+void fsio_count_begin(struct fsio *io);
+bool fsio_room(struct fsio *io, uint64_t more); /* is there room for so many more bytes */
+bool fsio_reserve(struct fsio *io, uint64_t more); /* likewise, and accounts for them */
+void fsio_account(struct fsio *io, int64_t bytes);
+/* Around what changes how much is there and accounts for it: a count that is made meanwhile is not exact. */
+void fsio_change_begins(struct fsio *io);
+void fsio_change_ends(struct fsio *io);
+void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
+int64_t fsio_allocated(int fd);    /* bytes */
+
 /* fsio_parts.c */
+typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
+void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
+int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index); /* known before it is there: a deletion must find it */
 struct stat;
 void fsio_to_stat(const struct stat *found, struct fsio_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create); /* descriptor, or a negative errno */
-bool fsio_room(struct fsio *io, uint64_t more); /* is there room for so many more bytes */
-bool fsio_reserve(struct fsio *io, uint64_t more); /* likewise, and accounts for them */
-void fsio_account(struct fsio *io, int64_t bytes);
-void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
-int64_t fsio_allocated(int fd);    /* bytes */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino);                   /* highest index of a stripe that may be here, + 1 */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
@@ -333,6 +343,7 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size);
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
+int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
 

@@ -25,6 +25,16 @@ static void close_some(struct fsio *io) {
     }
 }
 
+int64_t fsio_deleted_bytes(struct fsio *io) {
+    int64_t bytes = 0;
+    pthread_mutex_lock(&io->files_lock);
+    for (int i = 0; i < FSIO_FILE_BUCKETS; i++)
+        for (const struct fsio_file *file = io->files[i]; file != NULL; file = file->next)
+            if (atomic_load(&file->gone) && atomic_load(&file->counted)) bytes += atomic_load(&file->accounted);
+    pthread_mutex_unlock(&io->files_lock);
+    return bytes;
+}
+
 int fsio_fd_get(struct fsio_file *file, bool create, int *fd) {
     struct fsio *io = file->io;
     int error = 0;
@@ -139,6 +149,7 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
     int fd, error = fsio_fd_get(file, false, &fd);
     bool append = offset == FSIO_APPEND;
     if (error != 0) return error;
+    fsio_change_begins(file->io);
     uint64_t size = atomic_load(&file->size), from_here = append ? size : offset + *done, end = from_here + (count - *done);
     if ((from_here < size && fills_too_much(file, fd, from_here, count - *done)) || !local_grow(file, from_here, end)) error = ENOSPC;
     while (error == 0 && *done < count) {
@@ -148,6 +159,7 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
         if (put > 0) *done += (size_t)put;
     }
     if (file->io->limit != 0) recount(file, fd); /* what filled holes, and what was reserved and not written */
+    fsio_change_ends(file->io);
     fsio_fd_put(file);
     return error;
 }
@@ -155,8 +167,10 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
 int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
     int fd, error = fsio_fd_get(file, false, &fd);
     if (error != 0) return error;
+    fsio_change_begins(file->io);
     if (ftruncate(fd, (off_t)size) != 0) error = errno;
     recount(file, fd);
+    fsio_change_ends(file->io);
     fsio_fd_put(file);
     return error;
 }
@@ -164,9 +178,11 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
     int fd, error = fsio_fd_get(file, false, &fd);
     if (error != 0) return error;
+    fsio_change_begins(file->io);
     if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && !fsio_room(file->io, length)) error = ENOSPC;
     else if (fallocate(fd, mode, (off_t)offset, (off_t)length) != 0) error = errno;
     recount(file, fd);
+    fsio_change_ends(file->io);
     fsio_fd_put(file);
     return error;
 }
@@ -207,6 +223,7 @@ void fsio_local_leave(struct fsio_file *file) {
     struct stat found;
     int64_t now = 0;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
+    fsio_change_begins(file->io);
     pthread_mutex_lock(&file->lock);
     if (file->counted && !file->gone) {
         if (file->fd >= 0) now = fsio_allocated(file->fd);
@@ -216,4 +233,5 @@ void fsio_local_leave(struct fsio_file *file) {
     file->counted = file->gone = false;
     if (file->fd >= 0) close_fd(file);
     pthread_mutex_unlock(&file->lock);
+    fsio_change_ends(file->io);
 }

@@ -1,4 +1,4 @@
-/* The parts of this node: names, deletion, listing, and how much memory they take. */
+/* The parts of this node: names, deletion, listing. */
 #include "fsio_internal.h"
 
 #include <dirent.h>
@@ -7,17 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-enum {
-    PROBE_MAX = 4096,    /* stripes of a file that are looked for one by one; with more its directory is read */
-    SCAN_MS = 10,        /* a count of all parts that takes no longer may be made by who wants to know */
-    SCAN_EVERY_MS = 200,
-    DRIFT_MS = 2000,     /* a count during which something was accounted for may have it twice, or not at all: taken only if there was none better for so long */
-    ASK_MS = 20,         /* how old the kernel's count may be */
-    ASK_BYTES = 4 << 20, /* and how much may have been added since */
-};
+enum { PROBE_MAX = 4096 }; /* stripes of a file that are looked for one by one; with more its directory is read */
 
 void fsio_part_name(uint64_t ino, int64_t index, char *to) {
     unsigned last = (unsigned)(ino & 0xff);
@@ -53,7 +45,7 @@ static int grow_stripes(struct fsio_stripes *stripes) {
     return 0;
 }
 
-static int note_stripe(struct fsio *io, uint64_t ino, uint64_t index) {
+int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index) {
     pthread_mutex_lock(&io->stripes_lock);
     int error = (io->stripes.count + 1) * 4 > io->stripes.room * 3 ? grow_stripes(&io->stripes) : 0;
     if (error == 0) {
@@ -93,70 +85,6 @@ static void cut_stripes(struct fsio *io, uint64_t ino, uint64_t end) {
 
 /* ── what they take ── */
 
-int64_t fsio_allocated(int fd) {
-    struct stat found;
-    return fstat(fd, &found) == 0 ? (int64_t)found.st_blocks * 512 : 0;
-}
-
-void fsio_account(struct fsio *io, int64_t bytes) {
-    if (bytes == 0) return;
-    atomic_fetch_add_explicit(&io->accounts, 1, memory_order_relaxed);
-    if (io->own_mount) {
-        if (bytes > 0) atomic_fetch_add(&io->since, bytes);
-    } else if (atomic_fetch_add(&io->used, bytes) + bytes < 0) {
-        atomic_store(&io->used, 0); /* files came that nobody told us of; the next count puts it right */
-    }
-}
-
-static void ask_kernel(struct fsio *io) {
-    struct statvfs found;
-    atomic_store(&io->asked_ms, now_ms());
-    if (fstatvfs(io->root_fd, &found) != 0) return;
-    atomic_store(&io->since, 0);
-    atomic_store(&io->used, (int64_t)((found.f_blocks - found.f_bfree) * found.f_frsize));
-}
-
-static uint64_t used_now(struct fsio *io) {
-    if (io->own_mount && (now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
-    int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
-    return used > 0 ? (uint64_t)used : 0;
-}
-
-bool fsio_room(struct fsio *io, uint64_t more) {
-    if (io->limit == 0 || more == 0) return true;
-    if (used_now(io) + more <= io->limit) return true;
-    if (!io->own_mount) return false;
-    ask_kernel(io);
-    return used_now(io) + more <= io->limit;
-}
-
-bool fsio_reserve(struct fsio *io, uint64_t more) {
-    if (more == 0) return true;
-    if (io->limit == 0) {
-        fsio_account(io, (int64_t)more);
-        return true;
-    }
-    if (io->own_mount) {
-        bool room = fsio_room(io, more);
-        if (room) fsio_account(io, (int64_t)more);
-        return room;
-    }
-    atomic_fetch_add_explicit(&io->accounts, 1, memory_order_relaxed);
-    if (atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more <= (int64_t)io->limit) return true; /* first take, then look: many do at once */
-    atomic_fetch_sub(&io->used, (int64_t)more);
-    return false;
-}
-
-void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
-    /* Files come and go through other hands, too: the kernel writes those that it passes through. Counted while that is quick. */
-    if (atomic_load(&io->scan_took_ms) <= SCAN_MS && now_ms() - atomic_load(&io->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
-    int64_t count = atomic_load(&io->parts);
-    if (io->own_mount) ask_kernel(io);
-    *used = used_now(io);
-    *limit = io->limit;
-    *parts = count > 0 ? (uint64_t)count : 0;
-}
-
 /* ── listing ── */
 
 /* What a name in one of the directories stands for; false: nothing of ours. */
@@ -175,10 +103,8 @@ static bool read_name(const char *name, uint64_t *ino, int64_t *index) {
     return *end == '\0';
 }
 
-typedef bool (*part_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
-
 /* Call `visit` for each part of one of the 256 directories. False: it said so. */
-static bool walk_directory(struct fsio *io, unsigned number, part_visitor visit, void *context) {
+static bool walk_directory(struct fsio *io, unsigned number, fsio_visitor visit, void *context) {
     char name[8];
     uint64_t ino;
     int64_t index;
@@ -196,7 +122,7 @@ static bool walk_directory(struct fsio *io, unsigned number, part_visitor visit,
     return go_on;
 }
 
-static void walk(struct fsio *io, part_visitor visit, void *context) {
+void fsio_walk(struct fsio *io, fsio_visitor visit, void *context) {
     for (unsigned i = 0; i < 256; i++)
         if (!walk_directory(io, i, visit, context)) return;
 }
@@ -215,80 +141,8 @@ static bool list_one(void *context, int directory, const char *name, uint64_t in
 
 int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks), void *context) {
     struct listing listing = {each, context};
-    walk(io, list_one, &listing);
+    fsio_walk(io, list_one, &listing);
     return 0;
-}
-
-struct open_file {
-    uint64_t ino;
-    int64_t more; /* than is accounted for: the kernel writes those that it passes through */
-};
-
-struct count {
-    struct fsio *io;
-    int64_t bytes, parts;
-    bool with_stripes;
-    struct open_file *open;
-    size_t open_count, open_room;
-};
-
-static void count_open(struct count *count, uint64_t ino, int64_t bytes) {
-    struct fsio_file *file = fsio_file_find(count->io, ino);
-    if (file == NULL) return;
-    int64_t more = file->counted ? bytes - atomic_load(&file->accounted) : 0;
-    fsio_file_drop(file);
-    if (more == 0) return;
-    if (count->open_count == count->open_room) {
-        size_t room = count->open_room == 0 ? 16 : count->open_room * 2;
-        struct open_file *open = realloc(count->open, room * sizeof *open);
-        if (open == NULL) return; /* it is put right when it is closed, or by the next count */
-        count->open = open;
-        count->open_room = room;
-    }
-    count->open[count->open_count++] = (struct open_file){ino, more};
-}
-
-/* What was counted holds: the differences that open files settle when they are closed begin there. */
-static void take_count(struct count *count, int64_t used) {
-    atomic_fetch_add(&count->io->used, count->bytes - used);
-    for (size_t i = 0; i < count->open_count; i++) {
-        struct fsio_file *file = fsio_file_find(count->io, count->open[i].ino);
-        if (file == NULL) continue;
-        if (file->counted) atomic_fetch_add(&file->accounted, count->open[i].more);
-        fsio_file_drop(file);
-    }
-}
-
-static bool count_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
-    struct count *count = context;
-    struct stat found;
-    count->parts++;
-    if (count->with_stripes && index >= 0) note_stripe(count->io, ino, (uint64_t)index);
-    if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
-        int64_t bytes = (int64_t)found.st_blocks * 512;
-        count->bytes += bytes;
-        if (index < 0) count_open(count, ino, bytes);
-    }
-    return !atomic_load(&count->io->stopping);
-}
-
-void fsio_rescan(struct fsio *io) {
-    struct count count = {.io = io};
-    if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
-    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
-    uint64_t accounts = atomic_load(&io->accounts);
-    walk(io, count_one, &count);
-    if (!atomic_load(&io->stopping)) {
-        atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
-        bool exact = accounts == atomic_load(&io->accounts);
-        if (exact) atomic_store(&io->exact_ms, began);
-        if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) take_count(&count, used);
-    }
-    free(count.open);
-    int64_t ended = now_ms();
-    atomic_store(&io->scanned_ms, ended);
-    atomic_store(&io->scan_took_ms, ended - began);
-    pthread_mutex_unlock(&io->rescan_lock);
 }
 
 /* ── single parts ── */
@@ -301,7 +155,7 @@ int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
         if (fd >= 0) return fd;
         if (errno != ENOENT || !create) return -errno;
         if (index >= 0) { /* known before it is there: a deletion must find it */
-            int error = note_stripe(io, ino, (uint64_t)index);
+            int error = fsio_note_stripe(io, ino, (uint64_t)index);
             if (error != 0) return -error;
         }
         fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -339,13 +193,16 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
 /* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
 static int remove_part(struct fsio *io, const char *name, bool counted) {
     struct stat found;
+    int error = 0;
+    fsio_change_begins(io);
     if (counted && !io->own_mount && fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && unlinkat(io->root_fd, name, 0) == 0) {
         fsio_account(io, -(int64_t)found.st_blocks * 512);
     } else if (unlinkat(io->root_fd, name, 0) != 0) {
-        return errno;
+        error = errno;
     }
-    atomic_fetch_sub(&io->parts, 1);
-    return 0;
+    fsio_change_ends(io);
+    if (error == 0) atomic_fetch_sub(&io->parts, 1);
+    return error;
 }
 
 struct removal {
@@ -443,17 +300,19 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
     char final[FSIO_NAME_BYTES];
     int64_t bytes = fsio_allocated(part);
     close(part);
+    fsio_change_begins(io);
     fsio_part_name(ino, index, final);
-    if (error == 0 && index >= 0) error = note_stripe(io, ino, (uint64_t)index);
+    if (error == 0 && index >= 0) error = fsio_note_stripe(io, ino, (uint64_t)index);
     if (error == 0) {
         remove_part(io, final, true); /* an older version of it, for the account */
         if (renameat(io->root_fd, name, io->root_fd, final) != 0) error = errno;
     }
+    if (error == 0) fsio_account(io, bytes);
+    fsio_change_ends(io);
     if (error != 0) {
         unlinkat(io->root_fd, name, 0);
         return error;
     }
-    fsio_account(io, bytes);
     atomic_fetch_add(&io->parts, 1);
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
     return 0;
@@ -467,20 +326,20 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     if (!S_ISREG(found.st_mode)) return EINVAL;
     if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) return ENOSPC;
     remove_part(io, name, true); /* an older version of it, for the account */
-    if (renameat(AT_FDCWD, path, io->root_fd, name) != 0) {
-        int error = errno;
-        fsio_account(io, -(int64_t)found.st_blocks * 512);
-        return error;
-    }
-    atomic_fetch_add(&io->parts, 1);
-    return 0;
+    int error = renameat(AT_FDCWD, path, io->root_fd, name) != 0 ? errno : 0;
+    if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
+    else atomic_fetch_add(&io->parts, 1);
+    return error;
 }
 
 int fsio_whole_delete(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
-    bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
     fsio_part_name(ino, FSIO_WHOLE, name);
-    return remove_part(io, name, !open);
+    fsio_change_begins(io);
+    bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
+    int error = remove_part(io, name, !open);
+    fsio_change_ends(io);
+    return error;
 }
 
 int fsio_part_delete(struct fsio *io, uint64_t ino) {
@@ -510,7 +369,6 @@ static void sweep_fresh(struct fsio *io) {
 
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size) {
     struct stat here, above;
-    struct count count = {.io = io, .with_stripes = true};
     io->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (io->root_fd < 0 || fstat(io->root_fd, &here) != 0 || fstatat(io->root_fd, "../..", &above, 0) != 0) {
         snprintf(error, error_size, "cannot open the store's directory %s: %s", root, strerror(errno));
@@ -526,12 +384,7 @@ int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t erro
         }
     }
     sweep_fresh(io);
-    walk(io, count_one, &count);
-    atomic_store(&io->parts, count.parts);
-    free(count.open);
-    atomic_store(&io->used, count.bytes);
-    atomic_store(&io->exact_ms, now_ms());
-    if (io->own_mount) ask_kernel(io);
+    fsio_count_begin(io);
     return 0;
 }
 

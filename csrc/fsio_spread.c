@@ -113,6 +113,7 @@ int fsio_spread(struct fsio_file *file, bool tell) {
         free(spread.buffer);
         return error;
     }
+    fsio_change_begins(io);
     if (fstat(spread.whole, &found) != 0) error = errno;
     spread.size = error == 0 ? (uint64_t)found.st_size : 0;
     uint64_t stripes = (spread.size + file->stripe - 1) / file->stripe;
@@ -128,11 +129,13 @@ int fsio_spread(struct fsio_file *file, bool tell) {
     }
     free(spread.buffer);
     fsio_fd_put(file);
+    if (error == 0) {
+        fsio_whole_remove(io, file->ino);
+        file->gone = true; /* the descriptor's blocks go with it */
+        fsio_local_leave(file);
+    }
+    fsio_change_ends(io);
     if (error != 0) return error;
-    fsio_whole_remove(io, file->ino);
-    file->gone = true; /* the descriptor's blocks go with it */
-    fsio_local_leave(file);
-    file->gone = false;
     file->kind = FSIO_STRIPED;
     atomic_store(&file->size, spread.size);
     struct fsio_stat stat;

@@ -52,6 +52,7 @@ static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
     struct stat found = {0};
     int part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
+    fsio_change_begins(io);
     int error = fstat(part, &found) != 0 ? errno : 0;
     uint64_t size = error == 0 ? (uint64_t)found.st_size : 0, end = at + count, low = at > size ? at : size;
     uint64_t more = end > low ? end - low : 0;
@@ -65,6 +66,7 @@ static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
         if (put > 0) done += (size_t)put;
     }
     fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
+    fsio_change_ends(io);
     close(part);
     return error;
 }

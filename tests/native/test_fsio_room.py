@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import STRIPED, WHOLE, Nodes
+from fsio_nodes import LOCAL, STRIPED, WHOLE, Nodes
 
 STRIPE = 4096
 FULL = 3
@@ -169,6 +169,25 @@ def test_what_is_written_while_parts_are_counted_is_counted_once(root: Path) -> 
         assert io.usage()[0] == nodes.bytes_on_disk(0)
     finally:
         ended.set()
+        nodes.stop()
+
+
+def test_a_deleted_file_is_counted_until_it_is_closed_and_then_not_taken_off_twice(root: Path) -> None:
+    nodes = Nodes(root, 1, limits=(1 << 20,))
+    try:
+        io = nodes.io[0]
+        nodes.write(0, content(400_000))
+        kept = io.usage()[0]
+        handle = io.open(ino := nodes.new(), LOCAL, writing=True, create=True)
+        handle.write(content(300_000), 0)
+        both = io.usage()[0]
+        assert both >= kept + 300_000
+        io.whole_delete(ino)
+        time.sleep(0.3)  # so that parts are counted again
+        assert io.usage()[0] == both and handle.read(300_000, 0) == content(300_000)
+        handle.close()
+        assert io.usage()[0] == kept == nodes.bytes_on_disk(0)
+    finally:
         nodes.stop()
 
 
