@@ -1,4 +1,4 @@
-"""Directories in memory where there is memory, and a launcher in them that must leave nothing behind."""
+"""Directories in memory where there is memory; a launcher in them that must leave nothing behind; nodes of this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from far_nodes import Cluster, Line, token
+from fsio_nodes import Nodes
 from launching import World
 
 
@@ -26,3 +28,26 @@ def world(root: Path) -> Iterator[World]:
     yield it
     it.launcher.stop()
     it.assert_clean()
+
+
+@pytest.fixture
+def nodes(root: Path) -> Iterator[Nodes]:
+    it = Nodes(root, 3)
+    yield it
+    it.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    it = Cluster(tmp_path)
+    yield it
+    it.stop()
+
+
+@pytest.fixture
+def line(cluster: Cluster) -> Iterator[Line]:
+    """Node 1 asks node 0."""
+    it = Line(cluster.nodes[0].io.port, 1, token(0, 1))
+    assert it.status == 0
+    yield it
+    it.close()

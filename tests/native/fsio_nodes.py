@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import select
 import subprocess
 from collections.abc import Sequence
@@ -82,6 +83,10 @@ class Nodes:
     def stop(self) -> None:
         for io in self.io:
             io.stop()
+
+
+def content(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
 
 
 def open_descriptors() -> int:

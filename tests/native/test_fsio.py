@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import random
@@ -11,44 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fsio_nodes import (
-    APPEND,
-    DONE,
-    GREW,
-    LOCAL,
-    PARTITIONS,
-    REMOTE,
-    REMOTE_CLOSED,
-    STRIPED,
-    WHOLE,
-    Nodes,
-    close_all,
-    open_descriptors,
-)
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from fsio_nodes import APPEND, LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, close_all, content, open_descriptors
 from waiting import until
 
 from amfs._native import Io
 
 STRIPE = 4096
-PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-KEEP = 1
-
-
-@pytest.fixture
-def nodes(root: Path) -> Iterator[Nodes]:
-    it = Nodes(root, 3)
-    yield it
-    it.stop()
-
-
-def content(size: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(size)
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────────
@@ -182,150 +152,6 @@ def test_many_open_files_need_few_descriptors(root: Path) -> None:
     close_all(handles)
     assert open_descriptors() == before
     io.stop()
-
-
-# ── against plain bytes ────────────────────────────────────────────────────────────────────────────
-
-SPAN = 6 * STRIPE
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.integers(0, SPAN), st.integers(1, 3 * STRIPE)),
-        st.tuples(st.just("append"), st.integers(1, 2 * STRIPE), st.just(0)),
-        st.tuples(st.just("truncate"), st.integers(0, SPAN), st.just(0)),
-        st.tuples(st.just("punch"), st.integers(0, SPAN), st.integers(1, SPAN)),
-        st.tuples(st.just("allocate"), st.integers(0, SPAN), st.integers(1, STRIPE)),
-        st.tuples(st.just("keep"), st.integers(0, SPAN), st.integers(1, STRIPE)),
-        st.tuples(st.just("read"), st.integers(0, SPAN), st.integers(0, 2 * SPAN)),
-        st.tuples(st.just("flush"), st.just(0), st.just(0)),
-    ),
-    max_size=14,
-)
-
-
-def act(handle: object, model: bytearray, operation: tuple[str, int, int], seed: int) -> None:
-    """One operation on both; they must agree."""
-    what, first, second = operation
-    if what in ("write", "append"):
-        data = content(second if what == "write" else first, seed)
-        offset = first if what == "write" else len(model)
-        handle.write(data, first if what == "write" else APPEND)
-        if len(model) < offset:
-            model.extend(bytes(offset - len(model)))
-        model[offset : offset + len(data)] = data
-    elif what == "truncate":
-        handle.truncate(first)
-        model[:] = model[:first] + bytes(max(0, first - len(model)))
-    elif what == "punch":
-        handle.fallocate(PUNCH, first, second)
-        end = min(first + second, len(model))
-        model[first:end] = bytes(max(0, end - first))
-    elif what in ("allocate", "keep"):
-        handle.fallocate(0 if what == "allocate" else KEEP, first, second)
-        if what == "allocate" and first + second > len(model):
-            model.extend(bytes(first + second - len(model)))
-    elif what == "read":
-        assert handle.read(second, first) == bytes(model[first : first + second])
-    else:
-        handle.flush()
-    assert handle.stat()[0] == len(model)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    it = Nodes(tmp_path_factory.mktemp("shared"), 3)
-    yield it
-    it.stop()
-
-
-@pytest.mark.parametrize("kind", ["local", "striped", "remote to local", "remote to striped"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(operations=OPERATIONS)
-def test_files_are_what_plain_bytes_are(shared: Nodes, kind: str, operations: list[tuple[str, int, int]]) -> None:
-    ino, model = shared.new(), bytearray()
-    base = STRIPED if "striped" in kind else LOCAL
-    home = shared.io[0].open(ino, base, stripe=STRIPE, writing=True, create=True)
-    handle = shared.io[1].open(ino, REMOTE, 0, writing=True) if "remote" in kind else home
-    for seed, operation in enumerate(operations):
-        act(handle, model, operation, seed)
-    for other in (home, handle):
-        assert other.read(2 * SPAN + len(model), 0) == bytes(model)
-    if handle is not home:
-        handle.close()
-    home.close()
-    if base == STRIPED:
-        assert shared.read(2, ino, STRIPED, len(model), stripe=STRIPE) == bytes(model)
-        for i in range(3):
-            assert all(size <= STRIPE for size in shared.parts(i, ino).values())
-            assert all(index * STRIPE < len(model) for index in shared.parts(i, ino))
-    else:
-        assert shared.read(0, ino, LOCAL, len(model)) == bytes(model)
-    for io in shared.io:
-        io.part_delete(ino)
-        io.take()
-
-
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Node 0 may keep 10 pages and owns every eighth stripe."""
-    it = Nodes(tmp_path_factory.mktemp("narrow"), 3, [10 * STRIPE, 0, 0])
-    it.set_table([0 if p % 8 == 0 else 1 + p % 2 for p in range(PARTITIONS)])
-    yield it
-    it.stop()
-
-
-@pytest.mark.parametrize("through", [0, 1])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(operations=OPERATIONS)
-def test_files_that_grow_are_what_plain_bytes_are(narrow: Nodes, through: int, operations: list[tuple[str, int, int]]) -> None:
-    ino, model = narrow.new(), bytearray()
-    home = narrow.io[0].open(ino, LOCAL, stripe=STRIPE, writing=True, create=True)
-    handle = narrow.io[1].open(ino, REMOTE, 0, writing=True) if through else home
-    for seed, operation in enumerate([*operations, ("write", 0, 12 * STRIPE), *operations]):
-        act(handle, model, operation, seed)
-    assert home.read(10 * SPAN + len(model), 0) == bytes(model)
-    if through:
-        handle.close()
-    home.close()
-    assert WHOLE not in narrow.parts(0, ino)
-    assert narrow.read(2, ino, STRIPED, len(model), stripe=STRIPE) == bytes(model)
-    assert narrow.io[0].usage()[0] == narrow.bytes_on_disk(0) <= 10 * STRIPE
-    for io in narrow.io:
-        io.part_delete(ino)
-    assert [event[0] for event in narrow.io[0].take()].count(GREW) == 1
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    pieces=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=5),
-    start=st.integers(0, 40 * STRIPE),
-    size=st.integers(0, 40 * STRIPE),
-)
-def test_data_and_holes_are_found(shared: Nodes, pieces: list[tuple[int, int]], start: int, size: int) -> None:
-    """What seek calls a hole reads as zeros, what was written is data."""
-    ino, model = shared.new(), bytearray(size)
-    handle = shared.io[0].open(ino, STRIPED, stripe=3 * STRIPE, writing=True)
-    handle.truncate(size)
-    written: set[int] = set()
-    for page, count in pieces:
-        act(handle, model, ("write", page * STRIPE, count * STRIPE), page)
-        written |= set(range(page, page + count))
-
-    def seek(whence: int) -> int | None:
-        try:
-            return handle.seek(start, whence)
-        except OSError as error:
-            assert error.errno == errno.ENXIO
-            return None
-
-    data, hole = seek(os.SEEK_DATA), seek(os.SEEK_HOLE)
-    first = min((max(start, page * STRIPE) for page in written if (page + 1) * STRIPE > start), default=None)
-    assert data == first
-    if start >= len(model):
-        assert hole is None
-    else:
-        assert hole is not None and (hole == len(model) or not any(model[hole : hole // STRIPE * STRIPE + STRIPE]))
-        assert all(page in written for page in range(start // STRIPE, hole // STRIPE))
-    handle.close()
 
 
 # ── striped and remote ─────────────────────────────────────────────────────────────────────────────
@@ -468,149 +294,6 @@ def test_readers_and_a_writer_at_once(nodes: Nodes) -> None:
         assert not reader.is_alive()
     home.close()
     assert not faults
-
-
-# ── growing ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_file_that_outgrows_its_node_goes_on_striped(root: Path) -> None:
-    mib = 1 << 20
-    nodes = Nodes(root, 4, [20 * mib] * 4)
-    ino, data = nodes.new(), content(64 * mib)
-    writer = nodes.io[0].open(ino, LOCAL, stripe=512 << 10, writing=True, create=True)
-    reader = nodes.io[0].open(ino, LOCAL)
-    with pytest.raises(OSError) as caught:  # more than all have
-        for at in range(0, 2 * len(data), mib):
-            writer.write(data[at % len(data) : at % len(data) + mib], at)
-        writer.flush()
-    assert caught.value.errno == errno.ENOSPC
-    kind, stripe, which, size, error = nodes.done(0)
-    assert (kind, stripe, which, error) == (GREW, 512 << 10, ino, 0) and 0 < size <= 20 * mib
-    writer.truncate(0)
-    with contextlib.suppress(OSError):
-        writer.flush()  # pieces that were on their way had failed, too
-    for at in range(0, len(data), mib):
-        writer.write(data[at : at + mib], at)
-    writer.flush()
-    assert reader.read(len(data) + 1, 0) == data
-    writer.close()
-    reader.close()
-    assert nodes.read(3, ino, STRIPED, len(data), stripe=512 << 10) == data
-    assert WHOLE not in nodes.parts(0, ino)
-    for node in range(4):
-        used, limit, _ = nodes.io[node].usage()
-        assert used == nodes.bytes_on_disk(node) <= limit
-    nodes.stop()
-
-
-def test_alone_a_full_node_is_full(root: Path) -> None:
-    nodes = Nodes(root, 1, [1 << 20])
-    handle = nodes.io[0].open(7, LOCAL, writing=True, create=True)
-    handle.write(bytes(1 << 19), 0)
-    with pytest.raises(OSError) as caught:
-        handle.write(bytes(1 << 20), 1 << 19)
-    assert caught.value.errno == errno.ENOSPC
-    handle.write(b"there is room for this", 1 << 19)
-    handle.close()
-    nodes.stop()
-
-
-def test_growth_that_finds_no_room_leaves_the_file_whole(root: Path) -> None:
-    nodes = Nodes(root, 2, [1 << 20, 64 << 10])
-    data = content(1 << 20)
-    handle = nodes.io[0].open(7, LOCAL, stripe=64 << 10, writing=True, create=True)
-    handle.write(data, 0)
-    with pytest.raises(OSError) as caught:
-        handle.write(data, len(data))
-    assert caught.value.errno == errno.ENOSPC
-    assert handle.read(2 << 20, 0) == data and nodes.parts(0, 7) == {WHOLE: 1 << 20} and not nodes.parts(1, 7)
-    handle.close()
-    assert nodes.io[1].usage()[0] == 0
-    nodes.stop()
-
-
-# ── in the background ──────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, 300_000, 5_000_001])
-def test_whole_files_travel_and_change_their_layout(nodes: Nodes, size: int) -> None:
-    data = content(size)
-    ino = nodes.write(0, data)
-    nodes.io[1].fetch(11, ino, 0, size)
-    assert nodes.done(1) == (DONE, 11, ino, size, 0)
-    assert nodes.read(1, ino, LOCAL, size) == data and nodes.parts(0, ino) == {WHOLE: size}
-    nodes.io[1].restripe(12, ino, STRIPE)
-    assert nodes.done(1) == (DONE, 12, ino, size, 0)
-    assert WHOLE not in nodes.parts(1, ino) and nodes.read(2, ino, STRIPED, size, stripe=STRIPE) == data
-    nodes.io[2].gather(13, ino, STRIPE, size)
-    assert nodes.done(2) == (DONE, 13, ino, size, 0)
-    assert nodes.read(2, ino, LOCAL, size) == data
-    nodes.io[0].drop_stripes(14, ino, [0, 1, 2])
-    assert nodes.done(0) == (DONE, 14, ino, 0, 0)
-    assert [nodes.parts(node, ino) for node in range(3)] == [{WHOLE: size}, {}, {WHOLE: size}]
-    nodes.io[1].delete_everywhere(15, ino, [0, 1, 2])
-    assert nodes.done(1) == (DONE, 15, ino, 0, 0)
-    assert [nodes.io[node].usage() for node in range(3)] == [(0, 0, 0)] * 3
-
-
-def test_holes_survive_gathering(nodes: Nodes) -> None:
-    ino = nodes.new()
-    handle = nodes.io[0].open(ino, STRIPED, stripe=65536, writing=True)
-    handle.write(b"end", 30 << 20)
-    handle.close()
-    nodes.io[1].gather(1, ino, 65536, (30 << 20) + 3)
-    assert nodes.done(1)[4] == 0
-    assert nodes.io[1].part_stat(ino, WHOLE)[:2] == ((30 << 20) + 3, 8)
-    assert nodes.io[1].open(ino, LOCAL).read(9, 30 << 20) == b"end"
-
-
-def test_a_part_moves(nodes: Nodes) -> None:
-    data = content(4 * STRIPE)
-    ino = nodes.write(0, data, stripe=STRIPE)
-    node, index = next((node, index) for node in (1, 2) for index in nodes.parts(node, ino))
-    nodes.io[0].fetch_part(5, ino, index, node)
-    assert nodes.done(0) == (DONE, 5, ino, STRIPE, 0)
-    assert index in nodes.parts(0, ino) and index not in nodes.parts(node, ino)
-    nodes.io[0].fetch_part(6, ino, index, node)
-    assert nodes.done(0)[4] == errno.ENOENT
-    assert index in nodes.parts(0, ino)
-
-
-def test_fetching_what_is_not_so_fails_and_leaves_nothing(nodes: Nodes) -> None:
-    ino = nodes.write(0, b"12345")
-    nodes.io[1].fetch(1, ino, 0, 4)
-    assert nodes.done(1)[4] == errno.ESTALE
-    nodes.io[1].fetch(2, ino + 1, 0, 4)
-    assert nodes.done(1)[4] == errno.ENOENT
-    nodes.io[1].gather(3, ino, 0, 4)
-    assert nodes.done(1)[4] == errno.EINVAL
-    nodes.io[1].restripe(4, ino, 4)
-    assert nodes.done(1)[4] == errno.ENOENT
-    assert not nodes.io[1].list_parts() and nodes.bytes_on_disk(1) == 0
-
-
-def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes) -> None:
-    """A node with an old table asks the old owner, who no longer has the stripe."""
-    data = content(20 * STRIPE)
-    ino = nodes.write(0, data, stripe=STRIPE)
-    owners = [p % 3 if p % 3 < 2 else 0 for p in range(PARTITIONS)]  # node 2 gives all it has to node 0
-    moving = nodes.parts(2, ino)
-    assert moving
-    nodes.io[2].set_moving([p for p in range(PARTITIONS) if p % 3 == 2], True)
-    early = threading.Thread(target=lambda: found.append(nodes.read(2, ino, STRIPED, len(data), stripe=STRIPE)))
-    found: list[bytes] = []
-    early.start()
-    for index in moving:
-        nodes.io[0].fetch_part(1, ino, index, 2)
-        assert nodes.done(0)[4] == 0
-    nodes.io[0].set_table(owners)
-    nodes.io[2].set_table(owners)
-    late = threading.Timer(0.3, nodes.io[1].set_table, [owners])
-    late.start()
-    assert nodes.read(1, ino, STRIPED, len(data), stripe=STRIPE) == data
-    late.join()
-    early.join(10)
-    assert found == [data]
 
 
 # ── resources ──────────────────────────────────────────────────────────────────────────────────────

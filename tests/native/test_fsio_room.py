@@ -16,14 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, STRIPED, WHOLE, Nodes
+from fsio_nodes import LOCAL, STRIPED, WHOLE, Nodes, content
 
 STRIPE = 4096
 FULL = 3
-
-
-def content(size: int) -> bytes:
-    return random.Random(1).randbytes(size)
 
 
 class Maker:

@@ -1,0 +1,193 @@
+"""The worker, as stories: tasks that others take, runs that begin and end, nodes that come and go."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from parts import CLIENT, RUN, begin, key, keys
+from worker_node import DISPATCHER, NODES, SHARD, Node, mine
+
+from amfs.config import WorkerLimits
+from amfs.engine import messages as m
+from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, TasksExited
+from amfs.engine.states import Outcome
+from amfs.fs.partition import PartitionTable
+
+# ── stealing ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_half_of_what_waits_for_a_slot_is_given_to_who_asks() -> None:
+    node = Node(slots=1).assign(*(mine(tid) for tid in range(1, 6))).forget()
+    node.tell(2, m.StealAsk(10))
+    assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4, 5]
+    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((4, 0), (5, 0)), 2)
+    node.nothing_left()
+    node.tell(3, m.StealAsk(1))
+    assert [task.tid for task in node.take(m.Assign, 3).tasks] == [3]
+
+
+def test_pinned_tasks_and_those_that_have_a_slot_are_not_given() -> None:
+    node = Node(slots=2).assign(mine(1), mine(2), mine(3, pin=0, pin_hard=False), mine(4)).forget()
+    node.tell(2, m.StealAsk(10))
+    assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4]
+    node.take(m.Took)
+    node.tell(2, m.StealAsk(10)).take(m.StealNone, 2)
+    node.nothing_left().exits(1)
+    assert node.running() == [3]
+
+
+def test_an_idle_node_asks_round_the_ring_ever_more_rarely() -> None:
+    node = Node(slots=4)
+    limits = WorkerLimits()
+    asked: list[tuple[float, int]] = []
+    for _ in range(6):
+        start = node.now
+        while not node.sent:
+            node.advance(0.0005)
+            assert node.now - start < 1, "it has given up asking"
+        ((peer, ask),) = node.take_all(m.StealAsk)
+        assert ask.want == 8
+        asked.append((node.now, peer))
+    assert {peer for _, peer in asked} == {1, 2, 3}
+    gaps = [later[0] - sooner[0] for sooner, later in pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] <= limits.steal_last_s + 0.001
+
+
+def test_a_busy_node_does_not_ask() -> None:
+    node = Node(slots=1).assign(mine(1)).forget()
+    node.advance(5).nothing_left()
+
+
+def test_a_stolen_task_is_told_to_its_dispatcher() -> None:
+    node = Node().assign(mine(1), by=3)
+    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+    assert node.running() == [1]
+    node.exits(1)
+    assert [told.tid for told in node.done()] == [1]
+
+
+# ── runs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_overtakes_the_begin_of_its_run_is_kept_for_it() -> None:
+    node = Node(begun=False).assign(mine(1), mine(2, "a"))
+    node.nothing_left().tell(CLIENT, begin())
+    assert node.running() == [1]
+    node.take(m.Locate, SHARD)
+    node.take(m.RunReady, CLIENT)
+    node.effect(OpenRun)
+    node.nothing_left()
+
+
+def test_a_run_that_begins_twice_is_answered_twice() -> None:
+    node = Node().tell(CLIENT, begin())
+    node.take(m.RunReady, CLIENT)
+    node.nothing_left()
+
+
+def test_the_end_of_a_run_kills_its_tasks_and_then_removes_all_of_it() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
+    node.tell(CLIENT, m.RunEnd(RUN, True))
+    (serial,) = node.effect(Kill).serials
+    node.nothing_left()
+    node.assign(mine(9)).located("a", 2).inline("a", 2).tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",))).nothing_left()
+    node.feed(TasksExited([(serial, Outcome.CANCELLED, 15, 0, 0, 0, 0, 0, (), b"", b"", "")]))
+    assert node.effect(CloseRun) == CloseRun(RUN, "7/")
+    assert node.take(m.RunGone, CLIENT).node == 0
+    assert node.machine.runs == {}
+    node.nothing_left()
+    node.assign(mine(1)).nothing_left()
+    node.tell(CLIENT, m.RunEnd(RUN))
+    node.take(m.RunGone, CLIENT)
+    node.tell(CLIENT, begin())
+    node.take(m.RunGone, CLIENT)
+    node.nothing_left()
+
+
+def test_a_run_ends_when_its_copies_have_ended() -> None:
+    node = Node().assign(mine(1, outputs="out", final=True)).exits(1, 12)
+    job = node.effect(CopyOut)
+    node.forget().tell(CLIENT, m.RunEnd(RUN)).nothing_left()
+    node.feed(JobDone(job.serial, "", 12))
+    node.effect(CloseRun)
+    counters = node.take(m.RunGone, CLIENT).counters
+    assert set(counters) >= {"fetched_bytes", "copied_out_files", "stolen", "forwarded"}
+    node.nothing_left()
+
+
+def test_traffic_is_counted() -> None:
+    node = Node().assign(mine(1, "a", "out", final=True)).located("a", 2).inline("a", 2).exits(1, 12)
+    node.feed(JobDone(node.effect(CopyOut).serial, "", 12)).forget().tell(CLIENT, m.RunEnd(RUN))
+    counters = node.take(m.RunGone, CLIENT).counters
+    counted = {name: count for name, count in counters.items() if count}
+    assert counted == {"fetched_bytes": 5, "fetched_files": 1, "copied_out_bytes": 12, "copied_out_files": 1}
+
+
+def test_files_of_an_earlier_life_are_adopted() -> None:
+    node = Node().assign(mine(1, "a")).forget()
+    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.fate(1)), (key("b"), 6, 78, m.fate(2))])
+    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.fate(1)), m.Published(key("b"), 6, m.fate(2)))
+    (record,) = node.launched()
+    assert record.stamps == ((5, 77),)
+    node.nothing_left()
+
+
+# ── nodes come and go ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
+    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
+    node.call(node.machine.set_view, PartitionTable([3] * 8), [1, 2, 3], {SHARD}, NODES - {SHARD})
+    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.fate(m.KEEP)),), "readers can be counted no more"
+    assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
+    node.nothing_left()
+
+
+def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 2).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2})
+    assert node.take(m.Locate, SHARD).names == keys("a")
+    node.located("a", 3)
+    assert node.take(m.Fetch, 3).names == keys("a")
+    node.nothing_left()
+
+
+def test_a_fetch_goes_on_when_another_holder_dies() -> None:
+    node = Node().assign(mine(1, "a")).located("a", 3, 2).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2}).nothing_left()
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), 5, b"hello"),)))
+    assert node.running() == [1]
+
+
+def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
+    node.call(node.machine.set_view, node.machine.table, [1, 2, 3], {DISPATCHER}, NODES - {DISPATCHER})
+    assert set(node.machine.runs[RUN].tasks) == {1}
+    node.located("a", 2).exits(1).forget()
+    assert node.machine.runs[RUN].tasks == {}
+
+
+def test_it_can_say_why_a_task_does_not_run() -> None:
+    node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a b")).located("b", 2)
+    worker = node.machine
+    assert worker.explain(RUN, 1) == ["node 0: given to the launcher, 1 tasks there for 1 slots"]
+    assert worker.explain(RUN, 2) == ["node 0: READY, 1 in the queue for 1 slots"]
+    assert worker.explain(RUN, 3) == ["node 0: waits for a: nobody has made it yet", "node 0: waits for b: on its way from node (2,)"]
+    assert worker.explain(RUN, 99) == worker.explain(99, 1) == []
+
+
+def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
+    step = WorkerLimits().parked_step
+    node = Node().assign(*(mine(tid, "a") for tid in range(step)))
+    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step, 0)
+    node.forget().tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",)))
+    done = node.take(m.Done, DISPATCHER)
+    assert (len(done.results), done.parked) == (step, 0)
+
+
+def test_results_of_several_tasks_travel_together() -> None:
+    node = Node(slots=2).assign(mine(1), mine(2))
+    exits = [(serial, 0, 0, 0, 0, 1, 0, 0, (), b"", b"", "") for serial in node.machine.inflight]
+    node.forget().feed(TasksExited(exits))
+    assert node.take(m.Done).results == (m.Result(1, end_us=1), m.Result(2, end_us=1))

@@ -1,0 +1,75 @@
+"""A worker with short ways to tell it things, for the stories that are told of it.
+
+The node under test is 0; the records of all files are kept by node 5, tasks come from the dispatcher on node 4, nodes 1 to 3 are
+neighbours in the unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from parts import CLIENT, RUN, begin, key, spec
+from recorder import Recorder
+
+from amfs.config import WorkerLimits
+from amfs.engine import messages as m
+from amfs.engine.events import Launch, OpenRun, TasksExited
+from amfs.engine.records import Record, unpack_body, unpack_record
+from amfs.engine.worker import Worker
+from amfs.fs.partition import PartitionTable
+
+DISPATCHER, SHARD = 4, 5
+NODES = frozenset(range(6))
+BIG = WorkerLimits().forward_bytes_min
+
+
+class Node(Recorder[Worker]):
+    """A worker with short ways to tell it things."""
+
+    def __init__(self, slots: int = 2, **of_run: Any) -> None:
+        super().__init__(Worker(0, slots, "/store"))
+        self.call(self.machine.set_view, PartitionTable([SHARD] * 8), [1, 2, 3], set(), NODES)
+        if of_run.pop("begun", True):
+            self.tell(CLIENT, begin(**of_run))
+            self.effect(OpenRun)
+            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0, slots)
+
+    def assign(self, *specs: m.TaskSpec, by: int = DISPATCHER) -> Self:
+        self.tell(by, m.Assign(RUN, specs))
+        return self
+
+    def located(self, name: str, *holders: int, size: int = 5) -> Self:
+        self.tell(SHARD, m.Located(RUN, (m.FileAt(key(name), size, holders),)))
+        return self
+
+    def inline(self, name: str, holder: int, data: bytes = b"hello") -> Self:
+        self.tell(holder, m.Content(RUN, (m.Blob(key(name), len(data), data),)))
+        return self
+
+    def launched(self) -> list[Record]:
+        """What went to the launcher since last asked."""
+        return [unpack_record(record) for launch in self.effects_of(Launch) for record in launch.records]
+
+    def running(self) -> list[int]:
+        """The ids of the tasks that went to the launcher since last asked."""
+        return [tid_of(record) for record in self.launched()]
+
+    def exits(self, tid: int, *sizes: int, outcome: int = 0, detail: str = "", took_us: int = 1000) -> Self:
+        """The launcher reports the end of a task with outputs of these sizes."""
+        serial = next(serial for serial, entry in self.machine.inflight.items() if entry.spec.tid == tid)
+        code = 1 if outcome else 0
+        made = tuple((size, 1000 + size) for size in sizes)
+        self.feed(TasksExited([(serial, outcome, code, 1, 10**6, 10**6 + took_us, 900, 64, made, b"", b"", detail)]))
+        return self
+
+    def done(self) -> list[m.Result]:
+        """The results that the dispatcher was told since last asked."""
+        return [one for _, done in self.take_all(m.Done, DISPATCHER) for one in done.results]
+
+
+def tid_of(record: Record) -> int:
+    return int(unpack_body(record.body)[0].removeprefix("/bin/t"))
+
+
+def mine(tid: int, inputs: str = "", outputs: str = "", **more: Any) -> m.TaskSpec:
+    return spec(tid, inputs, outputs, origin=DISPATCHER, **more)
