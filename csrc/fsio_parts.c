@@ -321,14 +321,20 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
 int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     struct stat found;
     char name[FSIO_NAME_BYTES];
+    int error = 0;
     fsio_part_name(ino, FSIO_WHOLE, name);
     if (fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
     if (!S_ISREG(found.st_mode)) return EINVAL;
-    if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) return ENOSPC;
-    remove_part(io, name, true); /* an older version of it, for the account */
-    int error = renameat(AT_FDCWD, path, io->root_fd, name) != 0 ? errno : 0;
-    if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
-    else atomic_fetch_add(&io->parts, 1);
+    fsio_change_begins(io);
+    if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) {
+        error = ENOSPC;
+    } else {
+        remove_part(io, name, true); /* an older version of it, for the account */
+        if (renameat(AT_FDCWD, path, io->root_fd, name) != 0) error = errno;
+        if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
+        else atomic_fetch_add(&io->parts, 1);
+    }
+    fsio_change_ends(io);
     return error;
 }
 
