@@ -76,7 +76,7 @@ static int put_piece(int part, const char *from, size_t count, uint64_t at) {
     return 0;
 }
 
-/* A stripe of our own out of the whole: piece by piece, each given back before the next, so that it needs no more room than one. No limit asked. */
+/* A stripe of our own out of the whole: piece by piece, each given back before it is put, so that it needs no room. No limit asked. */
 static int keep_stripe(const struct spread *spread, uint64_t index) {
     struct fsio_file *file = spread->file;
     uint64_t at = 0, base = index * file->stripe;
@@ -86,10 +86,9 @@ static int keep_stripe(const struct spread *spread, uint64_t index) {
         if (part < 0) part = fsio_part_open(file->io, file->ino, (int64_t)index, true);
         error = part < 0 ? -part : read_piece(spread, base + at, count);
         if (error == 0) {
-            if (!fsio_room(file->io, count)) punch(spread, base + at, count); /* it is in the buffer */
+            punch(spread, base + at, count); /* it is in the buffer */
             error = put_piece(part, spread->buffer, count, at);
         }
-        punch(spread, base + at, count);
         at += count;
     }
     if (part >= 0) {

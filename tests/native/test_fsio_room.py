@@ -203,8 +203,9 @@ def test_what_a_file_took_is_given_back_when_its_whole_part_or_its_stripes_go(ro
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
-def test_without_a_limit_room_is_made_when_the_kernel_refuses(root: Path) -> None:
-    command = ["unshare", "--mount", sys.executable, __file__, str(root)]
+@pytest.mark.parametrize("what", ["fill_two_mounts", "outgrow_what_somebody_else_fills"])
+def test_without_a_limit_the_kernel_says_when_there_is_no_room(root: Path, what: str) -> None:
+    command = ["unshare", "--mount", sys.executable, __file__, what, str(root)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0 and result.stdout == "fine\n", result.stderr
 
@@ -226,6 +227,32 @@ def fill_two_mounts(root: Path) -> None:
     nodes.stop()
 
 
+def outgrow_what_somebody_else_fills(root: Path) -> None:
+    """What stripes on the other node leave free here is taken at once, by who asks nobody: our own stripes fit all the same."""
+    nodes = Nodes(root, 2, mounts=True)
+    data = content(20 << 20)
+    handle = nodes.io[0].open(ino := nodes.new(), LOCAL, stripe=1 << 19, writing=True, create=True)
+    handle.write(data, 0)
+    with open(root / "0" / "theirs", "wb") as theirs, ThreadPoolExecutor(1) as taker:
+        room = os.statvfs(root / "0").f_bavail * 4096
+
+        def take() -> None:
+            size, end = room, time.monotonic() + 20
+            while size < room + (10 << 20) and time.monotonic() < end:
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(theirs.fileno(), size, 1 << 17)
+                    size += 1 << 17
+
+        os.posix_fallocate(theirs.fileno(), 0, room)
+        taken = taker.submit(take)
+        handle.write(data[: 1 << 19], len(data))
+        handle.close()
+        assert nodes.read(1, ino, STRIPED, len(data) + (1 << 19), stripe=1 << 19) == data + data[: 1 << 19]
+        theirs.truncate(0)
+        taken.result()
+    nodes.stop()
+
+
 if __name__ == "__main__":
-    fill_two_mounts(Path(sys.argv[1]))
+    globals()[sys.argv[1]](Path(sys.argv[2]))
     print("fine")
