@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from amfs.net import hugetmpfs
+
 #: A limit that only turns a hang into a failure.
 PATIENCE_S = 60.0
 BY_HAND = "AMFS_POSIX_DIR"
@@ -161,13 +163,17 @@ def mounted(count: int, *options: str) -> Iterator[list[Path]]:
 
 @contextlib.contextmanager
 def on_tmpfs() -> Iterator[Path]:
-    """A fresh directory on a tmpfs. Raises NotHere where there is none."""
+    """A fresh directory on a tmpfs like those of the nodes. Raises NotHere where there is none.
+
+    On huge pages a byte behind a hole takes pages of the hole, too; and a file with pages counts as written when it is cut to its own size.
+    """
     shm = Path("/dev/shm")
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(shm)], capture_output=True, text=True, check=False).stdout.strip()
     if kind != "tmpfs":
         raise NotHere(f"the suites compare with a tmpfs, and {shm} is none ({kind or 'missing'})")
     path = Path(tempfile.mkdtemp(prefix="amfs-oracle-", dir=shm))
     try:
-        yield path
+        yield hugetmpfs.mount(path) or path
     finally:
+        hugetmpfs.unmount(path)
         shutil.rmtree(path)

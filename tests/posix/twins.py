@@ -124,7 +124,7 @@ class Twins:
         if op[0] in ("chown", "lchown") and op[2:4] == [-1, -1] and self.opened:
             self.good.enter(0)
             with contextlib.suppress(OSError):
-                if os.lstat(op[1]).st_mode & 0o6000:
+                if (os.stat if op[0] == "chown" else os.lstat)(op[1]).st_mode & 0o6000:
                     return None
         # libfuse gives a removed file that is open a hidden name, and knows nothing of a removed directory.
         if "removed-open" in WITHOUT and op[0] in ("unlink", "rmdir", "rename"):
