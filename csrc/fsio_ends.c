@@ -60,6 +60,13 @@ bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns
     return known;
 }
 
+void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns) {
+    pthread_mutex_lock(&io->ends_lock);
+    struct fsio_end *end = *find(io, ino);
+    if (end != NULL) end->written_ns = written_ns;
+    pthread_mutex_unlock(&io->ends_lock);
+}
+
 void fsio_end_recorded(struct fsio *io, uint64_t ino) {
     pthread_mutex_lock(&io->ends_lock);
     struct fsio_end **at = find(io, ino), *end = *at;

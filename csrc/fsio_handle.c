@@ -109,6 +109,7 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
     if (file != NULL && mtime != NULL) atomic_store(&file->written_ns, *mtime);
     if (file != NULL) atomic_store(&file->changed_ns, fsio_now_ns());
     pthread_mutex_unlock(&io->files_lock);
+    if (mtime != NULL) fsio_end_written(io, ino, *mtime);
 }
 
 /* ── opening and closing ── */
@@ -128,7 +129,7 @@ bool fsio_file_written(struct fsio_file *file) {
 
 /* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
 static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool create) {
-    int64_t written_ns;
+    int64_t written_ns = 0;
     if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
     if (kind != FSIO_REMOTE && fsio_end(file->io, file->ino, &size, &written_ns, &stripe)) kind = FSIO_STRIPED;
     if (file->known && (file->kind != kind || (kind == FSIO_REMOTE && file->node != node))) {
@@ -144,7 +145,7 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
     if (kind == FSIO_STRIPED) {
         atomic_store(&file->size, size);
-        fsio_striped_begin(file);
+        fsio_striped_begin(file, written_ns);
     }
     atomic_store(&file->serves, error == 0 && kind != FSIO_REMOTE);
     return error;

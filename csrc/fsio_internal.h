@@ -319,6 +319,7 @@ struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference 
 void fsio_file_drop(struct fsio_file *file);
 /* fsio_ends.c */
 void fsio_end_keep(struct fsio_file *file);
+void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
 void fsio_ends_free(struct fsio *io);
 
 bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
@@ -369,7 +370,7 @@ int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment 
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
 void fsio_striped_touch(struct fsio_file *file);     /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
-void fsio_striped_begin(struct fsio_file *file);     /* nobody has written it yet, since it was opened */
+void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
 void fsio_carriers_stop(struct fsio *io);
 void fsio_spares_free(struct fsio *io);
 bool fsio_striped_lends(const struct fsio_file *file, size_t count); /* all of so much at once */

@@ -147,13 +147,19 @@ int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char 
 
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now) {
     set_owned((struct owned){&dir->mode, &dir->uid, &dir->gid, &dir->atime, &dir->mtime, &dir->ctime}, mask, in, now);
-    if (mask & META_SET_MTIME) dir->touched = 0;
-    if (mask & META_SET_MTIME && dir->timed < now) dir->timed = now;
+    if (mask & META_SET_MTIME) {
+        dir->touched = 0;
+        dir->by_hand = now > 0;
+        if (dir->timed < now) dir->timed = now;
+    }
     if (mask & META_SET_RANK) dir->rank = in->rank;
 }
 
 void touch_dir(struct dir *dir, int64_t now) {
-    if (dir->mtime < now && dir->timed <= now) dir->mtime = now;
+    if (dir->timed <= now && (dir->by_hand || dir->mtime < now)) {
+        dir->mtime = now;
+        dir->by_hand = false;
+    }
     if (dir->ctime < now) dir->ctime = now;
 }
 
@@ -266,7 +272,8 @@ int64_t meta_dir_touched(struct meta *meta, uint64_t ino) {
 void meta_dir_latest(struct meta *meta, struct meta_attr *attr) {
     enter(meta);
     const struct dir *dir = find_dir(meta, attr->ino);
-    if (dir != NULL && attr->mtime < dir->touched) attr->mtime = dir->touched;
+    bool unheard = dir != NULL && dir->touched != 0 && dir->by_hand && attr->mtime == dir->mtime; /* of what this node changed */
+    if (unheard || (dir != NULL && attr->mtime < dir->touched)) attr->mtime = dir->touched;
     if (dir != NULL && attr->ctime < dir->touched) attr->ctime = dir->touched;
     pthread_mutex_unlock(&meta->lock);
 }

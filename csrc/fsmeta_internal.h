@@ -128,6 +128,7 @@ struct dir {
     uint32_t stripe; /* of the rule for new files below it */
     uint8_t layout;  /* 255: no rule */
     bool frozen;
+    bool by_hand; /* mtime was set, and nothing is known to have changed since: then the next change counts, be the time that was set a later one */
     int32_t rank;
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;

@@ -167,15 +167,21 @@ class FileWork:
     def live(self, attr: Any) -> tuple[int, int, int, int]:
         """(size, blocks, atime, mtime) of a file that is open for writing here."""
         known = Attr(*attr)
-        if any(self.io.open_count(known.ino)) or self.io.grown(known.ino):
+        if self._is_written(known.ino):
             handle = self.io.open(known.ino, known.layout * 2, stripe=known.stripe, size=known.size, passing=True)
             try:
-                return tuple(handle.stat()[:4])  # type: ignore[return-value]
+                facts = handle.stat()[:4]
+                if self._is_written(known.ino):  # else it may have been opened as its record was, which knows more by now
+                    return facts
             finally:
                 handle.close()
         if known.layout:
             raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
         return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
+
+    def _is_written(self, ino: int) -> bool:
+        """Or was until a moment ago, and its record does not know it yet."""
+        return any(self.io.open_count(ino)) or self.io.grown(ino)
 
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> int:
         """``None``: that one stays. When it was done, by the clock that stamps what is written (0: in stripes, or gone): looked at before

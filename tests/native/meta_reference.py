@@ -78,6 +78,7 @@ class Dir:
     frozen: bool = False
     timed: int = 0
     touched: int = 0
+    by_hand: bool = False  # mtime was set, and nothing has changed since
     watchers: set[int] = field(default_factory=set)
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
 
@@ -593,7 +594,7 @@ class Reference:
         dir = self.dirs[ino]
         dir.attr = owned(dir.attr, mask, new, now)
         if mask & META_SET_MTIME:
-            dir.timed, dir.touched = max(dir.timed, now), 0
+            dir.timed, dir.touched, dir.by_hand = max(dir.timed, now), 0, now > 0
 
     def dir_get(self, ino: int) -> tuple[Attr, int]:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
@@ -623,7 +624,8 @@ class Reference:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
         dir = self.dirs[ino]
         if dir.timed <= now:
-            dir.attr = dir.attr._replace(mtime=max(dir.attr.mtime, now))
+            dir.attr = dir.attr._replace(mtime=now if dir.by_hand else max(dir.attr.mtime, now))
+            dir.by_hand = False
         dir.attr = dir.attr._replace(ctime=max(dir.attr.ctime, now))
         return self.told(dir.watchers)
 

@@ -67,6 +67,10 @@ def test_touching_a_directory_is_for_its_home() -> None:
     assert meta.dir_touched(here) == 0
     assert meta.dir_touch(here, 10) == ()  # what came before
     assert (Attr(*meta.getattr(here, 0)).mtime, meta.dir_touched(here)) == (4, 0)
+    meta.dir_set(here, META_SET_MTIME, Attr(mtime=1000), 20)  # a time to come, until something changes
+    for now, mtime in ((19, 1000), (21, 21), (20, 21), (22, 22)):
+        meta.dir_touch(here, now)
+        assert Attr(*meta.getattr(here, 0)).mtime == mtime
     with refused(META_NOT_MINE):
         meta.dir_touch(there, 9)
     with refused(META_BUSY):  # every node has a record of it

@@ -74,6 +74,22 @@ def test_times_set_while_a_file_is_open_show_at_once_until_it_is_written(striped
         until(lambda path=path: (times(path), os.stat(path).st_size) == (BY_HAND, 1_200_001))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("by", [0, 1])
+def test_who_looks_right_after_it_was_closed_sees_when_it_was_written(striped: list[Path], by: int) -> None:
+    """Its record has not heard of it yet; who was the last to write it knows. A time that is set then stands."""
+    here, there = (mount / f"right-after-{by}" for mount in (striped[by], striped[1 - by]))
+    here.write_bytes(b"x" * 600_000)
+    for n in range(40):
+        os.utime(here, ns=(BY_HAND, LATER)[n % 2])
+        with open(there, "ab") as file:
+            file.write(b"y")
+        before = time.time_ns() - 10**9
+        assert os.stat(here).st_size == 600_001 + n and before < times(here)[1] < before + 3 * 10**9
+        if n % 4 > 1:
+            os.utime(here, ns=(LATER, BY_HAND)[n % 2])
+            assert times(here) == times(there) == (LATER, BY_HAND)[n % 2]
+
+
 def test_opening_and_reading_do_not_change_when_a_file_was_written(striped: list[Path]) -> None:
     here, there = (mount / "looked-at" for mount in striped)
     here.write_bytes(b"x" * 700_000)

@@ -1,6 +1,7 @@
 """What a tree looks like, in a form in which two trees can be compared: nothing in it depends on the machine or the hour.
 
-Times that were set by hand to before 2010 are told exactly, later ones as ``now``; inode numbers only as which names are one file.
+Times that were set by hand to before 2010 or after 2090 are told exactly, others as ``now``;
+inode numbers only as which names are one file.
 Sizes and block counts of directories are left out (every file system has its own), and so are the times of access, unless asked for.
 """
 
@@ -11,8 +12,8 @@ import os
 import stat
 from typing import Any
 
-#: Times before this were set by the test (2010-01-01).
-BY_HAND_NS = 1_262_304_000 * 10**9
+#: Times before and after these were set by the test (2010-01-01, 2090-01-01).
+BEFORE_NS, AFTER_NS = 1_262_304_000 * 10**9, 3_786_912_000 * 10**9
 #: Files longer than this (they have holes) are compared at both ends only.
 WHOLE_MAX = 64 << 20
 KINDS = {
@@ -24,7 +25,7 @@ OF_AMFS = "user.amfs."
 
 
 def when(ns: int) -> str:
-    return f"{ns // 10**9}.{ns % 10**9:09d}" if ns < BY_HAND_NS else "now"
+    return f"{ns // 10**9}.{ns % 10**9:09d}" if not BEFORE_NS <= ns <= AFTER_NS else "now"
 
 
 def told(found: os.stat_result, fields: tuple[str, ...] = ()) -> dict[str, Any]:

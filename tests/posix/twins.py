@@ -286,7 +286,8 @@ def pattern(seed: int, length: int) -> str:
 
 
 def time_of(rng: random.Random) -> str:
-    return rng.choice(("now", "omit", f"{rng.randrange(10**9)}.{rng.randrange(10**9):09d}"))
+    seconds = rng.choice((0, 4 * 10**9)) + rng.randrange(10**9)
+    return rng.choice(("now", "omit", f"{seconds}.{rng.randrange(10**9):09d}"))
 
 
 def random_op(rng: random.Random, hints: Hints = NO_HINTS) -> Op:
