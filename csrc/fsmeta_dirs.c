@@ -272,9 +272,10 @@ int64_t meta_dir_touched(struct meta *meta, uint64_t ino) {
 void meta_dir_latest(struct meta *meta, struct meta_attr *attr) {
     enter(meta);
     const struct dir *dir = find_dir(meta, attr->ino);
-    bool unheard = dir != NULL && dir->touched != 0 && dir->by_hand && attr->mtime == dir->mtime; /* of what this node changed */
-    if (unheard || (dir != NULL && attr->mtime < dir->touched)) attr->mtime = dir->touched;
-    if (dir != NULL && attr->ctime < dir->touched) attr->ctime = dir->touched;
+    int64_t touched = dir == NULL ? 0 : dir->touched;
+    bool unheard = touched != 0 && dir->by_hand && attr->mtime == dir->mtime; /* of what this node changed */
+    if (unheard || (touched != 0 && attr->mtime < touched)) attr->mtime = touched;
+    if (attr->ctime < touched) attr->ctime = touched;
     pthread_mutex_unlock(&meta->lock);
 }
 

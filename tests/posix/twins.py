@@ -286,7 +286,7 @@ def pattern(seed: int, length: int) -> str:
 
 
 def time_of(rng: random.Random) -> str:
-    seconds = rng.choice((0, 4 * 10**9)) + rng.randrange(10**9)
+    seconds = rng.choice((-(10**9), 0, 4 * 10**9)) + rng.randrange(10**9)
     return rng.choice(("now", "omit", f"{seconds}.{rng.randrange(10**9):09d}"))
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
-from amfs.fs.attr import Attr
+from amfs.fs.attr import META_SET_MODE, ROOT, Attr
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
 from amfs.fs.vfs.shard import EVERY_NAME, OWNER, Shard, attr_of
 
@@ -206,8 +206,13 @@ class Directories(Shard):
         self._forget_names((ino, other, parent, other_parent), ((parent, name), (other_parent, other_name)))
 
     def apply_set(self, ino: int, mask: int, attr: Any, now: int) -> None:
+        before, parent = self.meta.dir_get(ino)
         self.meta.dir_set(ino, mask, tuple(attr), now)
-        self._forget_names((ino,), (EVERY_NAME,) if mask & OWNER else ())
+        names = [EVERY_NAME] if mask & OWNER else []
+        # Who may give a sticky directory attributes is judged by what the kernel knew when it found it.
+        if mask & META_SET_MODE and (attr_of(before).mode ^ attr_of(attr).mode) & stat.S_ISVTX and ino != ROOT:
+            names.append((parent, self.meta.dir_name(ino)))
+        self._forget_names((ino,), tuple(names))
 
     def apply_set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None:
         self.meta.set_xattr(ino, name, value, flags, now)
