@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from amfs.cli.bench_files import COMMANDS
-from amfs.cli.bench_translation import translate
+from amfs.cli.bench_translation import simulate, translate
 
 if TYPE_CHECKING:
     from amfs.bench.dispatch import Report, Result
@@ -22,7 +22,7 @@ def bench() -> None:
     """Measure this machine and amfs on it."""
 
 
-for _command in (*COMMANDS, translate):
+for _command in (*COMMANDS, simulate, translate):
     bench.add_command(_command)
 
 

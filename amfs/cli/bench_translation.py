@@ -1,13 +1,19 @@
-"""``amfs bench translate``: time and memory of the translators. Owns the table; what is measured is in ``amfs.bench.translation``."""
+"""``amfs bench translate`` and ``amfs bench simulate``: what reading workflows costs, and how well the simulator predicts their runs.
+
+Owns the tables. The measurements are in ``amfs.bench.translation`` and ``amfs.bench.prediction``.
+"""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.bench_files import OUTPUT, REPEAT, numbers, say, show
+
 if TYPE_CHECKING:
+    from amfs.bench.prediction import Report
     from amfs.bench.translation import Curve, Point
 
 FORMATS = ("tasklist", "jsonl", "dax", "pegasus", "wfformat", "makeflow")
@@ -16,8 +22,8 @@ FORMATS = ("tasklist", "jsonl", "dax", "pegasus", "wfformat", "makeflow")
 @click.command()
 @click.option("--only", "only", multiple=True, type=click.Choice(FORMATS), metavar="FORMAT", help="Only this format (repeatable).")
 @click.option("--tasks", "sizes", multiple=True, type=click.IntRange(1), help="Size of a workflow (repeatable; 1000, 10000, 100000).")
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="How often; medians are shown.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@REPEAT
+@OUTPUT
 def translate(only: tuple[str, ...], sizes: tuple[int, ...], repeat: int, output: str) -> int:
     """Measure how much CPU time reading a workflow takes and how much memory, by format and number of tasks.
 
@@ -26,16 +32,8 @@ def translate(only: tuple[str, ...], sizes: tuple[int, ...], repeat: int, output
     """
     from amfs.bench.translation import TASKS, measure
 
-    def say(text: str) -> None:
-        print(f"amfs bench: {text}", file=sys.stderr, flush=True)
-
     curve = measure(only or FORMATS, sizes or TASKS, repeat=repeat, say=say)
-    if output == "json":
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(curve)).decode())
-    else:
-        click.echo(curve_table(curve))
+    show(curve, output, curve_table(curve))
     return 0
 
 
@@ -59,3 +57,42 @@ def curve_table(curve: Curve) -> str:
         )
         before = point
     return f"{curve.machine} (median of {curve.repeat})\n\n{table_text(rows)}"
+
+
+@click.command()
+@click.argument("workflows", metavar="WORKFLOW...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--nodes", callback=numbers(1, 16), default="1,2,4", show_default=True, metavar="N,...", help="Local nodes.")
+@click.option("--slots", type=click.IntRange(1, 256), default=4, show_default=True, help="Tasks at a time per node.")
+@click.option("--time-scale", type=click.FloatRange(0), default=1.0, show_default=True, metavar="X", help="Recorded run times times this.")
+@click.option("--size-scale", type=click.FloatRange(0), default=1.0, show_default=True, metavar="X", help="Recorded sizes times this.")
+@REPEAT
+@OUTPUT
+def simulate(
+    workflows: tuple[Path, ...], nodes: tuple[int, ...], slots: int, time_scale: float, size_scale: float, repeat: int, output: str
+) -> int:
+    """Compare the run times that `amfs simulate` predicts with those of real replays on local nodes.
+
+    Each WORKFLOW must have recorded run times. Run `amfs bench costs` first, so that the simulator knows this machine. The exit status is
+    1 if something could not be measured.
+    """
+    from amfs.bench.prediction import Settings, measure
+
+    settings = Settings(nodes, slots, time_scale, size_scale, repeat)
+    report = measure([path.absolute() for path in workflows], settings, say=say)
+    show(report, output, prediction_table(report))
+    return 1 if any(row.failed for row in report.rows) else 0
+
+
+def prediction_table(report: Report) -> str:
+    """The comparison as people read it: a row for each workflow and number of nodes."""
+    from amfs.cli.output import table_text
+
+    settings = report.settings
+    rows = [["workflow", "tasks", "nodes", "real", "simulated", "error"]]
+    for row in report.rows:
+        if row.error is not None:
+            cells = [f"{row.tasks:,}", str(row.nodes), f"{row.real_s:.2f} s", f"{row.simulated_s:.2f} s", f"{100 * row.error:+.1f} %"]
+            rows.append([row.workflow, *cells])
+    failed = [f"{row.workflow} on {row.nodes} nodes: not measured: {row.failed}" for row in report.rows if row.failed]
+    how = f"median of {settings.repeat}, {settings.slots} slots a node, times x {settings.time_scale:g}, sizes x {settings.size_scale:g}"
+    return "\n".join([f"{report.machine} ({how})", "", table_text(rows), *([""] if failed else []), *failed])

@@ -81,8 +81,10 @@ def parse_seeds(text: str) -> range:
 @click.option("--nodes", type=click.IntRange(1, 65536), default=64, show_default=True)
 @click.option("--slots", type=click.IntRange(1, 4096), default=4, show_default=True, help="Tasks at a time per node.")
 @click.option("--unit-size", type=click.IntRange(0), default=64, show_default=True, help="Nodes per dispatcher; 0: one for all.")
-@click.option("--task-time", default="1s", show_default=True, metavar="TIME", help="How long a task runs, such as 4s or 250ms.")
-@click.option("--file-size", default="10", show_default=True, metavar="SIZE", help="Size of a file.")
+@click.option("--task-time", default="1s", show_default=True, metavar="TIME", help="Run time of tasks without a recorded one: 4s, 250ms.")
+@click.option("--file-size", default="10", show_default=True, metavar="SIZE", help="Size of files without a recorded one.")
+@click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="Recorded run times times this. Default: 1.")
+@click.option("--size-scale", type=click.FloatRange(0), metavar="X", help="Recorded sizes times this. Default: 1.")
 @click.option("--latency", metavar="TIME", help="Of a message. Default: as 'amfs bench costs' measured, else built in.")
 @click.option("--bandwidth", metavar="SIZE", help="Of a node's network interface, a second. Default: as --latency.")
 @click.option("--storage-bandwidth", default="2G", show_default=True, metavar="SIZE", help="Of shared storage, a second, for all.")
@@ -97,8 +99,9 @@ def parse_seeds(text: str) -> range:
 def simulate(workflow: str | None, **given: Any) -> int:
     """Run WORKFLOW on a simulated cluster: the machines are those that run on a real one, only network, processes and time are not.
 
-    WORKFLOW is what `amfs run` takes; its programs are not started, and its shared inputs need not exist. Shows how long it would take,
-    how busy the slots would be and what would be moved. With --seeds the exit status is 1 if a seed found a fault.
+    WORKFLOW is what `amfs run` takes; its programs are not started, and its shared inputs need not exist. Tasks take the run times and
+    files have the sizes that the workflow has recorded. Shows how long it would take, how busy the slots would be and what would be
+    moved. With --seeds the exit status is 1 if a seed found a fault.
     """
     if given["seeds"] is not None:
         if workflow is not None:
@@ -163,6 +166,9 @@ def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
     seconds, size = parse_time(given["task_time"]), parse_size(given["file_size"])
     if sum(choice is not None for choice in (workflow, given["bag"], given["pairs"])) != 1:
         raise UsageError("say what to simulate: a WORKFLOW, --bag or --pairs, and only one of them")
+    scales = {name: given[name] for name in ("time_scale", "size_scale") if given[name] is not None}
+    if scales and workflow is None:
+        raise UsageError(f"--{next(iter(scales)).replace('_', '-')} goes with a WORKFLOW: --bag and --pairs have nothing recorded")
     if given["bag"]:
         return made.bag(given["nodes"] * given["slots"], given["bag"], seconds)
     if given["pairs"]:
@@ -170,9 +176,10 @@ def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
             raise UsageError("--pairs needs at least two nodes: the tasks of a pair run on different ones")
         return made.pairs(given["nodes"], given["slots"], given["pairs"], seconds, size)
     from amfs.translate.detect import load
+    from amfs.translate.versions import versioned
 
     assert workflow is not None
-    return made.from_workflow(load(workflow), seconds=seconds, bytes_each=size)
+    return made.from_workflow(versioned(load(workflow)), seconds=seconds, bytes_each=size, **scales)
 
 
 def _costs(path: str | None) -> Costs:
@@ -189,7 +196,7 @@ def table(report: Report) -> str:
     units = f"{report.unit_size} nodes each" if report.unit_size else "one of all nodes"
     ended = f"{report.finished} of {report.tasks} finished" + (f", {report.failed} failed" if report.failed else "")
     rows = [
-        ("workload", f"{report.workload}, {report.tasks} tasks"),
+        ("workload", f"{report.workload}, {report.tasks} tasks" + (f", {report.timed} with a recorded run time" if report.timed else "")),
         ("cluster", f"{report.nodes} nodes, {report.slots} slots, units: {units}"),
         ("tasks", ended + (f"; stopped: {report.stopped}" if report.stopped else "")),
         ("makespan", f"{report.makespan_s:.3f} s"),

@@ -51,7 +51,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     keep: tuple[str, ...] = ()  # outputs to copy to shared storage although other tasks read them
     scratch: tuple[str, ...] = ()  # outputs not to copy to shared storage although no task reads them
     after: tuple[str, ...] = ()  # ids of tasks that must have finished first, beyond what the files say
-    runtime: float = 0.0  # seconds that it once took, as recorded by whoever wrote the workflow; for replays
+    runtime: float | None = None  # seconds that it once took, as the workflow's source recorded them; None: not recorded
     staged: bool = True
     line: int = 0  # where it was written
 

@@ -27,6 +27,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     tasks: int
+    timed: int  # tasks simulated with their recorded run time
     finished: int
     failed: int
     stopped: str  # why the run ended before its end; "" if it did not
@@ -93,6 +94,7 @@ def simulate(
     return Report(
         workload=workload.name,
         tasks=submitter.total,
+        timed=len(workload.seconds),
         finished=submitter.finished,
         failed=submitter.failed,
         stopped=client.over.reason if client.over is not None else "the submitter died",

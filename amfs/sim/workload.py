@@ -6,12 +6,12 @@ A ``Workload`` is a checked workflow plus what the world knows of it: how long t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from amfs.engine.checks import AnyPlace, Plan, check
 from amfs.engine.states import Outcome
 from amfs.engine.tokens import token
-from amfs.engine.workflow import Task, Workflow
+from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.sim.settings import Faults
 
 BASE = "/work"
@@ -21,9 +21,17 @@ class Workload:
     """Tasks with their plan and their behaviour in the simulated world."""
 
     def __init__(
-        self, tasks: Sequence[Task], *, name: str = "simulated", base: str = BASE, seconds: float = 1.0, bytes_each: int = 10
+        self,
+        tasks: Sequence[Task],
+        *,
+        name: str = "simulated",
+        base: str = BASE,
+        seconds: float = 1.0,
+        bytes_each: int = 10,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
-        """``seconds`` and ``bytes_each``: of tasks and files of which nothing else is said. Raises WorkflowError if it is faulty."""
+        """``seconds`` and ``bytes_each``: of tasks and files of which nothing else is said. ``sizes``: bytes by canonical name.
+        Raises WorkflowError if it is faulty."""
         workflow = Workflow(list(tasks), name=name)
         self.name = name
         self.plan: Plan = check(workflow, AnyPlace(base))
@@ -31,7 +39,7 @@ class Workload:
         self.seconds_default = seconds
         self.bytes_default = bytes_each
         self.seconds: dict[int, float] = {}  # task -> how long it runs
-        self.sizes: dict[str, int] = {}  # file -> bytes
+        self.sizes: dict[str, int] = dict(sizes or {})  # file -> bytes
         self.broken: dict[int, None] = {}  # tasks that always fail
         self.flaky: dict[int, int] = {}  # task -> how often it fails before it succeeds
         self.tries: dict[int, int] = {}  # task -> how often it was run
@@ -206,9 +214,16 @@ def random_workload(rng: random.Random, nodes: int, faults: Faults) -> Workload:
     return workload
 
 
-Duration = Callable[[Task], float]
+def from_workflow(
+    workflow: Workflow, *, seconds: float, bytes_each: int, time_scale: float = 1.0, size_scale: float = 1.0, base: str = BASE
+) -> Workload:
+    """A workflow that was read from a file, with its recorded run times and sizes times the scales.
 
-
-def from_workflow(workflow: Workflow, *, seconds: float, bytes_each: int, base: str = BASE) -> Workload:
-    """A workflow that was read from a file; all that a list does not say of its tasks and files is the same for all of them."""
-    return Workload(workflow.tasks, name=workflow.name, base=base, seconds=seconds, bytes_each=bytes_each)
+    ``seconds`` and ``bytes_each`` hold, as they are, for the tasks and files of which nothing is recorded. Raises WorkflowError.
+    """
+    sizes = {canonical(name, base): round(size * size_scale) for name, size in workflow.sizes.items()}
+    workload = Workload(workflow.tasks, name=workflow.name, base=base, seconds=seconds, bytes_each=bytes_each, sizes=sizes)
+    for tid, task in enumerate(workload.tasks):
+        if task.runtime is not None:
+            workload.seconds[tid] = task.runtime * time_scale
+    return workload

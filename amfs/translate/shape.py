@@ -89,7 +89,7 @@ class Graph:
             for parent in self.parents[index]:
                 if finish[parent] > start or came_from[index] < 0:
                     start, came_from[index] = finish[parent], parent
-            finish[index] = start + (tasks[index].runtime if timed else 1.0)
+            finish[index] = start + ((tasks[index].runtime or 0.0) if timed else 1.0)
         if not tasks:
             return 0.0, []
         last = max(range(len(tasks)), key=finish.__getitem__)
@@ -164,7 +164,7 @@ def shape_of(workflow: Workflow) -> Shape:
         if kind is None:
             kind = kinds[name] = Kind(name, first_level=level, last_level=level)
         kind.tasks += 1
-        kind.runtime += task.runtime
+        kind.runtime += task.runtime or 0.0
         kind.reads += len(task.inputs)
         kind.writes += len(task.outputs)
         kind.first_level = min(kind.first_level, level)
@@ -186,8 +186,8 @@ def shape_of(workflow: Workflow) -> Shape:
         depth=len(levels),
         width=levels[widest] if levels else 0,
         widest_level=widest + 1,
-        runtime=sum(task.runtime for task in tasks),
-        timed=sum(task.runtime > 0 for task in tasks),
+        runtime=sum(task.runtime or 0.0 for task in tasks),
+        timed=sum(bool(task.runtime) for task in tasks),
         critical_path=seconds,
         critical_tasks=[tasks[index].id for index in path],
         bytes=sum(role.bytes for role in roles),

@@ -52,7 +52,7 @@ def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_sc
         outputs = tuple(dict.fromkeys(map(known, task.outputs)))
         made.update(outputs)
         argv = [program, "-b"] if busy else [program]
-        argv.append(f"{max(0.0, task.runtime) * time_scale:.6g}")
+        argv.append(f"{max(0.0, task.runtime or 0.0) * time_scale:.6g}")
         for name in inputs:
             argv += ("-i", name, str(size_of(name)))
         for name in outputs:

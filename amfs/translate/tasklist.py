@@ -271,7 +271,7 @@ def format_task(task: Task) -> str:
     parts += values("-keep", task.keep)
     parts += values("-scratch", task.scratch)
     parts += values("-after", task.after)
-    parts += ["-runtime", f"{task.runtime!r}".removesuffix(".0")] if task.runtime else []
+    parts += ["-runtime", f"{task.runtime!r}".removesuffix(".0")] if task.runtime is not None else []
     parts += [] if task.staged else ["-unstaged"]
     parts += ["-a", *map(quote, task.argv[1:])] if len(task.argv) > 1 else []
     return " ".join(parts)

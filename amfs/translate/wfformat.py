@@ -48,6 +48,7 @@ class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     time_limit: float = 0.0
     retries: int = -1
     label: str | None = None
+    timed: bool = True  # false: the run time of 0 stands there because the schema wants one
     node: int = -1
     node_soft: bool = False
     reduce: int = 0
@@ -56,7 +57,7 @@ class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     staged: bool = True
 
 
-_EXTRA = [field for field in Extra.__struct_fields__ if field != "label"]
+EXTRA_FIELDS = [field for field in Extra.__struct_fields__ if field not in ("label", "timed")]
 
 
 class Node(msgspec.Struct):
@@ -276,13 +277,14 @@ class WfFormatReader(KeptReader):
             self.remark("machines", line, "on which machines tasks once ran has no meaning here")
         if run.avgCPU is not None or run.energyInKWh is not None:
             self.remark("measurements", line, "what a run measured beside run time, cores and memory has no meaning here")
+        seconds = _first(run.runtimeInSeconds, run.runtime)
         return Task(
             task_id,
             self._argv(run.command, line),
             cores=self._whole(_first(run.coreCount, run.cores), 1, line, "cores", 1, 1 << 31),
             memory=self._whole(_first(run.memoryInBytes, run.memory and run.memory * 1024), 0, line, "memory", 0, 1 << 63),
             priority=self._whole(run.priority, 0, line, "priority", -(1 << 31), 1 << 31),
-            runtime=self.runtime(float(_first(run.runtimeInSeconds, run.runtime) or 0), line),
+            runtime=None if seconds is None else self.runtime(float(seconds), line),
         )
 
     def _task(self, node: Node, run: Task, line: int) -> Task:
@@ -312,7 +314,9 @@ class WfFormatReader(KeptReader):
         if not argv:
             argv = (label or task_id,)
             self.remark("no command", line, f"task {task_id} has no command; its kind, {label!r}, is taken for the program")
-        changes: dict[str, Any] = {name: getattr(extra, name) for name in _EXTRA} if node.amfs is not None else {}
+        changes: dict[str, Any] = {name: getattr(extra, name) for name in EXTRA_FIELDS} if node.amfs is not None else {}
+        if not extra.timed:
+            changes["runtime"] = None
         return msgspec.structs.replace(
             run, argv=argv, inputs=tuple(inputs), outputs=tuple(outputs), label=label, line=line, **changes
         )

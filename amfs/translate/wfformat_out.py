@@ -13,7 +13,7 @@ import msgspec
 
 from amfs.engine.workflow import Task, Workflow, complete, value_faults
 from amfs.translate.shape import Graph, kind_of
-from amfs.translate.wfformat import Extra, ExtraFiles
+from amfs.translate.wfformat import EXTRA_FIELDS, Extra, ExtraFiles
 from amfs.translate.wfformat import kind_of as kind_of_name
 from amfs.translate.words import quote
 
@@ -25,7 +25,6 @@ NOT_EXECUTED = "1970-01-01T00:00:00+00:00"
 _FILE = re.compile(r"[0-9a-zA-Z\-_./:#]+")
 _ID = re.compile(r"[0-9a-zA-Z\-_.#]+")
 _DEFAULT = Extra()
-_EXTRA = [field for field in Extra.__struct_fields__ if field != "label"]
 
 
 def write(workflow: Workflow) -> str:
@@ -84,7 +83,9 @@ def _specified(task: Task, parents: list[str], children: list[str]) -> dict[str,
         "inputFiles": list(task.inputs),
         "outputFiles": list(task.outputs),
     }
-    more = {field: value for field in _EXTRA if (value := getattr(task, field)) != getattr(_DEFAULT, field)}
+    more = {field: value for field in EXTRA_FIELDS if (value := getattr(task, field)) != getattr(_DEFAULT, field)}
+    if task.runtime is None:
+        more["timed"] = False
     if kind_of_name(name) != task.label:
         more["label"] = task.label
     if more:
@@ -99,7 +100,7 @@ def _executed(task: Task) -> dict[str, Any]:
         raise ValueError(f"task {task.id}: {error}") from None
     if "\0" in task.argv[0]:
         raise ValueError(f"task {task.id}: its program has a NUL character in its name")
-    found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime, "command": command}
+    found: dict[str, Any] = {"id": task.id, "runtimeInSeconds": task.runtime or 0.0, "command": command}
     if task.cores != 1:
         found["coreCount"] = task.cores
     if task.memory:

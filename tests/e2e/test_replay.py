@@ -51,7 +51,7 @@ def four() -> str:
 
 
 def scales(workflow: Workflow) -> tuple[float, float]:
-    seconds = sum(task.runtime for task in workflow.tasks)
+    seconds = sum(task.runtime or 0.0 for task in workflow.tasks)
     return min(1.0, SECONDS / seconds) if seconds else 1.0, min(1.0, BYTES / (sum(workflow.sizes.values()) or 1))
 
 

@@ -18,14 +18,15 @@ from amfs.sim.simulate import Report, simulate
 from amfs.sim.svg import Axis, chart
 from amfs.sim.workload import Workload, bag, from_workflow, pairs
 from amfs.sim.world import OutOfEvents, Stuck, World
+from amfs.translate.detect import load
 
 FREE = Costs(*[0.0] * 6, latency_s=1e-6, bandwidth_bytes_s=1e12, spawn_us=0.0, file_us=0.0)
 AT_ONCE = Storage(1e15, 0.0)
 Amfs = Callable[..., CompletedProcess[str]]
 
 
-def run(workload: Workload, nodes: int = 4, **more: object) -> Report:
-    return simulate(workload, nodes=nodes, slots=2, **{"costs": FREE, "storage": AT_ONCE, **more})  # type: ignore[arg-type]
+def run(workload: Workload, nodes: int = 4, slots: int = 2, **more: object) -> Report:
+    return simulate(workload, nodes=nodes, slots=slots, **{"costs": FREE, "storage": AT_ONCE, **more})  # type: ignore[arg-type]
 
 
 def test_a_bag_takes_as_long_as_its_tasks_when_nothing_costs_anything() -> None:
@@ -118,6 +119,30 @@ def test_a_workflow_needs_neither_its_programs_nor_its_inputs() -> None:
     assert run(from_workflow(workflow, seconds=1.0, bytes_each=5)).finished == 2
 
 
+RECORDED = """<adag name="two">
+<job id="a" name="p" runtime="40"><uses name="in" link="input" size="3000"/>
+    <uses name="mid" link="output" size="1000" transfer="false"/></job>
+<job id="b" name="q"><uses name="mid" link="input"/><uses name="end" link="output" size="5000"/></job>
+</adag>"""
+
+
+def test_recorded_run_times_and_sizes_are_those_of_the_simulation(tmp_path: Path) -> None:
+    path = tmp_path / "two.dax"
+    path.write_text(RECORDED)
+    workload = from_workflow(load(path), seconds=7.0, bytes_each=1, time_scale=0.5, size_scale=2.0)
+    assert workload.seconds == {0: 20.0}  # task b has none recorded: --task-time as it is
+    report = run(workload, nodes=1, slots=1)
+    assert (report.timed, report.tasks) == (1, 2)
+    assert report.makespan_s == pytest.approx(27.0, abs=0.01)
+    assert (report.bytes_from_shared, report.bytes_to_shared) == (6000, 10_000)
+
+
+def test_a_recorded_time_of_zero_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "two.dax"
+    path.write_text(RECORDED.replace('runtime="40"', 'runtime="0"'))
+    assert run(from_workflow(load(path), seconds=7.0, bytes_each=1), nodes=1, slots=1).makespan_s == pytest.approx(7.0, abs=0.01)
+
+
 # ── the command ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -152,6 +177,7 @@ def test_the_command_hunts(amfs: Amfs) -> None:
         ((), "say what to simulate"),
         (("list", "--bag", "1"), "only one of them"),
         (("--bag", "1", "--faults", "gremlins"), "no fault 'gremlins'"),
+        (("--bag", "1", "--time-scale", "2"), "--time-scale goes with a WORKFLOW"),
         (("--bag", "1", "--faults", "loss=2"), "out of range"),
         (("--bag", "1", "--faults", "loss=x"), "is no number"),
         (("--bag", "1", "--task-time", "soon"), "'soon' is not a time"),

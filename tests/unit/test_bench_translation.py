@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,18 @@ def test_the_command(amfs: Callable[..., subprocess.CompletedProcess[str]]) -> N
     points = json.loads(result.stdout)["points"]
     assert [(point["format"], point["tasks"]) for point in points] == [("dax", count), ("jsonl", count)]
     assert all(0 < point["seconds"] < 60 and 0 < point["peak_bytes"] < 1 << 30 for point in points)
+
+
+def test_the_simulator_is_compared_with_real_replays(amfs: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    (tmp_path / "w.dax").write_text(
+        '<adag name="w"><job id="a" name="p" runtime="20"><uses name="f" link="output" size="1000"/></job>'
+        '<job id="b" name="q" runtime="10"><uses name="f" link="input"/></job></adag>'
+    )
+    result = amfs("bench", "simulate", "w.dax", "--nodes", "1", "--time-scale", "0.02", "--repeat", "1", "--output", "json")
+    assert result.returncode == 0, result.stderr
+    (row,) = json.loads(result.stdout)["rows"]
+    assert (row["workflow"], row["tasks"], row["nodes"], row["failed"]) == ("w.dax", 2, 1, "")
+    assert row["real_s"] >= 0.6 and 0.6 <= row["simulated_s"] < 0.7
 
 
 def test_a_document_that_is_not_read_whole_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

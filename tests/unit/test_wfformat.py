@@ -258,7 +258,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
         earlier = draw(st.lists(st.sampled_from(made), max_size=2, unique=True)) if made else []
         inputs = tuple(dict.fromkeys([*earlier, *(f"in/{name}" for name in task.inputs)]))
         outputs = tuple(fresh[name] for name in task.outputs)
-        changes: dict[str, Any] = {"id": task_id, "inputs": inputs, "outputs": outputs, "runtime": draw(st.floats(0, 1e6))}
+        changes: dict[str, Any] = {"id": task_id, "inputs": inputs, "outputs": outputs, "runtime": draw(st.none() | st.floats(0, 1e6))}
         changes |= {"stdin": task.stdin and f"in/{task.stdin}", "stdout": fresh.get(task.stdout, ""), "stderr": fresh.get(task.stderr, "")}
         changes["keep"] = tuple(fresh[name] for name in task.keep)
         changes["scratch"] = tuple(name for name in outputs if name not in changes["keep"]) if draw(st.booleans()) else ()

@@ -67,7 +67,7 @@ def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
         keep=tuple(kept := draw(st.lists(st.sampled_from(outputs), unique=True)) if outputs else []),
         scratch=tuple(name for name in outputs if name not in kept and draw(st.booleans())),
         after=tuple(name for name in draw(st.lists(words, max_size=3, unique=True)) if name != task_id),
-        runtime=draw(st.one_of(st.just(0.0), st.floats(0, 1e6, allow_nan=False))),
+        runtime=draw(st.one_of(st.none(), st.just(0.0), st.floats(0, 1e6, allow_nan=False))),
         staged=draw(st.booleans()),
     )
 
