@@ -202,7 +202,7 @@ static bool attend(void *context, int32_t node, void *link, int fd, char *buffer
     struct far *far = context;
     uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES;
     size_t most = link != NULL ? FAR_ANSWER_MAX : FAR_QUESTION_MAX, room = FSIO_CHUNK - IN_BYTES;
-    ssize_t got = recv(fd, in, IN_BYTES - FAR_ANSWER_MAX, MSG_DONTWAIT);
+    ssize_t got = recv(fd, in, IN_BYTES - most, MSG_DONTWAIT); /* room for the rest of a message that has come in part */
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
     size_t have = (size_t)got, at = 0, filled = 0;

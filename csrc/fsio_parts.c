@@ -296,6 +296,16 @@ int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
     return fd >= 0 ? fd : -errno;
 }
 
+/* The file `from` takes the place of the part `name` in one step: a reader finds the old part or the new one, at any moment. */
+static int replace_part(struct fsio *io, int directory, const char *from, const char *name) {
+    struct stat before;
+    bool there = fstatat(io->root_fd, name, &before, AT_SYMLINK_NOFOLLOW) == 0;
+    if (renameat(directory, from, io->root_fd, name) != 0) return errno;
+    if (!there) atomic_fetch_add(&io->parts, 1);
+    else if (!io->own_mount) fsio_account(io, -(int64_t)before.st_blocks * 512);
+    return 0;
+}
+
 int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error) {
     char final[FSIO_NAME_BYTES];
     int64_t bytes = fsio_allocated(part);
@@ -303,17 +313,13 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
     fsio_change_begins(io);
     fsio_part_name(ino, index, final);
     if (error == 0 && index >= 0) error = fsio_note_stripe(io, ino, (uint64_t)index);
-    if (error == 0) {
-        remove_part(io, final, true); /* an older version of it, for the account */
-        if (renameat(io->root_fd, name, io->root_fd, final) != 0) error = errno;
-    }
+    if (error == 0) error = replace_part(io, io->root_fd, name, final);
     if (error == 0) fsio_account(io, bytes);
     fsio_change_ends(io);
     if (error != 0) {
         unlinkat(io->root_fd, name, 0);
         return error;
     }
-    atomic_fetch_add(&io->parts, 1);
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
     return 0;
 }
@@ -329,10 +335,8 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) {
         error = ENOSPC;
     } else {
-        remove_part(io, name, true); /* an older version of it, for the account */
-        if (renameat(AT_FDCWD, path, io->root_fd, name) != 0) error = errno;
+        error = replace_part(io, AT_FDCWD, path, name);
         if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
-        else atomic_fetch_add(&io->parts, 1);
     }
     fsio_change_ends(io);
     return error;

@@ -130,9 +130,15 @@ bool is_alone(const struct meta *meta) {
     return partitions > 0 && meta->mine_count == partitions && meta->moving_count == 0;
 }
 
-/* Numbers of a partition that came here without its records (its node died) must not be given out again: every version of the table
- * has a range of its own. */
-static uint64_t first_serial(uint64_t version) { return version <= 1 ? 1 : ((version - 1) & 0xfff) << 28; }
+/* Numbers of a partition that came here without its records (its node died) must not be given out again. So every version of the table has
+ * a range of its own, and a node gives out no number beyond the range of the version that it knows. After 65,535 versions the last range is
+ * used up: such a partition gives out no numbers (ENOSPC) rather than old ones. */
+static uint64_t first_serial(uint64_t version) {
+    enum { RANGE_BITS = 24 };
+    uint64_t last = ((uint64_t)1 << META_INO_SHIFT) - 1;
+    if (version <= 1) return 1;
+    return version - 1 <= last >> RANGE_BITS ? (version - 1) << RANGE_BITS : last;
+}
 
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version) {
     if (partitions == 0 || partitions >= (size_t)1 << 16) return EINVAL;
@@ -189,8 +195,7 @@ int32_t meta_owner(const struct meta *meta, uint32_t partition) {
 }
 
 uint64_t next_number(struct meta *meta, size_t partition) {
-    uint64_t limit = ((uint64_t)1 << META_INO_SHIFT) - 1;
-    if (meta->serials[partition] >= limit) return 0;
+    if (meta->serials[partition] + 1 >= first_serial(meta->version + 1)) return 0;
     return (uint64_t)partition << META_INO_SHIFT | ++meta->serials[partition];
 }
 

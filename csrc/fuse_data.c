@@ -344,7 +344,7 @@ void do_seek(struct call *call) {
 
 void do_allocate(struct call *call) {
     const struct wire_fallocate_in *in = (const void *)call->body;
-    struct fsio_handle *handle;
+    struct fsio_handle *handle = NULL;
     if (call->size < sizeof *in || in->offset > INT64_MAX || in->length > INT64_MAX) {
         refuse(call, EINVAL);
         return;

@@ -3,6 +3,7 @@
 #include "fsio.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -339,12 +340,42 @@ static void test_peers_come_and_go(bool stop) {
     end();
 }
 
+/* ── a part that is replaced ── */
+
+static void *adopt_again(void *argument) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/adopted", top);
+    for (int i = 0; i < 2000; i++) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        CHECK(fd >= 0 && write(fd, "new", 3) == 3 && close(fd) == 0);
+        CHECK(fsio_part_adopt(argument, 5, path) == 0);
+    }
+    going = false;
+    return NULL;
+}
+
+static void test_replaced(void) {
+    uint64_t size, blocks, used, limit, parts;
+    int64_t atime, mtime, ctime;
+    pthread_t thread;
+    start(1 << 20);
+    write_file(node[0], 5, FSIO_LOCAL, 3);
+    going = true;
+    CHECK(pthread_create(&thread, NULL, adopt_again, node[0]) == 0);
+    while (going) CHECK(fsio_part_stat(node[0], 5, FSIO_WHOLE, &size, &blocks, &atime, &mtime, &ctime) == 0 && size == 3);
+    pthread_join(thread, NULL);
+    fsio_usage(node[0], &used, &limit, &parts);
+    CHECK(parts == 1);
+    end();
+}
+
 int main(void) {
     make_top(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "fsio");
     int before = entries("/proc/self/fd");
     test_travels();
     test_growth();
     test_lent();
+    test_replaced();
     test_hammer();
     test_peers_come_and_go(false);
     test_peers_come_and_go(true);

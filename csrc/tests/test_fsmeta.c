@@ -299,9 +299,32 @@ static void test_lies(void) {
     meta_free(meta);
 }
 
+/* A node that takes over a partition without its records gives out none of the numbers that the nodes before it gave out. */
+static void test_numbers(void) {
+    enum { VERSIONS = 6 };
+    const uint64_t version[VERSIONS] = {2, 3, 4097, 4098, 65535, 65536};
+    int32_t others[PARTITIONS], mine[PARTITIONS];
+    uint64_t found[VERSIONS];
+    for (int i = 0; i < PARTITIONS; i++) {
+        others[i] = 7;
+        mine[i] = 1;
+    }
+    for (int i = 0; i < VERSIONS; i++) {
+        struct meta *heir = start(1, 7);
+        CHECK(meta_set_table(heir, others, PARTITIONS, version[i] - 1) == 0 && meta_set_table(heir, mine, PARTITIONS, version[i]) == 0);
+        found[i] = meta_new_number(heir, 0);
+        CHECK(found[i] != 0 && (i == 0 || found[i] > found[i - 1]));
+        meta_free(heir);
+    }
+    struct meta *late = start(1, 7); /* all ranges are used up: no number rather than an old one */
+    CHECK(meta_set_table(late, mine, PARTITIONS, 70000) == 0 && meta_new_number(late, 0) == 0);
+    meta_free(late);
+}
+
 int main(void) {
     test_threads();
     test_crowd();
     test_lies();
+    test_numbers();
     return passed();
 }

@@ -105,6 +105,11 @@ def striped_wrongly(layout: int, stripe: int) -> bool:
     return layout not in (WHOLE, STRIPED) or (layout == STRIPED and stripe == 0)
 
 
+def first_serial(version: int) -> int:
+    """Where the numbers begin that a node gives out in partitions that came to it with this version of the table, without records."""
+    return 1 if version <= 1 else min(version - 1 << 24, (1 << SHIFT) - 1)
+
+
 class Reference:
     """One shard. Methods and answers are those of amfs._native.Meta; refusals are Refused."""
 
@@ -127,7 +132,7 @@ class Reference:
             self.dirs[ROOT] = Dir(Attr(ino=ROOT, mode=stat.S_IFDIR | 0o755, layout=NO_LAYOUT, finished=1), ROOT, b"")
         for p, owner in enumerate(owners):
             if owner == self.node and self.owners[p] != self.node:
-                self.serials[p] = max(self.serials[p], 1 if version <= 1 else (version - 1 & 0xFFF) << 28)
+                self.serials[p] = max(self.serials[p], first_serial(version))
         self.owners = list(owners)
 
     def set_moving(self, partitions: list[int], moving: bool) -> None:
