@@ -36,16 +36,6 @@ static bool reply_stat(struct asking *asking, int error, const struct fsio_stat 
     return reply(asking, error, 0, bytes, error == 0 ? sizeof bytes : 0);
 }
 
-/* Take bytes off the connection that nobody wants. */
-static bool skip(struct asking *asking, uint64_t count) {
-    while (count > 0) {
-        size_t piece = count < FSIO_CHUNK ? (size_t)count : FSIO_CHUNK;
-        if (fsio_receive(asking->io, asking->fd, asking->buffer, piece) != 0) return false;
-        count -= piece;
-    }
-    return true;
-}
-
 /* ── parts ── */
 
 static bool send_part(struct asking *asking, int part, uint64_t offset, uint64_t count) {
@@ -92,59 +82,18 @@ static bool answer_read(struct asking *asking) {
     return fine;
 }
 
-/* Bytes from the connection into a part. An error of the part does not stop it: the connection goes on afterwards. False: that is broken. */
-static bool take_bytes(struct asking *asking, int part, uint64_t offset, uint64_t count, int *error) {
-    while (count > 0) {
-        size_t piece = count < FSIO_CHUNK ? (size_t)count : FSIO_CHUNK;
-        if (fsio_receive(asking->io, asking->fd, asking->buffer, piece) != 0) return false;
-        for (size_t done = 0; *error == 0 && done < piece;) {
-            ssize_t put = pwrite(part, asking->buffer + done, piece - done, (off_t)(offset + done));
-            if (put < 0 && errno != EINTR) *error = errno;
-            if (put > 0) done += (size_t)put;
-        }
-        offset += piece;
-        count -= piece;
-    }
-    return true;
-}
-
-static bool write_part(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
-    struct fsio *io = asking->io;
-    struct stat found = {0};
-    uint64_t since = atomic_load(&io->room_made);
-    bool moving;
-    if (!fsio_stripe_ours(io, request->ino, (uint64_t)request->index, &moving) || moving) return skip(asking, request->length) && reply(asking, ESTALE, 0, NULL, 0);
-    int part = fsio_part_open(io, request->ino, request->index, true);
-    int error = part < 0 ? -part : 0;
-    if (part >= 0 && fstat(part, &found) != 0) error = errno;
-    uint64_t more = 0;
-    fsio_change_begins(io);
-    if (error == 0) {
-        uint64_t size = (uint64_t)found.st_size, end = request->offset + request->length;
-        uint64_t from = request->offset > size ? request->offset : size;
-        more = end > from ? end - from : 0;
-        if (!fsio_reserve_or_make(io, more)) {
-            error = ENOSPC;
-            more = 0;
-        }
-    }
-    bool fine = error != 0 ? skip(asking, request->length) : take_bytes(asking, part, request->offset, request->length, &error);
-    if (part >= 0) {
-        fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
-        close(part);
-    }
-    fsio_change_ends(io);
-    return fine && reply(asking, fsio_refused(io, error, request->length, since), 0, NULL, 0);
-}
-
+/* The bytes are taken from the connection before any lock: another node may send them slowly. An error of the part does not end the connection. */
 static bool answer_write(struct asking *asking) {
     const struct fsio_request *request = &asking->request;
     if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
-    pthread_rwlock_rdlock(&asking->io->writes);
-    bool fine = write_part(asking);
-    pthread_rwlock_unlock(&asking->io->writes);
-    return fine;
+    int error = 0;
+    for (uint64_t done = 0; done < request->length;) {
+        size_t piece = request->length - done < FSIO_CHUNK ? (size_t)(request->length - done) : FSIO_CHUNK;
+        if (fsio_receive(asking->io, asking->fd, asking->buffer, piece) != 0) return false;
+        if (error == 0) error = fsio_stripe_put(asking->io, request->ino, (uint64_t)request->index, request->offset + done, asking->buffer, piece);
+        done += piece;
+    }
+    return reply(asking, error, 0, NULL, 0);
 }
 
 static bool answer_seek(struct asking *asking) {

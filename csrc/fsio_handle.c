@@ -157,6 +157,27 @@ static void count_handle(struct fsio_file *file, bool writing, int by) {
     pthread_mutex_unlock(&file->lock);
 }
 
+/* A file that is written through this node, or laid in stripes, is known already: a handle on it does not wait for the gate, which is held for long
+ * while stripes are sent to other nodes. */
+static bool join(struct fsio_file *file, bool writing, bool passing, uint64_t *errors_seen) {
+    pthread_mutex_lock(&file->lock);
+    bool joined = atomic_load(&file->serves) && !file->lost && (file->spreading || fsio_has_writers(file));
+    if (joined && !passing) *(writing ? &file->writers : &file->readers) += 1;
+    *errors_seen = file->error_count;
+    pthread_mutex_unlock(&file->lock);
+    return joined;
+}
+
+/* With the gate held alone. */
+static int begin_use(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create, bool passing) {
+    int error = become(file, kind, node, stripe, size, create);
+    if (error != 0 || passing) return error;
+    count_handle(file, writing, 1);
+    if (file->kind == FSIO_REMOTE) error = fsio_remote_use(file, true);
+    if (error != 0) count_handle(file, writing, -1);
+    return error;
+}
+
 static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create,
                      bool passing, struct fsio_handle **handle) {
     struct fsio_handle *made = calloc(1, sizeof *made);
@@ -167,15 +188,13 @@ static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t
         return file == NULL ? ENOMEM : ECANCELED;
     }
     if (kind == FSIO_REMOTE && node == io->node) kind = FSIO_LOCAL; /* then its file is open here, and knows its kind */
-    pthread_rwlock_wrlock(&file->gate);
-    int error = become(file, kind, node, stripe, size, create);
-    if (error == 0 && !passing) {
-        count_handle(file, writing, 1);
-        if (file->kind == FSIO_REMOTE) error = fsio_remote_use(file, true);
-        if (error != 0) count_handle(file, writing, -1);
+    int error = 0;
+    if (!join(file, writing, passing, &made->errors_seen)) {
+        pthread_rwlock_wrlock(&file->gate);
+        error = begin_use(file, kind, node, stripe, size, writing, create, passing);
+        made->errors_seen = file->error_count;
+        pthread_rwlock_unlock(&file->gate);
     }
-    made->errors_seen = file->error_count;
-    pthread_rwlock_unlock(&file->gate);
     if (error != 0) {
         fsio_file_drop(file);
         free(made);

@@ -159,6 +159,8 @@ struct fsio_file {
     int busy;              /* uses of fd under way */
     atomic_bool counted;   /* size and accounted are what its part says */
     atomic_bool gone;      /* deleted while open: the descriptor is all that is left of it */
+    bool spreading;        /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
+    bool lost;             /* LOCAL, under lock: its content is nowhere: EIO */
     atomic_llong accounted; /* bytes of it that `used` contains */
     int error;             /* the last failure of writing behind, and how many there were */
     uint64_t error_count;
@@ -347,6 +349,7 @@ int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
 int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
+void fsio_local_lose(struct fsio_file *file); /* its part was removed, and nothing stands for it */
 
 /* fsio_remote.c: with the gate held */
 int fsio_remote_use(struct fsio_file *file, bool opening); /* tell the node what use there is of it here, if that changed */
@@ -366,6 +369,8 @@ void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more 
 /* fsio_striped.c, fsio_pieces.c: with the gate held */
 int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count); /* zeros where nothing is */
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count); /* of this node; ESTALE: it is not */
+int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count); /* likewise; asks for no limit */
 int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count);
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
 void fsio_striped_touch(struct fsio_file *file);     /* it is written now */

@@ -40,7 +40,7 @@ int fsio_fd_get(struct fsio_file *file, bool create, int *fd) {
     int error = 0;
     pthread_mutex_lock(&file->lock);
     if (file->fd < 0) {
-        int opened = file->gone ? -ENOENT : fsio_part_open(io, file->ino, FSIO_WHOLE, create);
+        int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_part_open(io, file->ino, FSIO_WHOLE, create);
         if (opened < 0) {
             error = -opened;
         } else {
@@ -195,6 +195,14 @@ int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_
     else *found = (uint64_t)at;
     fsio_fd_put(file);
     return error;
+}
+
+void fsio_local_lose(struct fsio_file *file) {
+    file->gone = true; /* its part was removed */
+    fsio_local_leave(file);
+    pthread_mutex_lock(&file->lock);
+    file->lost = true;
+    pthread_mutex_unlock(&file->lock);
 }
 
 int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat) {

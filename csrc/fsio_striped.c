@@ -48,36 +48,55 @@ static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
     return error;
 }
 
-static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
-    struct stat found = {0};
-    int part = fsio_part_open(io, ino, (int64_t)index, true);
+static bool takes_writes(struct fsio *io, uint64_t ino, uint64_t index) {
+    bool moving;
+    return fsio_stripe_ours(io, ino, index, &moving) && !moving;
+}
+
+/* How many bytes longer the part becomes. */
+static uint64_t growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count) {
+    struct fsio_stat stat = {0};
+    if (fsio_part_stat(io, ino, (int64_t)index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime) != 0) stat.size = 0;
+    uint64_t low = at > stat.size ? at : stat.size;
+    return at + count > low ? at + count - low : 0;
+}
+
+/* `*grown`: bytes that it takes beyond before. */
+static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, int64_t *grown) {
+    int error = 0, part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
-    fsio_change_begins(io);
-    int error = fstat(part, &found) != 0 ? errno : 0;
-    uint64_t size = error == 0 ? (uint64_t)found.st_size : 0, end = at + count, low = at > size ? at : size;
-    uint64_t more = end > low ? end - low : 0;
-    if (error == 0 && !fsio_reserve_or_make(io, more)) {
-        error = ENOSPC;
-        more = 0;
-    }
+    int64_t before = fsio_allocated(part);
     for (size_t done = 0; error == 0 && done < count;) {
         ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
         if (put < 0 && errno != EINTR) error = errno;
         if (put > 0) done += (size_t)put;
     }
-    fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512 - (int64_t)more);
-    fsio_change_ends(io);
+    *grown = fsio_allocated(part) - before;
     close(part);
     return error;
 }
 
-static int write_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
-    bool moving;
-    uint64_t since = atomic_load(&io->room_made);
+int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    int64_t grown = 0;
     pthread_rwlock_rdlock(&io->writes);
-    bool ours = fsio_stripe_ours(io, ino, index, &moving);
-    int error = ours && !moving ? write_part(io, ino, index, at, from, count) : ESTALE;
+    int error = takes_writes(io, ino, index) ? write_part(io, ino, index, at, from, count, &grown) : ESTALE;
     pthread_rwlock_unlock(&io->writes);
+    fsio_account(io, grown);
+    return error;
+}
+
+/* Making room waits for the poll loop, so it comes before the lock: under that one only memory is written. */
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    uint64_t since = atomic_load(&io->room_made);
+    if (!takes_writes(io, ino, index)) return ESTALE;
+    uint64_t more = growth(io, ino, index, at, count);
+    fsio_change_begins(io);
+    int error = fsio_reserve_or_make(io, more) ? 0 : ENOSPC;
+    if (error == 0) {
+        error = fsio_stripe_keep(io, ino, index, at, from, count);
+        fsio_account(io, -(int64_t)more);
+    }
+    fsio_change_ends(io);
     return fsio_refused(io, error, count, since);
 }
 
@@ -113,7 +132,7 @@ int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         if (owner < 0) error = EIO;
-        else if (owner == io->node) error = write_here(io, ino, index, at, from, count);
+        else if (owner == io->node) error = fsio_stripe_put(io, ino, index, at, from, count);
         else error = fsio_call(io, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
     } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+import select
 import signal
 import socket
 import struct
@@ -16,13 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors, token
+from fsio_nodes import LOCAL, PARTITIONS, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors, token
 from waiting import until
 
 from amfs._native import Io, IoHandle
 
 MAGIC, VERSION = 0x49464D41, 1
 STRIPE = 65536
+WRITE, WELCOME_BYTES, REPLY_BYTES = 2, 8, 24  # csrc/fsio_internal.h
 
 SERVER = """
 import sys, time
@@ -155,6 +157,46 @@ def test_a_peer_that_stalls_is_given_up(root: Path, processes: list[subprocess.P
     assert remote.read(9, 0) == b"from anot"
     remote.close()
     io.stop()
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_file_is_opened_while_it_is_laid_in_stripes(root: Path, processes: list[subprocess.Popen[str]], written: bool) -> None:
+    """The other node takes no stripe for a while. Whoever opens the file does not wait for that: a mount opens with the lock of all files held."""
+    io = beside(processes, root)
+    data = random.Random(1).randbytes(20 * STRIPE)
+    writer = io.open(1 << 40 | 2, LOCAL, writing=True, create=True)
+    writer.write(data, 0)
+    if not written:
+        writer.close()
+    freeze(processes[0])
+    io.restripe(3, 1 << 40 | 2, STRIPE)
+    time.sleep(0.3)
+    handles = [io.open(1 << 40 | 2, LOCAL, writing=writing) for writing in (False, True)]
+    assert not select.select([io.fd], [], [], 0)[0], "the stripes are not there yet"
+    processes[0].send_signal(signal.SIGCONT)
+    assert select.select([io.fd], [], [], 20)[0]
+    assert [event[4] for event in io.take()] == [0]
+    assert [handle.read(len(data) + 1, 0) for handle in handles] == [data, data]
+    io.stop()
+
+
+def test_a_writer_that_stalls_holds_up_no_other(root: Path) -> None:
+    """A node sends half of a stripe and then nothing. The stripe moves away meanwhile, and others write theirs."""
+    nodes = Nodes(root, 2)
+    ino = nodes.write(0, bytes(4 * STRIPE), stripe=STRIPE)
+    index = next(iter(nodes.parts(0, ino)))
+    with socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=5) as slow:
+        slow.sendall(hello(token(0, 1)) + request(WRITE, ino=ino, index=index, numbers=(0, STRIPE, 0)) + bytes(STRIPE // 2))
+        time.sleep(0.2)
+        nodes.io[0].set_moving(list(range(PARTITIONS)), True)
+        nodes.io[1].fetch_part(7, ino, index, 0)
+        assert nodes.done(1)[4] == 0
+        slow.sendall(bytes(STRIPE - STRIPE // 2))
+        answer = b""
+        while len(answer) < WELCOME_BYTES + REPLY_BYTES and (more := slow.recv(1 << 16)):
+            answer += more
+        assert struct.unpack_from("<I", answer, WELCOME_BYTES)[0] == errno.ESTALE, "it came too late, and is told so"
+    nodes.stop()
 
 
 def test_stopping_wakes_those_who_wait(root: Path, processes: list[subprocess.Popen[str]]) -> None:

@@ -203,7 +203,7 @@ def test_what_a_file_took_is_given_back_when_its_whole_part_or_its_stripes_go(ro
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
-@pytest.mark.parametrize("what", ["fill_two_mounts", "outgrow_what_somebody_else_fills"])
+@pytest.mark.parametrize("what", ["fill_two_mounts", "outgrow_what_somebody_else_fills", "outgrow_while_no_file_can_be_made"])
 def test_without_a_limit_the_kernel_says_when_there_is_no_room(root: Path, what: str) -> None:
     command = ["unshare", "--mount", sys.executable, __file__, what, str(root)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -250,6 +250,29 @@ def outgrow_what_somebody_else_fills(root: Path) -> None:
         assert nodes.read(1, ino, STRIPED, len(data) + (1 << 19), stripe=1 << 19) == data + data[: 1 << 19]
         theirs.truncate(0)
         taken.result()
+    nodes.stop()
+
+
+def outgrow_while_no_file_can_be_made(root: Path) -> None:
+    """The stripes of this node find no place for two seconds: what was written before is there afterwards."""
+    nodes = Nodes(root, 2, mounts=True)
+    data = content(20 << 20)
+    handle = nodes.io[0].open(ino := nodes.new(), LOCAL, stripe=1 << 19, writing=True, create=True)
+    handle.write(data, 0)
+    with open(root / "0" / "theirs", "wb") as theirs:
+        found = os.statvfs(root / "0")
+        os.posix_fallocate(theirs.fileno(), 0, found.f_bavail * 4096)
+
+    def limit_inodes(count: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,nr_inodes={count}", str(root / "0")], check=True)
+
+    limit_inodes(found.f_files - found.f_ffree)
+    later = threading.Timer(2.0, limit_inodes, [found.f_files])
+    later.start()
+    handle.write(data[: 1 << 19], len(data))
+    handle.close()
+    assert nodes.read(1, ino, STRIPED, len(data) + (1 << 19), stripe=1 << 19) == data + data[: 1 << 19]
+    later.join()
     nodes.stop()
 
 
