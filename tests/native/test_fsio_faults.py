@@ -161,7 +161,7 @@ def test_a_peer_that_stalls_is_given_up(root: Path, processes: list[subprocess.P
 
 @pytest.mark.parametrize("written", [False, True])
 def test_a_file_is_opened_while_it_is_laid_in_stripes(root: Path, processes: list[subprocess.Popen[str]], written: bool) -> None:
-    """The other node takes no stripe for a while. Whoever opens the file does not wait for that: a mount opens with the lock of all files held."""
+    """The other node takes no stripe for a while. Opening does not wait for that: a mount does it with the lock of all files held."""
     io = beside(processes, root)
     data = random.Random(1).randbytes(20 * STRIPE)
     writer = io.open(1 << 40 | 2, LOCAL, writing=True, create=True)
