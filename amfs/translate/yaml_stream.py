@@ -34,7 +34,7 @@ VALUES_MAX = 10_000_000
 
 #: Texts up to so long, and so many of them, are kept once.
 _SHARED_CHARACTERS = 40
-_SHARED_WORDS = 1 << 16
+_SHARED_WORDS = 1 << 14
 
 _NUL = "a text contains a NUL character"
 _NULL = ("", "~", "null", "Null", "NULL")
@@ -206,8 +206,11 @@ class YamlDocument:
     def _skip(self, event: Any, depth: int) -> None:
         """Read past a value. Only what has an anchor is kept: aliases after it may stand for it."""
         kind = type(event)
-        if event.anchor is not None or kind is ScalarEvent or kind is AliasEvent:
+        if event.anchor is not None or kind is AliasEvent:
             self._value(event, depth)
+            return
+        if kind is ScalarEvent:
+            self._check_tag(event)
             return
         if depth > DEPTH_MAX:
             raise YamlError(_line(event), f"nested deeper than {DEPTH_MAX} levels")
