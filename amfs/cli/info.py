@@ -25,10 +25,11 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
 
     Nothing is run, and no file of the workflow needs to be there. What the document says that has no meaning here is told on stderr.
     """
+    from amfs.engine.versions import versioned
     from amfs.translate.detect import load
     from amfs.translate.shape import shape_of
 
-    workflow = load(source, format=format_, files=files)
+    workflow = versioned(load(source, format=format_, files=files))
     shape = shape_of(workflow)
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)

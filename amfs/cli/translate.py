@@ -12,11 +12,12 @@ from collections.abc import Iterable
 
 import click
 
+from amfs.engine.versions import versioned
 from amfs.engine.workflow import Workflow
 from amfs.errors import UsageError
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
-from amfs.translate.versions import versioned
+from amfs.translate.shape import Graph
 
 __all__ = ["translate"]
 
@@ -49,6 +50,7 @@ def translate(source: str, to: str | None, output: str, format_: str, files: str
         workflow, _ = load_checked(source, HostPlace(), format=format_, files=files, strict=strict)
     else:
         workflow = versioned(load(source, format=format_, files=files, strict=strict))
+        Graph(workflow)  # raises for cycles, as 'amfs info' does
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)
     if to is None:

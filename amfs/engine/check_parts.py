@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
 import msgspec
 
-from amfs.engine.workflow import Task, canonical, value_faults
+from amfs.engine.workflow import UNCANONICAL, Task, canonical, value_faults
 
 
 class Place(Protocol):
@@ -70,29 +69,21 @@ def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Seq
     if not text:
         return any(map(names_of, part))  # no names at all, or a single empty one
     text = f"\n{text}\n"
-    marks = ("\n/", "//", "/.", "/\n", "\n.", "\n\n", "\0") if "/" in text else ("\n.", "\n\n", "\0")
+    marks = ("\n/", "//", "/.", "/\n", "\n.", "\n\n") if "/" in text else ("\n.", "\n\n")
     return any(mark in text for mark in marks)
 
 
-#: What makes a relative name uncanonical.
-UNCANONICAL = re.compile(r"\A\.|//|/\.|/\Z")
-
-
 def name_faults(task: Task, base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
-    """Fill in ``aliases`` and ``absolutes`` from the names of one task; names that no file can have, in words."""
+    """Fill in ``aliases`` and ``absolutes`` from the names of one task; outputs that are no files, in words."""
     words = []
     for name in chain(task.inputs, task.outputs):
-        if not name:
-            words.append(f"task {task.id}: a file name is empty")
-        elif "\0" in name:
-            words.append(f"task {task.id}: file name {name!r} contains a NUL character")
-        elif UNCANONICAL.search(name):
+        if UNCANONICAL.search(name):
             true_name = canonical(name, base)
             if true_name != name:
                 aliases[name] = true_name
             if true_name[0] == "/":
                 absolutes.add(true_name)
-        elif name[0] == "/":
+        elif name[:1] == "/":
             absolutes.add(name)
     for name in task.outputs:
         if name.endswith(("/", "/.", "/..")) or name in (".", ".."):

@@ -32,7 +32,9 @@ from amfs.engine.check_parts import (
     with_parents,
     written_twice,
 )
-from amfs.engine.order import cycles, topological
+from amfs.engine.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
+from amfs.engine.order import Producers, cycles, topological
+from amfs.engine.versions import producers_of, versioned
 from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
 
@@ -92,15 +94,18 @@ def check(workflow: Workflow, place: Place, *, known: Sequence[Fault] = (), excu
     in ``workflow.tasks``: afterwards ``inputs`` and ``outputs`` are all the files of a task, each once.
     """
     checker = _Checker(workflow, place, excused)
+    faults = workflow_texts(workflow)
     plan = checker.run()
-    if checker.faults or known:
-        raise WorkflowError(sorted([*known, *checker.faults], key=lambda fault: (fault.source != checker.source, fault.line)))
+    if faults or checker.faults or known:
+        found = sorted([*known, *faults, *checker.faults], key=lambda fault: (fault.source != checker.source, fault.line))
+        if checker.omitted:
+            found.append(Fault(checker.source, 0, f"{checker.omitted} more faults are not shown"))
+        raise WorkflowError(found)
     return plan
 
 
 _inputs_of = operator.attrgetter("inputs")
 _outputs_of = operator.attrgetter("outputs")
-_argv_of = operator.attrgetter("argv")
 
 #: Tasks looked at together; bounds the memory of texts that are joined for a moment.
 _PART = 65536
@@ -110,6 +115,7 @@ class _Checker:
     """One pass of ``check``. Every method adds to ``faults`` and goes on."""
 
     def __init__(self, workflow: Workflow, place: Place, excused: Container[str]) -> None:
+        self.workflow = workflow
         self.tasks = workflow.tasks
         self.excused = excused
         self.source = workflow.source or workflow.name
@@ -120,13 +126,15 @@ class _Checker:
         self.after: dict[str, int] = {}
         self.paths: dict[str, str] = {}
         self.faults: list[Fault] = []
+        self.omitted = 0  # faults that are not kept
         self.aliases: dict[str, str] = {}
         self.absolute: set[str] = set()  # absolute names
         self.nested = False  # some name has a directory in it
+        self.several = False  # some file has several writers, or is read by its own
 
     def run(self) -> Plan:
+        self.faults += ids_taken(self.workflow)
         self.check_values()
-        self.check_ids()
         self.check_after()
         self.check_names()
         writers = self.find_writers()
@@ -141,7 +149,10 @@ class _Checker:
         return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths)
 
     def fault(self, line: int, message: str) -> None:
-        self.faults.append(Fault(self.source, line, printable(message)))
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(Fault(self.source, line, printable(message)))
+        else:
+            self.omitted += 1
 
     def canonical_name(self) -> Callable[[str], str]:
         get = self.aliases.get
@@ -163,15 +174,6 @@ class _Checker:
                 for words in task_faults(task, self.place):
                     self.fault(task.line, words)
 
-    def check_ids(self) -> None:
-        if len({task.id for task in self.tasks}) == len(self.tasks):
-            return
-        first: dict[str, Task] = {}
-        for task in self.tasks:
-            other = first.setdefault(task.id, task)
-            if other is not task:
-                self.fault(task.line, id_taken(task, other))
-
     def check_after(self) -> None:
         """Find the tasks for which others wait without reading their files."""
         waiting = [task for task in self.tasks if task.after]
@@ -192,10 +194,6 @@ class _Checker:
         """Find the names that are not canonical as written, and those that no file can have."""
         for start in range(0, len(self.tasks), _PART):
             part = self.tasks[start : start + _PART]
-            if "\0" in "\n".join(chain.from_iterable(map(_argv_of, part))):
-                for task in part:
-                    if any("\0" in word for word in task.argv):
-                        self.fault(task.line, f"task {task.id}: a word of its command contains a NUL character")
             inputs = "\n".join(chain.from_iterable(map(_inputs_of, part)))
             outputs = "\n".join(chain.from_iterable(map(_outputs_of, part)))
             self.nested = self.nested or "/" in inputs or "/" in outputs
@@ -215,6 +213,7 @@ class _Checker:
         else:
             writers = {name: index for index, task in enumerate(tasks) for name in task.outputs}
         if len(writers) != sum(map(len, map(_outputs_of, tasks))):
+            self.several = True
             writers = {}
             for index, task in enumerate(tasks):
                 for name in task.outputs:
@@ -265,6 +264,7 @@ class _Checker:
                 if writer >= index:
                     ordered = False
                     if writer == index:
+                        self.several = True
                         self.fault(self.tasks[index].line, reads_own(self.tasks[index], name))
         after = self.after
         if after and ordered:
@@ -272,7 +272,7 @@ class _Checker:
         if ordered:
             return None
 
-        def producers(index: int) -> list[int]:
+        def written_once(index: int) -> list[int]:
             found = []
             for name in self.tasks[index].inputs:
                 writer = get(self.aliases.get(name, name))
@@ -283,6 +283,9 @@ class _Checker:
                     found.append(after[name])
             return found
 
+        producers: Producers = written_once
+        if self.several:  # a fault; but whether there are cycles, too, is what 'amfs info' says of it
+            producers = producers_of(versioned(Workflow(self.tasks), self.base).tasks, self.base).__getitem__
         order = topological(len(self.tasks), producers)
         if order is None:
             for path in cycles(len(self.tasks), producers):
@@ -301,7 +304,7 @@ class _Checker:
             tasks = self.tasks_with(missing | expected)
             suggest = Suggestions(writers)
             for name in sorted(missing | expected):
-                if name in self.excused or not name or "\0" in name:
+                if name in self.excused or not name or "\0" in name or too_long(name):
                     continue  # may be made by a line that could not be read; or is reported as a name already
                 task = tasks[name]
                 others = f" and {readers[name] - 1} more" if readers[name] > 1 else ""
@@ -376,7 +379,7 @@ class _Checker:
                     self.fault(task.line, f"task {task.id}: {words}")
         else:
             finals = {""} if any(map(is_final, writers)) else set()
-        refused = {directory: why for directory in sorted(finals) if (why := self.place.unwritable(directory))}
+        refused = {directory: why for directory in sorted(finals) if not too_long(directory) and (why := self.place.unwritable(directory))}
         for directory, why in refused.items():
             for name, index in writers.items():
                 if directory_of(name) == directory and is_final(name):
@@ -418,10 +421,10 @@ class StreamChecker:
         """Take in the next task; what is wrong with it. Its index is the number of tasks taken in before."""
         task = complete(task)
         index = len(self._names)
+        if words := text_faults(task):
+            return [Fault(self.source, task.line, printable(text)) for text in words]
         words = task_faults(task, self.place)
         words += name_faults(task, self.base, self.aliases, set())
-        if any("\0" in word for word in task.argv):
-            words.append(f"task {task.id}: a word of its command contains a NUL character")
         if each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
             words.append(f"task {task.id}: names a file twice, in two spellings")
         inputs = tuple([self.aliases.get(name, name) for name in task.inputs])

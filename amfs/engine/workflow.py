@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 import math
 import posixpath
+import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -89,6 +91,31 @@ def canonical(name: str, base: str) -> str:
     return full[len(inside) :] if full.startswith(inside) and len(full) > len(inside) else full
 
 
+#: A directory in which nobody stands, so deep that no honest ".." leads out of it: for looking at a workflow without running it.
+NOWHERE = "/a/b/c/d/e/f/g/h"
+
+#: What makes a name that is not absolute uncanonical.
+UNCANONICAL = re.compile(r"\A\.|//|/\.|/\Z")
+
+
+class Spelling:
+    """``canonical`` for many names: most are as they should be, and the others are remembered."""
+
+    __slots__ = ("_base", "_known")
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._known: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        if UNCANONICAL.search(name) is None:
+            return name
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = canonical(name, self._base)
+        return known
+
+
 def complete(task: Task) -> Task:
     """The task with all its files in ``inputs`` and ``outputs``: stdin is an input, stdout and stderr are outputs, nothing twice.
 
@@ -114,6 +141,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def shortened(text: str, shown: int = 60, *, quoted: bool = True) -> str:
+    """``text`` for a message, in quotes; of a long one the beginning."""
+    cut = text if len(text) <= shown else text[: shown - 1] + "…"
+    return repr(cut) if quoted else cut
+
+
+def some(names: Sequence[str], shown: int = 4) -> str:
+    """``names`` for a message: all of them, or the first with how many more there are."""
+    if len(names) > shown:
+        return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 _LIMIT_32 = 1 << 31

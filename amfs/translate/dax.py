@@ -15,13 +15,10 @@ from xml.parsers import expat
 import msgspec
 
 from amfs.engine.workflow import Task, complete
-from amfs.translate.document import DEPTH_MAX, tolerant
+from amfs.translate.document import DEPTH_MAX, ELEMENT_BYTES_MAX, tolerant
 from amfs.translate.pegasus import Job, PegasusReader, command_words
 from amfs.translate.pegasus_catalogs import Place, Transformation, key_of
 from amfs.translate.pegasus_profiles import Profiles
-
-#: Bytes that one tag or one piece of text may take before expat has to understand it.
-TOKEN_BYTES_MAX = 16 << 20
 
 Attributes = dict[str, str]
 
@@ -81,6 +78,7 @@ class DaxReader(PegasusReader):
         self._needs: dict[str, tuple[str, ...]] = {}  # transformation -> data files that it takes along
         self._inline: tuple[str, ...] = ()  # catalogs that stand in the document
         self._fed = 0
+        self._begin = -1  # where the element of the top that is being read begins
 
     # ── bytes in ───────────────────────────────────────────────────────────────────────────────────
 
@@ -88,8 +86,9 @@ class DaxReader(PegasusReader):
         if self.count(data):
             self._fed += len(data)
             self._parse(data, False)
-            if not self.dead and self._fed - self._parser.CurrentByteIndex > TOKEN_BYTES_MAX:
-                self.end(self._line, f"one element takes more than {TOKEN_BYTES_MAX >> 20} MiB")
+            begin = self._begin if self._begin >= 0 else self._parser.CurrentByteIndex
+            if not self.dead and self._fed - begin > ELEMENT_BYTES_MAX:
+                self.end(self._line, f"one element takes more than {ELEMENT_BYTES_MAX >> 20} MiB")
 
     def finish(self) -> None:
         if not self.dead:
@@ -137,6 +136,7 @@ class DaxReader(PegasusReader):
         if depth == 1:
             self._root(name, attributes)
         elif depth == 2:
+            self._begin = self._parser.CurrentByteIndex
             self._top(name, attributes)
         elif depth > DEPTH_MAX:
             self.end(self._line, f"elements lie deeper than {DEPTH_MAX} in each other")
@@ -168,6 +168,8 @@ class DaxReader(PegasusReader):
             self._parser.CharacterDataHandler = None
             if self._open is not None:
                 self._text_of(self._open, name, text)
+        if depth == 2:
+            self._begin = -1
         if depth == 2 and self._open is not None:
             done, self._open = self._open, None
             catalogs = {"file": self._replica, "executable": self._executable, "transformation": self._transformation}

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 from amfs.engine.check_parts import Place
+from amfs.engine.check_texts import whole_faults
 from amfs.engine.checks import Plan, check
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
-from amfs.translate.document import STDIN, DocumentReader
-from amfs.translate.reader import Reader
+from amfs.translate.document import ELEMENT_BYTES_MAX, STDIN, DocumentReader
+from amfs.translate.reader import FAULTS_MAX, Reader
 
 #: Formats of whole documents: nothing can be said of their tasks before the end. Each is read by a module of its own, on demand.
 DOCUMENTS = {
@@ -49,6 +50,8 @@ def sniff_document(head: bytes) -> str:
     """The format of the whole document that begins with ``head`` (up to 64 KiB of it); '' if it is a list of lines, or nothing known."""
     text = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\r", "")
     bare = text.lstrip()
+    if bare.startswith(tasklist.PRAGMA):
+        return ""  # a task list that says that it is one
     if bare.startswith("<"):
         return "dax" if re.search(r"<([\w.-]+:)?adag[\s/>]", bare) else ""
     if bare.startswith("{"):
@@ -152,6 +155,7 @@ class Parser:
         self.faults: list[Fault] = []
         self._reader = make_reader(format, source) if format != "auto" else None
         self._parts: list[bytes] = []  # of the line that is not complete yet
+        self._part_bytes = 0
         self._waiting: list[str] = []  # text seen before the format was known
         self._waiting_from = 1
         self._next_line = 1
@@ -166,13 +170,23 @@ class Parser:
     def feed(self, data: bytes) -> None:
         cut = data.rfind(b"\n")
         if cut < 0:
-            if data:
-                self._parts.append(data)
+            self._keep(data)
             return
-        self._parts.append(data[:cut])
-        block = b"".join(self._parts)
-        self._parts = [data[cut + 1 :]] if cut + 1 < len(data) else []
+        block = b"".join([*self._parts, data[:cut]])
+        self._parts, self._part_bytes = [], 0
         self._block(block)
+        self._keep(data[cut + 1 :])
+
+    def _keep(self, data: bytes) -> None:
+        """A part of the line that is not complete yet."""
+        self._part_bytes += len(data)
+        if self._part_bytes > ELEMENT_BYTES_MAX and not self._dead:
+            self._dead = True
+            self.faults.append(Fault(self.source, self._next_line, f"this line is longer than {ELEMENT_BYTES_MAX >> 20} MiB"))
+        if self._dead:
+            self._parts = []
+        elif data:
+            self._parts.append(data)
 
     def finish(self) -> None:
         """The end: a last line without a newline counts, too."""
@@ -236,9 +250,9 @@ class Parser:
             return b""
         lines = block.split(b"\n")
         for index, line in enumerate(lines):
-            if b"\0" in line:
+            if b"\0" in line and len(self.faults) < FAULTS_MAX:
                 self.faults.append(Fault(self.source, first + index, "the line contains a NUL byte"))
-                lines[index] = b""
+            lines[index] = line if b"\0" not in line else b""
         return b"\n".join(lines)
 
 
@@ -287,9 +301,10 @@ def load(source: Source, *, format: str = "auto", files: Source | None = None, n
 
     ``files``: a file list that goes with it. ``name``: of the workflow, if it does not say itself. ``strict``: constructs that have no
     meaning here are faults, not remarks. Raises WorkflowError with every fault of the text, UsageError if it cannot be read at all.
-    Nothing is checked beyond the form; see ``load_checked``.
+    Checked are form, ids and texts, so that it can be written down again in any format; for the rest see ``load_checked``.
     """
     workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict)
+    faults = faults or whole_faults(workflow)
     if faults:
         raise WorkflowError(faults)
     return workflow
@@ -307,7 +322,7 @@ def load_checked(
 def read(source: Source, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False) -> Loaded:
     """``load`` without raising for faults."""
     reader, title, found = _read_all(source, format)
-    faults = reader.all_faults() if isinstance(reader, DocumentReader) else reader.faults
+    faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
     states: dict[str, FileState] = dict(reader.files)

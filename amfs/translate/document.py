@@ -17,6 +17,7 @@ import msgspec
 
 from amfs.engine.workflow import Task, printable
 from amfs.errors import Fault
+from amfs.translate.reader import FAULTS_MAX as FAULTS_MAX
 from amfs.translate.reader import Reader
 
 STDIN = "standard input"
@@ -25,12 +26,12 @@ STDIN = "standard input"
 DOCUMENT_BYTES_MAX = 1 << 30
 BESIDE_BYTES_MAX = 256 << 20
 
+#: Bytes of one element: a job with all that belongs to it, a line, a text.
+ELEMENT_BYTES_MAX = 16 << 20
+
 #: How deep elements, lists or sub-workflows may lie in each other.
 DEPTH_MAX = 100
 NESTED_MAX = 10
-
-#: Faults kept; a hostile document must not fill the memory with its own faults.
-FAULTS_MAX = 100
 
 
 class DocumentReader(Reader):
@@ -41,7 +42,6 @@ class DocumentReader(Reader):
         self.dead = False  # no use in feeding more
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
         self._remarks: dict[str, tuple[int, str, int]] = {}  # kind -> line, message, further ones
-        self._omitted = 0
         self._bytes = 0
 
     # ── to be written by each format ───────────────────────────────────────────────────────────────
@@ -58,12 +58,6 @@ class DocumentReader(Reader):
 
     def text(self, text: str, first: int) -> None:
         self.feed(text.encode("utf-8", "surrogateescape"))
-
-    def fault(self, number: int, message: str, line: str = "") -> None:
-        if len(self.faults) < FAULTS_MAX:
-            super().fault(number, message, line)
-        else:
-            self._omitted += 1
 
     def end(self, number: int, message: str) -> None:
         """A fault after which there is no going on. The tasks read so far are no workflow."""
@@ -89,10 +83,6 @@ class DocumentReader(Reader):
             Fault(self.source, line, printable(message + (f" ({more} more like this)" if more else "")))
             for line, message, more in self._remarks.values()
         ]
-
-    def all_faults(self) -> list[Fault]:
-        more = [Fault(self.source, 0, f"{self._omitted} more faults are not shown")] if self._omitted else []
-        return self.faults + more
 
     @property
     def directory(self) -> str:

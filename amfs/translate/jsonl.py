@@ -107,7 +107,12 @@ def _decode_odd(line: str) -> Any:
     if line.isascii() and "\\ud" not in line.lower():
         raise_again = msgspec.json.Decoder(_LINE_TYPE)
         return raise_again.decode(line)
-    return msgspec.convert(json.loads(line), _LINE_TYPE)
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ValueError("a text contains half a character (a lone surrogate)") from None
+    return msgspec.convert(json.loads(data.decode("utf-8", "surrogateescape")), _LINE_TYPE)
 
 
 def _field_with_nul(item: Any) -> str:

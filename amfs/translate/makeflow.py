@@ -17,7 +17,7 @@ import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.translate.commands import SHELL, command_argv
-from amfs.translate.document import NESTED_MAX, KeptReader, local_path
+from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.tasklist import parse_size
 from amfs.translate.words import Malformed, quote, split
@@ -84,6 +84,9 @@ class MakeflowReader(KeptReader):
             self.end(1, "this is a Makeflow in JX (JSON), which is not read; write it in the make-like form")
             return
         for number, line in logical_lines(text):
+            if len(line) > ELEMENT_BYTES_MAX:
+                self.end(number, f"this line is longer than {ELEMENT_BYTES_MAX >> 20} MiB")
+                return
             try:
                 self._logical(line, number)
             except TooLong as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator
 
-from amfs.translate.words import Malformed, split
+from amfs.translate.words import Malformed, joined, split
 
 #: Characters of one value, and of all the expansions of a document: ``A=$A$A`` thirty times must not fill the memory.
 VALUE_MAX = 1 << 20
@@ -113,7 +113,7 @@ class Expander:
         self._expanded += length
         if self._expanded > EXPANDED_MAX:
             raise TooLong(f"variables expand the document to more than {EXPANDED_MAX >> 20} MiB")
-        return "".join(pieces)
+        return joined(pieces)
 
 
 class TooLong(Malformed):

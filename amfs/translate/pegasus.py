@@ -108,7 +108,6 @@ class PegasusReader(KeptReader):
             elif key == "profiles":
                 self._profiles = self._catalogs.profiles(_wrapped(key, document.value(), line))
             elif key == "hooks":
-                document.value()
                 self.remark("hooks", line, "hooks have no meaning here: nobody is notified")
             elif key in ("name", "pegasus"):
                 value = document.value()
@@ -119,10 +118,8 @@ class PegasusReader(KeptReader):
                 elif not value.startswith("5"):
                     self.remark("version", line, f"this is written for Pegasus {value}; it is read as 5.0")
             elif key == "metadata":
-                document.value()
                 self.remark("metadata", line, "metadata have no meaning here")
             elif not key.startswith("x-") and key != "version":
-                document.value()
                 self.remark(f"key {key}", line, f"{key!r} is not known in a workflow, and is ignored")
         if "jobs" not in seen:
             self.fault(0, "there are no jobs in this workflow")

@@ -8,6 +8,12 @@ from __future__ import annotations
 from amfs.engine.workflow import FileState, Task, printable
 from amfs.errors import Fault
 
+#: Faults kept of one text; a hostile one must not fill the memory with its own faults.
+FAULTS_MAX = 100
+
+#: Characters of a faulty line whose words are remembered.
+SUSPECT_MAX = 1 << 20
+
 #: Strings remembered for sharing; beyond this the oldest half is forgotten, so that an endless list needs bounded memory.
 _SHARED_LIMIT = 4_000_000
 
@@ -23,6 +29,7 @@ class Reader:
         self.paths: dict[str, str] = {}  # shared input -> where it really is: an absolute path, or a URL that is not file:
         self.name = ""  # of the workflow, if the source says
         self.faults: list[Fault] = []
+        self.omitted = 0  # faults that are not kept
         self.suspects: set[str] = set()  # words on faulty lines: files that those lines may have been about
         self._strings: dict[str, str] = {}
         self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
@@ -32,9 +39,16 @@ class Reader:
         raise NotImplementedError
 
     def fault(self, number: int, message: str, line: str = "") -> None:
+        if len(self.faults) >= FAULTS_MAX:
+            self.omitted += 1
+            return
         self.faults.append(Fault(self.source, number, printable(message)))
-        if line:
+        if line and len(line) < SUSPECT_MAX:
             self.suspects.update(line.replace("'", " ").replace('"', " ").replace(",", " ").split())
+
+    def all_faults(self) -> list[Fault]:
+        """The faults, and how many more there were."""
+        return self.faults + ([Fault(self.source, 0, f"{self.omitted} more faults are not shown")] if self.omitted else [])
 
     def share(self, word: str) -> str:
         """The first string equal to ``word``, as a plain ``str``: names appear in several tasks but are kept once."""

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 
 import msgspec
 
+from amfs.engine.check_parts import cycle_in_words
 from amfs.engine.order import cycles, topological
-from amfs.engine.workflow import Task, Workflow, canonical, complete, printable
+from amfs.engine.versions import versioned
+from amfs.engine.workflow import NOWHERE, Spelling, Task, Workflow, complete, printable
 from amfs.errors import Fault, WorkflowError
 
 #: More tasks than this, or more than this in one level, are drawn in groups.
@@ -25,8 +25,6 @@ LEVEL_DRAWN = 30
 COLUMNS_MAX = 24
 ROWS_MAX = 14
 
-_ODD = re.compile(r"\A\.|//|/\.|/\Z")
-
 
 def kind_of(task: Task) -> str:
     """The kind of a task: its label, or the name of its program."""
@@ -36,21 +34,22 @@ def kind_of(task: Task) -> str:
 class Graph:
     """Tasks by index and what each waits for. Raises WorkflowError when tasks wait for each other, or for one that there is not.
 
-    Of several writers of one file the last in the list counts, as in Pegasus. Files are known by their canonical names.
+    Files with several writers are several files (``amfs.engine.versions``). Files are known by their canonical names.
     """
 
     def __init__(self, workflow: Workflow) -> None:
-        self.workflow = workflow
+        self.workflow = workflow = versioned(workflow)
         self.tasks = tasks = [complete(task) for task in workflow.tasks]
-        self.writers = {name: index for index, task in enumerate(tasks) for name in _names(task.outputs)}
+        self.spelled = spelled = Spelling(NOWHERE)
+        self.writers = {name: index for index, task in enumerate(tasks) for name in map(spelled, task.outputs)}
         self.parents: list[tuple[int, ...]] = []  # by files and by order, each once
         self.ordered: list[frozenset[int]] = []  # those of the parents by order only
         by_id = {task.id: index for index, task in enumerate(tasks)}
         none: frozenset[int] = frozenset()
         get = self.writers.get
         faults = []
-        for index, task in enumerate(tasks):
-            found = {writer: None for name in _names(task.inputs) if (writer := get(name)) is not None and writer != index}
+        for task in tasks:
+            found = {writer: None for name in map(spelled, task.inputs) if (writer := get(name)) is not None}
             only = none
             if task.after:
                 missing = [each for each in task.after if each not in by_id]
@@ -64,8 +63,7 @@ class Graph:
         order = topological(len(tasks), self.parents.__getitem__)
         if order is None:
             for path in cycles(len(tasks), self.parents.__getitem__):
-                ids = [tasks[each].id for each in (*path, path[0])]
-                words = f"tasks wait for each other: {' -> '.join(ids[:20])}" + (" -> …" if len(ids) > 20 else "")
+                words = cycle_in_words([tasks[each].id for each in path])
                 faults.append(Fault(self._source(), tasks[path[0]].line, printable(words)))
         if faults or order is None:
             raise WorkflowError(faults)
@@ -97,10 +95,6 @@ class Graph:
         while (before := came_from[path[-1]]) >= 0:
             path.append(before)
         return (finish[last] if timed else 0.0), path[::-1]
-
-
-def _names(names: Iterable[str]) -> Iterable[str]:
-    return [canonical(name, "/") if _ODD.search(name) else name for name in names]
 
 
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────────
@@ -169,7 +163,7 @@ def shape_of(workflow: Workflow) -> Shape:
         kind.writes += len(task.outputs)
         kind.first_level = min(kind.first_level, level)
         kind.last_level = max(kind.last_level, level)
-    roles = _roles(workflow, graph)
+    roles = _roles(graph)
     levels = Counter(graph.level)
     widest = max(levels, key=lambda level: (levels[level], -level), default=-1)
     seconds, path = graph.critical_path()
@@ -197,10 +191,12 @@ def shape_of(workflow: Workflow) -> Shape:
     )
 
 
-def _roles(workflow: Workflow, graph: Graph) -> list[Role]:
-    read = {name for task in graph.tasks for name in _names(task.inputs)}
-    kept = {name for task in graph.tasks for name in _names(task.keep)}
-    scratch = {name for task in graph.tasks for name in _names(task.scratch)}
+def _roles(graph: Graph) -> list[Role]:
+    spelled = graph.spelled
+    read = {name for task in graph.tasks for name in map(spelled, task.inputs)}
+    kept = {name for task in graph.tasks for name in map(spelled, task.keep)}
+    scratch = {name for task in graph.tasks for name in map(spelled, task.scratch)}
+    sizes = {spelled(name): size for name, size in graph.workflow.sizes.items()}
     roles = {name: Role(name) for name in (SHARED, INTERMEDIATE, KEPT, FINAL, SCRATCH)}
     for name in read | graph.writers.keys():
         if name not in graph.writers:
@@ -210,7 +206,7 @@ def _roles(workflow: Workflow, graph: Graph) -> list[Role]:
         else:
             role = roles[SCRATCH if name in scratch and name not in kept else FINAL]
         role.files += 1
-        size = workflow.sizes.get(name)
+        size = sizes.get(name)
         if size is None:
             role.unknown += 1
         else:

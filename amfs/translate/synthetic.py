@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.engine.workflow import Task, Workflow, canonical, complete
-from amfs.translate.versions import versioned
+from amfs.engine.versions import versioned
+from amfs.engine.workflow import NOWHERE, Task, Workflow, canonical, complete
+from amfs.fs.paths import in_namespace
 
 #: Bytes of a file of which no size is recorded, before scaling.
 UNKNOWN_BYTES = 1024
@@ -32,8 +33,9 @@ def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_sc
     def known(name: str) -> str:
         fresh = names.get(name)
         if fresh is None:
-            true_name = canonical(name, "/") if name.startswith("/") else canonical(name, "/a/b/c/d/e/f/g/h")
-            fresh = names[name] = f"abs{true_name}" if true_name[0] == "/" else true_name
+            true_name = canonical(name, NOWHERE)
+            outside = true_name[:1] == "/" or in_namespace(true_name)
+            fresh = names[name] = f"abs/{true_name.lstrip('/')}" if outside else true_name
         return fresh
 
     recorded = {known(name): size for name, size in workflow.sizes.items()}

@@ -233,6 +233,11 @@ _SLOW_MARKS = "'\"\\\t\r\v\f\x1c\x1d\x1e\x1f#"
 _SLOW_LINE = re.compile("['\"\\\\\\t\\r\\v\\f\\x1c-\\x1f#]|[^\\0-\\x7f]")
 
 
+#: A list is known by its first lines if they begin with ids like these; a list with others says that it is one.
+_PLAIN_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
+_PLAIN_IDS = 100
+
+
 def parse_state(word: str) -> FileState | None:
     """Shared or Invalid, in any case; None for anything else."""
     return {"shared": FileState.SHARED, "invalid": FileState.INVALID}.get(word.lower())
@@ -282,7 +287,7 @@ def write(workflow: Workflow) -> Iterator[str]:
 
     Raises ValueError naming the task if a word contains a NUL character.
     """
-    if workflow.name != Workflow([]).name:
+    if workflow.name != Workflow([]).name or not all(_PLAIN_ID.fullmatch(task.id) for task in workflow.tasks[:_PLAIN_IDS]):
         yield f"{PRAGMA}workflow {quote(workflow.name)}"
     for name, state in workflow.files.items():
         yield f"{PRAGMA}file {quote(name)} {state.value}"

@@ -6,7 +6,6 @@ Both are read into one list. Tasks are decoded one at a time, so that a fault ha
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from array import array
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import FileState, Task
-from amfs.translate.document import FAULTS_MAX, KeptReader, with_after
+from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, with_after
 from amfs.translate.words import QuotingError, split
 
 Strings = list[str] | None
@@ -79,10 +78,10 @@ class Node(msgspec.Struct):
     memoryInBytes: Number = None
     memory: Number = None  # KiB, in old versions
     priority: Number = None
-    machines: Any = None
-    machine: Any = None
-    avgCPU: Any = None
-    energyInKWh: Any = None
+    machines: msgspec.Raw = msgspec.Raw()  # not looked at, so not made into objects
+    machine: msgspec.Raw = msgspec.Raw()
+    avgCPU: msgspec.Raw = msgspec.Raw()
+    energyInKWh: msgspec.Raw = msgspec.Raw()
     amfs: Extra | None = None
 
 
@@ -208,13 +207,14 @@ class WfFormatReader(KeptReader):
     def _decode(self, raw: msgspec.Raw, kind: type[Any]) -> Any:
         """One element; None and a fault with its line if it is not of its form."""
         text = bytes(raw)
+        if len(text) > ELEMENT_BYTES_MAX:
+            self.fault(self._line, f"one element takes more than {ELEMENT_BYTES_MAX >> 20} MiB")
+            return None
         found = self._data.find(text, self._at)
         if found >= 0:
             self._line += self._data.count(b"\n", self._at, found)
             self._at = found
         try:
-            if _surrogates(text):  # bytes that are not UTF-8, which msgspec refuses
-                return msgspec.convert(json.loads(text), kind)
             return msgspec.json.decode(text, type=kind)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             self.fault(self._line, _in_words(error))
@@ -273,9 +273,9 @@ class WfFormatReader(KeptReader):
 
     def _executed(self, run: Node, task_id: str, line: int) -> Task:
         """A task with what its execution says: argv (empty if there is no command), run time, cores, memory, priority."""
-        if run.machines is not None or run.machine is not None:
+        if _is_there(run.machines) or _is_there(run.machine):
             self.remark("machines", line, "on which machines tasks once ran has no meaning here")
-        if run.avgCPU is not None or run.energyInKWh is not None:
+        if _is_there(run.avgCPU) or _is_there(run.energyInKWh):
             self.remark("measurements", line, "what a run measured beside run time, cores and memory has no meaning here")
         seconds = _first(run.runtimeInSeconds, run.runtime)
         return Task(
@@ -360,12 +360,12 @@ class WfFormatReader(KeptReader):
         return self._data.count(b"\n", 0, int(byte[1])) + 1 if byte else 0
 
 
+def _is_there(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in (b"", b"null")
+
+
 def _first(*values: Number) -> Number:
     return next((value for value in values if value is not None), None)
-
-
-def _surrogates(text: bytes) -> bool:
-    return b"\\ud" in text or b"\\uD" in text
 
 
 def _in_words(error: Exception) -> str:

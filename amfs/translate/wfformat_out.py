@@ -1,11 +1,11 @@
 """Writes WfFormat 1.5. Pure. What the format has no words for stands under ``amfs``, which the schema allows and our reader reads.
 
-The format holds names of letters, digits and ``-_./:#`` only, so a workflow with others is refused, not bent.
+The format holds names of letters, digits and ``-_./:#`` only, and JSON holds no bytes that are not UTF-8, so a workflow with others is
+refused, not bent.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -62,8 +62,17 @@ def write(workflow: Workflow) -> str:
         document["amfs"] = msgspec.to_builtins(ExtraFiles(workflow.files, workflow.paths))
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    except UnicodeEncodeError:  # bytes that are not UTF-8: as lone surrogates
-        return json.dumps(document, indent=2)
+    except UnicodeEncodeError:
+        who = next((f"task {task.id}" for task in tasks if not _is_unicode(task)), "the workflow")
+        raise ValueError(f"{who}: it has bytes that are not UTF-8, and JSON has no form for them") from None
+
+
+def _is_unicode(task: Task) -> bool:
+    try:
+        msgspec.json.encode(task)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _specified(task: Task, parents: list[str], children: list[str]) -> dict[str, Any]:

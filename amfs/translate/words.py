@@ -57,6 +57,7 @@ def split(line: str, *, ansi: bool = True) -> list[str]:
     if "'" not in line and '"' not in line and "\\" not in line:
         return [word for word in line.replace("\t", " ").split(" ") if word]
     words: list[str] = []
+    quoted_words: dict[str, Word] = {}  # equal ones are one object: a line may hold millions
     pieces: list[str] = []
     open_word = quoted = False
     match_piece = (_PIECE_ANSI if ansi else _PIECE_POSIX).match
@@ -69,7 +70,7 @@ def split(line: str, *, ansi: bool = True) -> list[str]:
         position = match.end()
         if kind == "blank":
             if open_word:
-                words.append(_join(pieces, quoted))
+                words.append(_word(pieces, quoted_words if quoted else None))
                 pieces, open_word, quoted = [], False, False
             continue
         open_word = True
@@ -83,12 +84,26 @@ def split(line: str, *, ansi: bool = True) -> list[str]:
             text = _decode_ansi(text)
         pieces.append(text)
     if open_word:
-        words.append(_join(pieces, quoted))
+        words.append(_word(pieces, quoted_words if quoted else None))
     return words
 
 
-def _join(pieces: list[str], quoted: bool) -> str:
-    return Word("".join(pieces)) if quoted else "".join(pieces)
+def _word(pieces: list[str], quoted: dict[str, Word] | None) -> str:
+    text = joined(pieces)
+    if quoted is None:
+        return text
+    word = quoted.get(text)
+    if word is None:
+        word = quoted[text] = Word(text)
+    return word
+
+
+def joined(pieces: list[str]) -> str:
+    """The pieces as one text; bytes of one character that stood in several of them become that character."""
+    text = "".join(pieces)
+    if len(pieces) == 1 or text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 def _broken(line: str, position: int) -> QuotingError:

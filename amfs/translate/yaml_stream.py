@@ -24,7 +24,7 @@ from yaml.events import (
     StreamStartEvent,
 )
 
-from amfs.translate.document import DEPTH_MAX
+from amfs.translate.document import DEPTH_MAX, ELEMENT_BYTES_MAX
 
 #: Values that aliases may add, all of them together: a text of some kilobytes must not become gigabytes.
 ALIASED_MAX = 5_000_000
@@ -32,6 +32,11 @@ ALIASED_MAX = 5_000_000
 #: Values within one that is asked for as a whole: a job, or a catalog.
 VALUES_MAX = 10_000_000
 
+#: Texts up to so long, and so many of them, are kept once.
+_SHARED_CHARACTERS = 40
+_SHARED_WORDS = 1 << 14
+
+_NUL = "a text contains a NUL character"
 _NULL = ("", "~", "null", "Null", "NULL")
 _STANDARD = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_STANDARD + kind for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")} | {"!"}
@@ -65,14 +70,18 @@ class _Pieces:
         self._start = 0  # of the piece in the document, and the lines before it
         self._lines = 0
         self._at = 0
+        self.given = 0  # bytes since the parser last came to an end of something
 
     def read(self, size: int) -> bytes:
+        if self.given > ELEMENT_BYTES_MAX:
+            return b""  # the parser must not hold more of one text; the reader says why the document ends here
         if self._at >= len(self._piece) and self._pieces:
             self._lines += self._piece.count(b"\n")
             self._start += len(self._piece)
             self._piece, self._at = self._pieces.pop(), 0
         data = self._piece[self._at : self._at + size]
         self._at += len(data)
+        self.given += len(data)
         return data
 
     def line_at(self, position: int) -> int:
@@ -88,6 +97,8 @@ class YamlDocument:
     def __init__(self, pieces: list[bytes]) -> None:
         self._source = _Pieces([piece for piece in pieces if piece])
         pieces.clear()
+        self._words: dict[str, str] = {}  # short texts, so that equal ones are kept once
+        self._begin = 0  # where the element that is being read begins, in characters
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0  # made so far, those behind aliases counted each time
         self._aliased = 0
@@ -123,7 +134,9 @@ class YamlDocument:
             self._pending = self._next()
             yield key, _line(event)
             if self._pending is not None:
-                self.value()
+                event, self._pending = self._pending, None
+                self._limit = self._nodes + VALUES_MAX
+                self._skip(event, 1)
         if not isinstance(self._next(), DocumentEndEvent) or not isinstance(event := self._next(), StreamEndEvent):
             raise YamlError(_line(event), "a second YAML document begins; only one is read")
 
@@ -150,7 +163,9 @@ class YamlDocument:
             if type(event) is SequenceEndEvent:
                 return
             self._limit = self._nodes + VALUES_MAX
+            self._begin = event.start_mark.index
             yield _line(event), self._value(event, 2)
+            self._begin = 0
 
     # ── values ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -160,11 +175,17 @@ class YamlDocument:
         before = self._nodes
         if before > self._limit:
             raise YamlError(_line(event), f"more than {VALUES_MAX:,} values in one")
+        if self._begin and event.end_mark.index - self._begin > ELEMENT_BYTES_MAX:
+            raise YamlError(_line(event), f"one element of a list takes more than {ELEMENT_BYTES_MAX >> 20} MiB")
         value: Any
         if kind is ScalarEvent:
             value = event.value
+            if "\0" in value:
+                raise YamlError(_line(event), _NUL)
             if value in _NULL and not event.style:
                 value = None
+            elif type(value) is str:
+                value = self._share(value)
             if event.tag is None and event.anchor is None:
                 return value
         elif kind is AliasEvent:
@@ -181,6 +202,29 @@ class YamlDocument:
         if event.anchor is not None:
             self._anchors[event.anchor] = value, self._nodes - before + 1
         return value
+
+    def _skip(self, event: Any, depth: int) -> None:
+        """Read past a value. Only what has an anchor is kept: aliases after it may stand for it."""
+        kind = type(event)
+        if event.anchor is not None or kind is AliasEvent:
+            self._value(event, depth)
+            return
+        if kind is ScalarEvent:
+            self._check_tag(event)
+            return
+        if depth > DEPTH_MAX:
+            raise YamlError(_line(event), f"nested deeper than {DEPTH_MAX} levels")
+        self._check_tag(event)
+        while type(inner := self._next()) not in (SequenceEndEvent, MappingEndEvent):
+            self._skip(inner, depth + 1)
+
+    def _share(self, text: str) -> str:
+        """A short text as the one object for all like it: documents of tiny values are mostly the same few words."""
+        if len(text) > _SHARED_CHARACTERS:
+            return text
+        if len(self._words) > _SHARED_WORDS:
+            self._words.clear()
+        return self._words.setdefault(text, text)
 
     def _mapping(self, event: Any, depth: int) -> Map:
         value = Map(event.start_mark.line + 1)
@@ -213,9 +257,11 @@ class YamlDocument:
         elif type(event) is ScalarEvent:
             self._check_tag(event)
             text: str = event.value
+            if "\0" in text:
+                raise YamlError(_line(event), _NUL)
             if event.anchor is not None:
                 self._anchors[event.anchor] = text, 1
-            return text
+            return self._share(text)
         raise YamlError(_line(event), "a key must be a word")
 
     def _alias(self, event: Any) -> Any:
@@ -238,12 +284,17 @@ class YamlDocument:
     # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
     def _next(self) -> Any:
+        self._source.given = 0
         try:
-            return self._parser.get_event()
+            event = self._parser.get_event()
         except YAMLError as error:
-            raise self._error(error) from None
+            if self._source.given <= ELEMENT_BYTES_MAX:
+                raise self._error(error) from None
         except RecursionError:
             raise YamlError(0, "nested too deeply") from None
+        if self._source.given > ELEMENT_BYTES_MAX:
+            raise YamlError(0, f"one text takes more than {ELEMENT_BYTES_MAX >> 20} MiB")
+        return event
 
     def _error(self, error: YAMLError) -> YamlError:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)

@@ -48,7 +48,7 @@ def test_info_of_nothing_and_of_a_cycle(amfs: Amfs, tmp_path: Path) -> None:
     (tmp_path / "cycle").write_text("1 -b p -i a -o b\n2 -b p -i b -o a\n")
     result = amfs("info", "cycle")
     assert result.returncode == 2
-    assert result.stderr == "amfs: cycle:1: tasks wait for each other: 1 -> 2 -> 1\n"
+    assert result.stderr == "amfs: cycle:1: cycle of tasks, each waiting for the one before it: 1 -> 2 -> 1\n"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 from amfs.engine.workflow import Task
 from amfs.errors import Fault
-from amfs.translate.dax import TOKEN_BYTES_MAX, DaxReader
+from amfs.translate.dax import DaxReader
 from amfs.translate.detect import read
-from amfs.translate.document import DEPTH_MAX
+from amfs.translate.document import DEPTH_MAX, ELEMENT_BYTES_MAX
 
 
 def dax(body: str, version: str = "3.6", source: str = "x.dax", size: int = 1 << 20) -> DaxReader:
@@ -306,8 +306,8 @@ def test_one_huge_element_is_refused_before_it_is_read() -> None:
     finally:
         tracemalloc.stop()
     assert reader.dead
-    assert [fault.message for fault in reader.faults] == [f"one element takes more than {TOKEN_BYTES_MAX >> 20} MiB"]
-    assert peak < 4 * TOKEN_BYTES_MAX
+    assert [fault.message for fault in reader.faults] == [f"one element takes more than {ELEMENT_BYTES_MAX >> 20} MiB"]
+    assert peak < 4 * ELEMENT_BYTES_MAX
 
 
 def test_two_hundred_megabytes_of_nothing_take_no_memory() -> None:

@@ -72,8 +72,8 @@ def test_the_last_of_several_writers_counts() -> None:
     ("tasks", "words"),
     [
         ([Task("a", ("p",), after=("z",), line=3)], "w.txt:3: task a is after z, which there is not"),
-        ([Task("a", ("p",), ("y",), ("x",), line=1), Task("b", ("p",), ("x",), ("y",))], "w.txt:1: tasks wait for each other: a -> b"),
-        ([Task("a", ("p",), after=("b",)), Task("b", ("p",), after=("a",))], "wait for each other: a -> b -> a"),
+        ([Task("a", ("p",), ("y",), ("x",), line=1), Task("b", ("p",), ("x",), ("y",))], "w.txt:1: cycle of tasks, .*: a -> b -> a"),
+        ([Task("a", ("p",), after=("b",)), Task("b", ("p",), after=("a",))], "each waiting for the one before it: a -> b -> a"),
     ],
 )
 def test_what_is_no_graph(tasks: list[Task], words: str) -> None:

@@ -275,8 +275,20 @@ def workflows(draw: st.DrawFn) -> Workflow:
     )
 
 
+def _is_unicode(workflow: Workflow) -> bool:
+    try:
+        msgspec.json.encode(workflow)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @given(workflows())
 def test_nothing_is_lost_out_and_back(workflow: Workflow) -> None:
+    if not _is_unicode(workflow):
+        with pytest.raises(ValueError, match="bytes that are not UTF-8"):
+            write(workflow)
+        return
     text = write(workflow)
     back = as_workflow(read(text))
     assert [msgspec.structs.replace(task, line=0) for task in back.tasks] == workflow.tasks
@@ -313,7 +325,7 @@ def test_what_the_format_cannot_hold_is_refused(workflow: Workflow, words: str) 
 
 
 def test_cycles_are_refused() -> None:
-    with pytest.raises(WorkflowError, match="wait for each other: a -> b -> a"):
+    with pytest.raises(WorkflowError, match="each waiting for the one before it: a -> b -> a"):
         write(Workflow([Task("a", ("p",), ("y",), ("x",)), Task("b", ("p",), ("x",), ("y",))]))
 
 

@@ -26,7 +26,7 @@ def _storable(text: str) -> bool:
 words = st.one_of(
     st.sampled_from(OPTION_WORDS),
     st.text("abc/.-", min_size=1, max_size=6),
-    st.text(_LETTERS, min_size=1, max_size=8).filter(_storable),
+    st.lists(_LETTERS, min_size=1, max_size=8).map("".join).filter(_storable),  # st.text leaves surrogates out
 )
 any_words = st.one_of(st.just(""), words)
 env_entries = st.builds("{}={}".format, st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), any_words).filter(_storable)

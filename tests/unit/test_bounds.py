@@ -1,0 +1,108 @@
+"""What one element may take, and that what is no workflow is not kept: every reader refuses or forgets it."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+
+import pytest
+
+from amfs.errors import WorkflowError
+from amfs.translate.detect import Parser, load
+from amfs.translate.reader import FAULTS_MAX
+
+SMALL = 1 << 16
+
+_YAML = b'pegasus: "5.0"\nname: x\njobs:\n- {id: a, type: job, name: p}\n'
+_WF = b'{"name":"x","schemaVersion":"1.5","workflow":{"specification":{"tasks":[{"id":"a"%s}]}}}'
+_DAX = b'<adag name="x"><job id="a" name="p">%s</job></adag>'
+
+#: (format, document, what is said of it), with one element that is larger than SMALL.
+LARGE: list[tuple[str, bytes, str]] = [
+    ("tasklist", b"1 -b p\n2 -b p -a " + b"a" * 4 * SMALL + b"\n", "line"),
+    ("commands", b"a " * 4 * SMALL, "line"),
+    ("jsonl", b'{"type":"task","id":"1","argv":["' + b"a" * 4 * SMALL + b'"]}', "line"),
+    ("filelist", b"0 " + b"a" * 4 * SMALL + b" Shared\n", "line"),
+    ("makeflow", b"a: b\n\tc " + b"x \\\n" * SMALL + b"\n", "line"),
+    ("pegasus", _YAML + b"x-a: " + b"a" * 4 * SMALL + b"\n", "text"),
+    ("pegasus", _YAML + b'x-a: "' + b"a " * 4 * SMALL + b'"\n', "text"),
+    ("pegasus", _YAML + b"- {id: b, type: job, name: p, arguments: [" + b"a," * 4 * SMALL + b"]}\n", "element"),
+    ("wfformat", _WF % (b',"inputFiles":["a"' + b',"a"' * SMALL + b"]"), "element"),
+    ("dax", _DAX % (b"<argument>" + b"a " * SMALL + b"</argument>"), "element"),
+    ("dax", _DAX % (b'<uses name="a"/>' * SMALL), "element"),
+]
+
+
+@pytest.mark.parametrize(("format", "document", "words"), LARGE, ids=range(len(LARGE)))
+def test_one_element_is_bounded(format: str, document: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("detect", "yaml_stream", "wfformat", "dax", "makeflow"):
+        __import__(f"amfs.translate.{module}")
+        monkeypatch.setattr(f"amfs.translate.{module}.ELEMENT_BYTES_MAX", SMALL)
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)
+    with pytest.raises(WorkflowError) as caught:
+        load(io.BytesIO(document), format=format)
+    found = str(caught.value)
+    assert words in found
+    assert "than 0 MiB" in found
+    assert len(found) < 300
+
+
+def test_many_lines_in_one_piece_are_no_long_line() -> None:
+    parser = Parser("x", "tasklist")
+    parser.feed(b"1 -b p\n" * (3 << 20))
+    parser.finish()
+    assert parser.faults == []
+
+
+#: What is no workflow, many times: comments, blank lines, keys and elements that nobody knows.
+NOTHING: list[tuple[str, bytes]] = [
+    ("tasklist", b"1 -b p\n" + b"# a comment\n" * SMALL),
+    ("commands", b"true\n" + b"\n" * 4 * SMALL),
+    ("jsonl", b'{"type":"task","id":"1","argv":["p"]}\n' + b" \n" * 4 * SMALL),
+    ("makeflow", b"a: b\n\tc\n" + b"# a comment\n" * SMALL),
+    ("pegasus", _YAML + b"x-a:\n" + b"- {a: [b, c], d: e}\n" * (SMALL // 8)),
+    ("pegasus", _YAML + b"metadata:\n" + b"".join(b"  k%d: v\n" % n for n in range(SMALL // 8))),
+    ("pegasus", _YAML + b"unknown:\n" + b"- [[[]]]\n" * (SMALL // 8)),
+    ("wfformat", _WF % (b',"machines":[[]' + b",[]" * SMALL + b"]")),
+    ("wfformat", (_WF % b"")[:-1] + b',"unknown":[{}' + b",{}" * SMALL + b"]}"),
+    ("dax", _DAX % b"" + b"<!-- a comment -->" * SMALL),
+    ("dax", b'<adag name="x">' + b"<unknown/>" * SMALL + b'<job id="a" name="p"/></adag>'),
+    ("dax", b'<adag name="x"><job id="a" name="p"/>' + b"text " * SMALL + b"</adag>"),
+]
+
+
+@pytest.mark.parametrize(("format", "document"), NOTHING, ids=range(len(NOTHING)))
+def test_what_is_no_workflow_takes_four_times_its_bytes_at_most(format: str, document: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)
+    file = io.BytesIO(document)
+    load(io.BytesIO(document), format=format)  # what is imported does not count
+    tracemalloc.start()
+    try:
+        workflow = load(file, format=format)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(workflow.tasks) == 1
+    assert peak < 4 * len(document) + SMALL * 4
+
+
+@pytest.mark.parametrize(
+    ("format", "document"),
+    [
+        ("tasklist", b"1 -b p\n" + b"a\n" * 30_000),
+        ("commands", b"true\n" + b"'\n" * 30_000),
+        ("jsonl", b"{}\n" * 30_000),
+        ("tasklist", b"1 -b p\n" + b"a\0\n" * 30_000),
+        ("filelist", b"a\n" * 30_000),
+        ("tasklist", b"1 -b p -o ''\n" * 30_000),
+    ],
+)
+def test_faults_are_counted_when_they_are_many(format: str, document: bytes) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        load(io.BytesIO(document), format=format)
+    assert len(caught.value.faults) < 100 * FAULTS_MAX
+
+
+def test_equal_words_of_a_line_are_kept_once() -> None:
+    [task] = load(io.BytesIO(b"1 -b p -a " + b"'' 'a b' " * 1000), format="tasklist").tasks
+    assert len(set(map(id, task.argv))) == 3
