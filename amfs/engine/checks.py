@@ -93,6 +93,7 @@ def check(workflow: Workflow, place: Place, *, known: Sequence[Fault] = (), excu
     """
     checker = _Checker(workflow, place, excused)
     plan = checker.run()
+    known = [*known, *workflow.run_faults]
     if checker.faults or known:
         raise WorkflowError(sorted([*known, *checker.faults], key=lambda fault: (fault.source != checker.source, fault.line)))
     return plan
