@@ -36,10 +36,13 @@ _LINE_TYPE = re.compile(rb'"type"\s*:\s*"(task|file|workflow)"')
 
 #: A rule of a Makeflow and the beginning of its command, indented by a tab, or by blanks where nothing looks like YAML.
 _BETWEEN = rb"(?:[ \t]*(?:#[^\n]*)?\n|@[^\n]*\n)*+"
-_RULE = re.compile(rb"^[^\s:#][^\t\n:]*:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
+_RULE = re.compile(rb"^(?:[^\s:#][^\t\n:]*)?:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
 _RULE_BLANKS = re.compile(
     rb"""^(?=[^\s#@-])(?:->|[^\s:=(){}\[\];|&<>#$`"']|\$[({]?\w+[)}]?|'[^'\n]*'|"[^"\n]*"|\\.|[ \t])++:(?![=/])(?:->|[^\n|>])*\n"""
     + _BETWEEN + rb"[ ][ \t]*[^\s#]", re.MULTILINE)  # fmt: skip
+_PREAMBLE = re.compile(
+    rb"(?:[ \t]*(?:#[^\n]*)?\n|(?:export[ \t]+)?[A-Za-z_]\w*[ \t]*\+?=[^\n]*\n|export[ \t][^\n:]*\n|\.[A-Z]+[ \t][^\n]*\n)*+"
+)
 _YAML_INSIDE = re.compile(rb"""^[ \t]+(?:-[ \t]|["']?[\w.$/-]+["']?:(?:\s|\Z))|^(?:-[ \t]|---)""", re.MULTILINE)
 
 
@@ -55,11 +58,13 @@ def sniff_document(head: bytes, *, whole: bool = True) -> str:
     if _PEGASUS.search(text):
         return "pegasus"
     lines = text[:HEAD].decode("utf-8", "replace").split("\n", 4 * _SAMPLE_LINES)[: 4 * _SAMPLE_LINES]
-    if any(line.startswith(tasklist.PRAGMA) for line in lines) or code_of(lines):
+    if any(line.startswith(tasklist.PRAGMA) for line in lines) or _is_code(lines):
         return ""
-    if _RULE.search(text) or (_RULE_BLANKS.search(text) and not _YAML_INSIDE.search(text)):
+    if _RULE.search(text):
         return "makeflow"
-    return ""
+    first = _PREAMBLE.match(text)
+    begins = first is not None and _RULE_BLANKS.match(text, first.end())
+    return "makeflow" if begins and not _YAML_INSIDE.search(text) else ""
 
 
 def _sniff_json(text: bytes, at: int, whole: bool) -> str:
@@ -95,7 +100,7 @@ def _outer_keys(text: bytes | memoryview) -> list[str]:
         return []
 
 
-_ASSIGNMENT = rb"""(?:export[ \t]+)?[A-Za-z_]\w*(?:\+?=(?:'[^'\n]*'|"[^"\n]*"|\$[({]\w+[)}]|[^\s'";|&()<>])*+
+_ASSIGNMENT = rb"""export(?:[ \t]+\w+)+|(?:export[ \t]+)?[A-Za-z_]\w*(?:\+?=(?:'[^'\n]*'|"[^"\n]*"|\$[({]\w+[)}]|[^\s'";|&()<>])*+
     |[ \t]+\+?=(?![^\n]*[|;&])[^\n]*)""".replace(b"\n    ", b"")
 
 #: Blank lines, comments and what sets variables, then a line, and what ends it.
@@ -131,7 +136,7 @@ _NO_COMMANDS_NAME = re.compile(
 
 #: What no list of commands has on any of its first lines.
 _SIGNS = [(name, re.compile(pattern)) for name, pattern in (
-    ("JSON", r"""[\[{]\s*"|"[^"]*"\s*:|[\[{\]}]+[,;]?\Z|\[\s*[\[{\]]"""),
+    ("JSON", r"""[\[{]\s*"|"[^"]*"\s*:|[\[{\]}]+[,;]?\Z|\[\s*(?:\[\s*[\[{"\d]|[{\]])"""),
     ("a Snakefile", r"(rule|checkpoint)\s+\w+\s*:|(rule|configfile|workdir|localrules)\s*:"),
     ("Python", r"""(import|from)\s+[\w.]+(\s+import\s.*|\s+as\s+\w+|(\s*,\s*[\w.]+)*)\Z|(async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]"""
                r"""|if\s+__name__|(try|else|finally)\s*:|(if|for|while|with|elif|except)\s.*:\Z|print\s*\(|[rf]?(""\"|''')"""),
@@ -144,24 +149,23 @@ _SIGNS = [(name, re.compile(pattern)) for name, pattern in (
         r"""|import\s+[\w.*]+;|(public|private|protected|static|extern|typedef|struct|enum|union|template|const|unsigned|void|int|char|double|float|long|bool)\s"""
         r""".*[;{(,)]\Z|return\b.*;\Z|package\s+[\w.]+;?\Z"""),
     ("settings", r"\[[^\s\[\]][^\]]*\]\Z|[A-Za-z_][\w-]*(\.[\w-]+)+\s*[=:]"),
-    ("source code", r"""(.*\s)?\{\Z|[A-Za-z_$@%][\w.$]*(\[[^\]]*\])?\s+(=|:=|<-|\+=)(\s|\Z)"""
-        r"""|(const|let|var|val|my|our)\s+[\w$@%]+\s*[:=]\s|(fn|func|fun|sub|proc|subroutine|function)\s+\w+|library\(|require\s*[('"]|use\s+[\w:]+;|\}"""),
+    ("source code", r"""(.*\s)?\{\Z|(const|let|var|val|my|our)\s+[\w$@%]+\s*[:=]\s"""
+        r"""|(fn|func|fun|sub|proc|subroutine|function)\s+\w+|library\(|require\s*[('"]|use\s+[\w:]+;|\}"""),
+    ("source code or settings", r"[A-Za-z_$@%\\][\w.$]*(\[[^\]]*\])?\s+(=|:=|<-|\+=)(\s|\Z)"),
     ("a DAG of HTCondor", r"(JOB|PARENT|SCRIPT|VARS|RETRY|SUBDAG|FINAL)\s+\S+\s+\S"),
     ("SQL", r"(SELECT|INSERT INTO|CREATE (TABLE|VIEW|INDEX)|DROP TABLE|UPDATE|DELETE FROM)\s"),
     ("TeX", r"\\(documentclass|begin|usepackage)\b"),
+    ("data", r"[|;&),=]|[-+]?\d[\d.]*([\s,;]+[-+.\deE]+)*\Z"),
     ("a replica catalog", r"\S+\s+\w+://\S+\s+(site|pool)="),
 )]  # fmt: skip
 
 
-def code_of(lines: list[str]) -> str:
-    """What lines look like that are no commands, in words; '' if they may be commands (or rules of a Makeflow)."""
-    for line in lines:
-        bare = line.strip()
-        if bare and line[0] not in " \t":
-            for name, pattern in _SIGNS:
-                if name != "YAML" and pattern.match(bare):
-                    return name
-    return ""
+#: Those of them that no Makeflow has either.
+_CODE = ("a Snakefile", "Python", "a shell script, whose lines belong together", "C, C++ or Java", "source code")
+
+
+def _is_code(lines: list[str]) -> bool:
+    return any(name in _CODE and pattern.match(line) for line in lines if line[:1] not in ("", " ", "\t") for name, pattern in _SIGNS)
 
 
 def sniff(text: str, source: str = "") -> str:
@@ -183,8 +187,10 @@ def sniff(text: str, source: str = "") -> str:
             schema = '"$schema"' in text
             raise _unsure("a JSON Schema" if schema else "one JSON document over several lines (JSON Lines has one object a line)")
         return "jsonl"
-    if re.match(r"\[\s*([\[{\"\]]|\Z)", first):
+    if re.match(r"\[\s*(\[\s*[\[{\"\d]|[{\"\]]|\Z)", first):
         raise _unsure("a JSON array (JSON Lines has one object a line)")
+    if first[0] == ">" and len(lines) > 1 and re.fullmatch(r"[A-Za-z*-]{10,}", lines[1]):
+        raise _unsure("FASTA")
     words = [line.split() for line in lines]
     if words[0] == ["TaskID", "Binary", "Input", "Output", "Rule"] or [w.lower() for w in words[0]] == tasklist.HEADER:
         return "tasklist"
