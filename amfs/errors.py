@@ -73,8 +73,7 @@ class Telling:
         """How many more there were, a line for each kind."""
         for first, count in self._seen.values():
             if count > TOLD_OF_A_KIND:
-                like = f" like that of line {first.line}" if first.line else f" like this: {first.message}"
-                yield str(Fault(first.source, 0, f"{count - TOLD_OF_A_KIND} more{like}"))
+                yield str(Fault(first.source, 0, f"{count - TOLD_OF_A_KIND} more like this: {first.message}"))
         if self._others:
             yield f"{self._others} more faults of other kinds"
 

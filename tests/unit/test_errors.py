@@ -20,7 +20,8 @@ from amfs.errors import KINDS_TOLD, TOLD_OF_A_KIND, Fault, WorkflowError
 def test_many_faults_of_one_kind_are_counted(message: str) -> None:
     faults = [Fault("w.json", n, message.format(n=n, id=f"t-{n}_x")) for n in range(1, 102)]
     lines = str(WorkflowError(faults)).splitlines()
-    assert lines == [str(fault) for fault in faults[:TOLD_OF_A_KIND]] + [f"w.json: {101 - TOLD_OF_A_KIND} more like that of line 1"]
+    assert lines[:-1] == [str(fault) for fault in faults[:TOLD_OF_A_KIND]]
+    assert lines[-1] == f"w.json: {101 - TOLD_OF_A_KIND} more like this: {faults[0].message}"
 
 
 def test_other_faults_among_them_are_told() -> None:
