@@ -295,7 +295,9 @@ class MakeflowReader(KeptReader):
         self._at.append(self._rules)
         self._rules += 1
         self._needs.append((category, rule.local))
-        rule.inputs.sort(key=lambda pair: pair[0].count("/"))  # a directory is placed before what lies in it
+        known = {name for name, _ in rule.inputs}
+        if any(name[:at] in known for name in known for at, letter in enumerate(name) if letter == "/"):
+            rule.inputs.sort(key=lambda pair: pair[0].count("/"))  # a directory is placed before what lies in it
         inputs = tuple(dict.fromkeys(name for name, _ in rule.inputs))
         rule.outputs = [(name.rstrip("/") or name, other.rstrip("/") or other) for name, other in rule.outputs]  # directories
         outputs = tuple(dict.fromkeys(name for name, _ in rule.outputs))
