@@ -16,7 +16,8 @@ the session was lost, --fail-fast); 4 and 5 as above; 130 interrupted by Ctrl-C;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -31,7 +32,7 @@ class UsageError(AmfsError):
 
 
 class Fault(NamedTuple):
-    """One thing wrong with a workflow. ``line`` 0: not tied to a line."""
+    """One thing wrong with a workflow. ``line`` 0: not tied to a line; ``source`` "": not to a text."""
 
     source: str
     line: int
@@ -39,11 +40,47 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}" if self.line else self.source
-        return f"{place}: {self.message}"
+        return f"{place}: {self.message}" if place else self.message
+
+
+#: Faults of one kind that are told one by one, and kinds that are told at all: beyond that they are counted.
+TOLD_OF_A_KIND = 5
+KINDS_TOLD = 40
+
+#: What differs between faults of one kind: quoted names, ids of tasks, numbers.
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
+_DETAIL = re.compile(r"\b(task|tasks|job) [^\s:,]+|\d+")
+
+
+class Telling:
+    """Which faults of a list, however long, are told one by one: the first few of each kind. The others are counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], tuple[Fault, int]] = {}  # source and kind -> the first, and how many
+        self._others = 0  # of kinds beyond KINDS_TOLD
+
+    def tells(self, fault: Fault) -> bool:
+        """Count one in; whether it is to be told."""
+        kind = fault.source, _DETAIL.sub(r"\1", _QUOTED.sub("", fault.message))
+        first, count = self._seen.get(kind, (fault, 0))
+        if not count and len(self._seen) >= KINDS_TOLD:
+            self._others += 1
+            return False
+        self._seen[kind] = first, count + 1
+        return count < TOLD_OF_A_KIND
+
+    def rest(self) -> Iterator[str]:
+        """How many more there were, a line for each kind."""
+        for first, count in self._seen.values():
+            if count > TOLD_OF_A_KIND:
+                yield str(Fault(first.source, 0, f"{count - TOLD_OF_A_KIND} more like this: {first.message}"))
+        if self._others:
+            yield f"{self._others} more faults of other kinds"
 
 
 class WorkflowError(AmfsError):
-    """Faults found in a workflow before anything ran; ``str`` gives one line each."""
+    """Faults found in a workflow before anything ran. ``faults`` has all of them; ``str`` gives one line for each of the first few of a
+    kind, and counts the others."""
 
     exit_code = 2
 
@@ -52,7 +89,14 @@ class WorkflowError(AmfsError):
         self.faults = list(faults)
 
     def __str__(self) -> str:
-        return "\n".join(str(fault) for fault in self.faults)
+        return "\n".join(told(self.faults))
+
+
+def told(faults: Iterable[Fault]) -> Iterator[str]:
+    """The lines in which people read a list of faults."""
+    telling = Telling()
+    yield from (str(fault) for fault in faults if telling.tells(fault))
+    yield from telling.rest()
 
 
 class SessionError(AmfsError):

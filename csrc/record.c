@@ -67,7 +67,7 @@ static const char *check(const amfs_task *task)
         return "it has no program";
     if (strchr(task->program, '/') == NULL)
         return "its program is a bare name, not a path";
-    if (task->flags & ~(uint32_t)(AMFS_STAGED | AMFS_KEEP_FAILED | AMFS_WANT_OUTPUT))
+    if (task->flags & ~(uint32_t)(AMFS_STAGED | AMFS_KEEP_FAILED | AMFS_WANT_OUTPUT | AMFS_DIRECTORIES))
         return "it has unknown flags";
     for (uint32_t i = 0; i < task->envc; i++)
         if (task->env[i][0] == '\0' || task->env[i][0] == '=')
@@ -197,6 +197,7 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
         output->destination = next_string(&text);
         output->mode = 0;
         output->followed = false;
+        output->directory = false;
     }
     whole = whole && !text.failed && text.at == text.end;
     make_prefix(task, at + text_length);

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AMFS_STAGED = 1, AMFS_KEEP_FAILED = 2, AMFS_WANT_OUTPUT = 4 };
+enum { AMFS_STAGED = 1, AMFS_KEEP_FAILED = 2, AMFS_WANT_OUTPUT = 4, AMFS_DIRECTORIES = 8 };
 
 /* engine.states.Outcome */
 enum {
@@ -34,6 +34,9 @@ enum {
 typedef struct {
     uint64_t size, mtime_ns;
 } amfs_stamp;
+
+/* The time in the stamp of an output that is a directory and lies on shared storage. */
+#define AMFS_IS_DIRECTORY UINT64_MAX
 
 /* What became of a task. Owned by whoever takes it from the launcher; freed with amfs_completion_free. */
 typedef struct amfs_completion {
@@ -62,6 +65,7 @@ typedef struct {
     const char *destination; /* "": only has to exist */
     uint32_t mode;
     bool followed; /* a symbolic link, or outside of the sandbox: published as a copy or a link, not by rename */
+    bool directory; /* turned out to be one, and may: copied to the base directory, on shared storage */
 } amfs_output;
 
 struct amfs_context;

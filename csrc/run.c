@@ -394,7 +394,7 @@ static void judge_files(amfs_loop *loop, amfs_task *task, amfs_text *detail)
         completion->outcome = AMFS_MISSING_OUTPUT;
         return;
     }
-    int failed = is_staged(task) ? amfs_files_publish(&loop->files, task, detail) : 0;
+    int failed = is_staged(task) ? amfs_files_publish(&loop->files, task, task->context->base, detail) : 0;
     if (failed) {
         completion->outcome = AMFS_SETUP;
         completion->code = failed;

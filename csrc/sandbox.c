@@ -140,6 +140,12 @@ static int make_top(amfs_files *files, amfs_task *task)
     return failed;
 }
 
+static bool is_real_directory(int directory, const char *path)
+{
+    struct stat status;
+    return fstatat(directory, path, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
+}
+
 static int place_input(amfs_files *files, amfs_task *task, amfs_input *input)
 {
     bool in_place = input->source[0] == '@';
@@ -151,8 +157,8 @@ static int place_input(amfs_files *files, amfs_task *task, amfs_input *input)
             failed = symlinkat(source, directory, files->path) < 0 ? errno : 0;
         else
             failed = linkat(AT_FDCWD, source, directory, files->path, AT_SYMLINK_FOLLOW) < 0 ? errno : 0;
-        if (failed == EEXIST) /* declared twice: the sandbox was empty */
-            return 0;
+        if (failed == EEXIST) /* declared twice: the sandbox was empty. A directory stands there for other inputs, and hides this one */
+            return in_place && is_real_directory(directory, files->path) ? ENOTEMPTY : 0;
         if (failed != ENOENT || attempt > 0)
             break;
         task->nested = true;
@@ -256,6 +262,20 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
     return changed;
 }
 
+/* Does the output lie in a directory that is an input read in place, so that the task has written it there itself? */
+static bool lies_in_place(const amfs_task *task, const char *name)
+{
+    if (strchr(name, '/') == NULL)
+        return false;
+    for (uint32_t i = 0; i < task->input_count; i++) {
+        const amfs_input *input = &task->inputs[i];
+        size_t length = strlen(input->name);
+        if (input->source[0] == '@' && strncmp(name, input->name, length) == 0 && name[length] == '/')
+            return true;
+    }
+    return false;
+}
+
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail)
 {
     bool staged = (task->flags & AMFS_STAGED) != 0, missing = false;
@@ -266,12 +286,16 @@ bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *ba
         struct stat status = {0};
         int at = amfs_files_at(files, task, base, output->name);
         bool there = at != -ENAMETOOLONG && fstatat(at, files->path, &status, AT_SYMLINK_NOFOLLOW) == 0;
-        output->followed = output->name[0] == '/' || (there && S_ISLNK(status.st_mode));
+        output->followed = output->name[0] == '/' || (there && S_ISLNK(status.st_mode)) || lies_in_place(task, output->name);
         if (there && output->followed)
             there = fstatat(at, files->path, &status, 0) == 0;
         if (!there) {
             amfs_text_add(detail, missing ? ", %s" : "did not make: %s", output->name);
             missing = true;
+        } else if (staged && (task->flags & AMFS_DIRECTORIES) && S_ISDIR(status.st_mode) && output->destination[0] != '\0' &&
+                   output->name[0] != '/' && strncmp(output->name, "amfs:/", 6) != 0) {
+            output->directory = true;
+            task->completion->outputs[i] = (amfs_stamp){0, AMFS_IS_DIRECTORY};
         } else if (staged && output->destination[0] != '\0' && !S_ISREG(status.st_mode)) {
             amfs_text_add(&wrong, "%soutput %s is %s, not a regular file", wrong.length ? "; " : "", output->name,
                           S_ISDIR(status.st_mode) ? "a directory" : "a special file");
@@ -363,11 +387,32 @@ static int publish_one(amfs_files *files, const amfs_task *task, const amfs_outp
     }
 }
 
-int amfs_files_publish(amfs_files *files, amfs_task *task, amfs_text *detail)
+/* A directory does not go through the store: it is copied whole to where it belongs, and read there. */
+static int publish_directory(amfs_files *files, amfs_task *task, const char *name, const char *base)
 {
+    char to[PATH_MAX];
+    int at = amfs_files_at(files, task, "", name);
+    if (at == -ENAMETOOLONG || snprintf(files->other, sizeof files->other, "%s/%s", files->directory, files->path) >= PATH_MAX ||
+        snprintf(to, sizeof to, "%s/%s", base, name) >= PATH_MAX)
+        return ENAMETOOLONG;
+    int failed = amfs_make_parents(to);
+    return failed ? failed : amfs_copy_tree(files->other, to);
+}
+
+int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail)
+{
+    for (uint32_t i = 0; i < task->output_count; i++) { /* before files that are also named by themselves are taken out of them */
+        const amfs_output *output = &task->outputs[i];
+        int failed = output->directory ? publish_directory(files, task, output->name, base) : 0;
+        if (failed) {
+            amfs_text_add(detail, "cannot copy the directory '%s' to '%s': %s", output->name, base, strerror(failed));
+            memset(task->completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
+            return failed;
+        }
+    }
     for (uint32_t i = 0; i < task->output_count; i++) {
         const amfs_output *output = &task->outputs[i];
-        if (output->destination[0] == '\0')
+        if (output->destination[0] == '\0' || output->directory)
             continue;
         int failed = publish_one(files, task, output);
         if (!failed)

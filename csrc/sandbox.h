@@ -36,7 +36,7 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);
 
 /* Move the checked outputs of a staged task to their destinations, all or none. Returns 0, or an errno with `detail` written. */
-int amfs_files_publish(amfs_files *files, amfs_task *task, amfs_text *detail);
+int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);
 
 /* Remove the sandbox. Silent: what cannot be removed stays for the session's own clean-up. */
 void amfs_files_remove(amfs_files *files, const amfs_task *task);

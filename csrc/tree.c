@@ -1,8 +1,12 @@
 #include "tree.h"
 
+#include "sandbox.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,4 +117,68 @@ int amfs_remove_tree(int directory, const char *name)
     if (unlinkat(directory, name, AT_REMOVEDIR) < 0)
         return failed ? failed : errno;
     return 0;
+}
+
+static int copy_regular(const char *from, const char *to, mode_t mode)
+{
+    int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (source < 0)
+        return errno;
+    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int failed = target < 0 ? errno : amfs_copy_descriptor(source, target);
+    if (target >= 0) {
+        if (!failed && fchmod(target, mode) < 0)
+            failed = errno;
+        if (close(target) < 0 && !failed)
+            failed = errno;
+    }
+    close(source);
+    return failed;
+}
+
+static int copy_link(const char *from, const char *to)
+{
+    char text[PATH_MAX];
+    ssize_t length = readlink(from, text, sizeof text - 1);
+    if (length < 0)
+        return errno;
+    text[length] = '\0';
+    return symlink(text, to) < 0 ? errno : 0;
+}
+
+int amfs_copy_tree(const char *from, const char *to)
+{
+    char root[PATH_MAX], path[PATH_MAX];
+    char *roots[] = {root, NULL};
+    size_t skip = strlen(from);
+    int failed = 0;
+
+    if (skip >= sizeof root)
+        return ENAMETOOLONG;
+    memcpy(root, from, skip + 1);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (walk == NULL)
+        return errno;
+    for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        if (entry->fts_info == FTS_DP)
+            continue;
+        if (snprintf(path, sizeof path, "%s%s", to, entry->fts_path + skip) >= (int)sizeof path) {
+            failed = ENAMETOOLONG;
+        } else if (entry->fts_info == FTS_D) {
+            if (mkdir(path, (entry->fts_statp->st_mode & 0777) | 0700) < 0 && errno != EEXIST)
+                failed = errno;
+        } else if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
+            if (unlink(path) < 0 && errno != ENOENT)
+                failed = errno;
+            else
+                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp->st_mode & 0777)
+                                                  : copy_link(entry->fts_accpath, path);
+        } else {
+            failed = entry->fts_info != FTS_DEFAULT && entry->fts_errno ? entry->fts_errno : EINVAL;
+        }
+    }
+    if (!failed)
+        failed = errno;
+    fts_close(walk);
+    return failed;
 }

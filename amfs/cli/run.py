@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from amfs.engine.states import Outcome
-from amfs.errors import AmfsError, Fault, SessionError, UsageError, WorkflowError
+from amfs.errors import AmfsError, Fault, SessionError, Telling, UsageError, WorkflowError, told
 
 _NO_SPACE = os.strerror(errno.ENOSPC).encode()
 
@@ -213,7 +213,8 @@ class Driver:
         self.files = files
         self.signal = 0
         self.open = False
-        self.faults: list[Fault] = []
+        self.faulty = False
+        self.telling = Telling()
         self.journal_asked = True
         self.notes: list[str] = []  # said at the end
         self.broken: Exception | None = None
@@ -282,7 +283,7 @@ class Driver:
         assert shell.over is not None
         if shell.over.reason:
             self.notes.append(shell.over.reason)
-        if self.faults:
+        if self.faulty:
             code = code or 2
             outcome = "failed" if outcome == "finished" else outcome
         if code and shell.journal is not None and shell.submitter.ended:
@@ -407,8 +408,9 @@ class Driver:
             shell.add([task])
 
     def _fault(self, fault: Fault) -> None:
-        self.faults.append(fault)
-        self.progress.fault(str(fault))
+        self.faulty = True
+        if self.telling.tells(fault):
+            self.progress.fault(str(fault))
 
     def _break(self, error: AmfsError) -> None:
         if isinstance(error, WorkflowError):
@@ -420,8 +422,10 @@ class Driver:
     def _end_of_list(self, shell: RunShell, checker: Any) -> None:
         self.open = False
         orphans = checker.finish()
-        for words in orphans.values():
-            self.progress.message(words)
+        for line in self.telling.rest():
+            self.progress.fault(line)
+        for line in told(Fault("", 0, words) for words in orphans.values()):
+            self.progress.message(line)
         shell.close_list(tuple(orphans))
 
     def _catch(self, shell: RunShell) -> None:

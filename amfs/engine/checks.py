@@ -96,8 +96,9 @@ def check(workflow: Workflow, place: Place, *, known: Sequence[Fault] = (), excu
     checker = _Checker(workflow, place, excused)
     faults = workflow_texts(workflow)
     plan = checker.run()
-    if faults or checker.faults or known:
-        found = sorted([*known, *faults, *checker.faults], key=lambda fault: (fault.source != checker.source, fault.line))
+    known = [*known, *faults, *workflow.run_faults]
+    if checker.faults or known:
+        found = sorted([*known, *checker.faults], key=lambda fault: (fault.source != checker.source, fault.line))
         if checker.omitted:
             found.append(Fault(checker.source, 0, f"{checker.omitted} more faults are not shown"))
         raise WorkflowError(found)
@@ -372,11 +373,11 @@ class _Checker:
 
         if self.nested:
             finals = {directory_of(name) for name in writers if is_final(name)}
-            for directory in sorted(with_parents(set(map(directory_of, chain(writers, readers))))):
-                if directory in writers:
-                    task = self.tasks[writers[directory]]
-                    words = f"output {directory!r} is a file, but other names lie below it as in a directory"
-                    self.fault(task.line, f"task {task.id}: {words}")
+            made = with_parents(set(map(directory_of, chain(writers, readers)))) & writers.keys()
+            for directory in sorted(made - self.known_directories(made)) if made else ():
+                task = self.tasks[writers[directory]]
+                words = f"output {directory!r} is a file, but other names lie below it as in a directory"
+                self.fault(task.line, f"task {task.id}: {words}")
         else:
             finals = {""} if any(map(is_final, writers)) else set()
         refused = {directory: why for directory in sorted(finals) if not too_long(directory) and (why := self.place.unwritable(directory))}
@@ -386,6 +387,16 @@ class _Checker:
                     task = self.tasks[index]
                     self.fault(task.line, f"task {task.id}: output {name!r} cannot be written: {why}")
                     break
+
+
+    def known_directories(self, made: Container[str]) -> set[str]:
+        """Those of the outputs ``made`` that must be directories: some task names them together with what lies in them."""
+        name_of = self.canonical_name()
+        found: set[str] = set()
+        for task in self.tasks:
+            names = set(map(name_of, chain(task.inputs, task.outputs)))
+            found.update(above for above in with_parents(set(map(directory_of, names))) if above in made and above in names)
+        return found
 
 
 # ── lists that are still growing ───────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ A record is little-endian, without padding beyond what is listed::
 
     header (80 bytes)
       u32 length         whole record, header included
-      u32 flags          STAGED | KEEP_FAILED | WANT_OUTPUT
+      u32 flags          STAGED | KEEP_FAILED | WANT_OUTPUT | DIRECTORIES
       u64 serial         chosen by the caller, unique while the task is in the launcher
       u32 context        environment and base directory, see Launcher.set_context
       u32 cores          taken from the launcher's slots while it runs
@@ -36,6 +36,10 @@ from typing import NamedTuple
 STAGED = 1
 KEEP_FAILED = 2
 WANT_OUTPUT = 4
+DIRECTORIES = 8  # outputs that turn out to be directories are copied to the run's directory, where they are read
+
+#: Time of modification of an output that is such a directory.
+IS_DIRECTORY = (1 << 64) - 1
 
 HEADER = struct.Struct("<IIQIIQIIIIIIII16x")
 STAMP = struct.Struct("<QQ")

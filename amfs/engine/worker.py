@@ -15,7 +15,7 @@ from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.events import JobDone, Launch, TasksExited
 from amfs.engine.fls import SHARED_FATE
-from amfs.engine.records import STAGED, pack_record
+from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
@@ -173,10 +173,13 @@ class Worker(Availability):
                     outputs.append((short, ""))
                 else:
                     outputs.append((sandbox_name(short, info.base) if deep else short, store_path(root, scope, name)))
+        flags = run.flags
+        if not options.unstaged:
+            flags |= STAGED if options.depth or options.reduce or info.hashed_outputs else STAGED | DIRECTORIES
         return pack_record(
             serial,
             spec.body,
-            flags=run.flags if options.unstaged else run.flags | STAGED,
+            flags=flags,
             context=run.id,
             cores=options.cores,
             memory=options.memory,
@@ -233,7 +236,7 @@ class Worker(Availability):
         cut = len(run.info.scope)
         for name, fate, (size, mtime_ns) in zip(spec.outputs, spec.fates, made, strict=True):
             file = run.files.get(name)
-            if in_place or (name[cut] == "/" and not deep):  # written straight to shared storage
+            if in_place or (name[cut] == "/" and not deep) or mtime_ns == IS_DIRECTORY:  # written straight to shared storage
                 if file is None:
                     file = run.files[name] = File(name)
                 file.size = size

@@ -68,6 +68,7 @@ class Workflow(msgspec.Struct):
     sizes: dict[str, int] = {}  # bytes of files, where the source says; for replays and reports
     paths: dict[str, str] = {}  # where shared inputs really are, when a catalog says so: name -> path or URL
     remarks: list[Fault] = []  # constructs that have no meaning here, once per kind
+    run_faults: list[Fault] = []  # what forbids to run it; to look at it, convert it and replay it is allowed
 
 
 def canonical(name: str, base: str) -> str:

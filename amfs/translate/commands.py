@@ -31,6 +31,9 @@ _SHELL_WORDS_TEXT = """
 """
 _SHELL_WORDS = frozenset(_SHELL_WORDS_TEXT.split())
 
+#: No program is called so: this is a line of YAML, or a rule of a Makeflow.
+_NO_PROGRAM = re.compile(r"""[^\s:=|&;<>()'"$`\\]+:(?=\s|\Z)""")
+
 _LIST = re.compile(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
 
 
@@ -57,6 +60,8 @@ class CommandReader(Reader):
         self.bound()
 
     def _task(self, line: str, task_id: str, number: int) -> Task:
+        if self._usage is None and _NO_PROGRAM.match(line):
+            raise Malformed(f"{line.split()[0]!r} is no command (--format commands runs every line)")
         declared = _declared(line, self._usage)
         if declared is None:
             argv, label = command_argv(line)

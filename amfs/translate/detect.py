@@ -1,15 +1,13 @@
 """From bytes to a Workflow: finds out which format they are in and reads them, at once or as they arrive.
 
-The format is found by content, never by the file's name. Bytes that are not UTF-8 are kept (surrogateescape), so that any name survives.
+The format is found by content (``amfs.translate.sniff``). Bytes that are not UTF-8 are kept (surrogateescape), so that any name survives.
 """
 
 from __future__ import annotations
 
 import gc
 import io
-import itertools
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +19,9 @@ from amfs.engine.checks import Plan, check
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
-from amfs.translate.document import ELEMENT_BYTES_MAX, STDIN, DocumentReader
+from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader
 from amfs.translate.reader import FAULTS_MAX, Reader
+from amfs.translate.sniff import HEAD, Undetected, format_of_name, may_be_document, refuse_name, sniff, sniff_document
 
 #: Formats of whole documents: nothing can be said of their tasks before the end. Each is read by a module of its own, on demand.
 DOCUMENTS = {
@@ -36,41 +35,6 @@ DOCUMENTS = {
 FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUMENTS)
 
 _CHUNK = 1 << 20
-_SAMPLE_LINES = 50
-
-#: Bytes at the beginning of a text by which a document is known.
-_HEAD = 1 << 16
-
-
-class Undetected(ValueError):
-    """No format fits; ``str`` says what was looked for."""
-
-
-def sniff_document(head: bytes) -> str:
-    """The format of the whole document that begins with ``head`` (up to 64 KiB of it); '' if it is a list of lines, or nothing known."""
-    text = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\r", "")
-    bare = text.lstrip()
-    if bare.startswith(tasklist.PRAGMA):
-        return ""  # a task list that says that it is one
-    if bare.startswith("<"):
-        return "dax" if re.search(r"<([\w.-]+:)?adag[\s/>]", bare) else ""
-    if bare.startswith("{"):
-        first = bare.split("\n", 1)[0]
-        if re.search(r'"type"\s*:\s*"(task|file|workflow)"', first) and first.rstrip().endswith("}"):
-            return ""  # JSON Lines
-        if re.search(r'"(schemaVersion|wfcommons)"\s*:|"(workflow|specification)"\s*:\s*\{', bare):
-            return "wfformat"
-        if re.search(r'"(x-)?pegasus"\s*:', bare):
-            return "pegasus"
-        return "makeflow" if re.search(r'"rules"\s*:\s*\[', bare) else ""  # in JX, which its reader refuses with a reason
-    lines = text.split("\n")
-    if any(re.match(r"[\"']?(x-)?pegasus[\"']?\s*:(\s|\Z)|jobs\s*:\s*(#.*)?\Z", line) for line in lines):
-        return "pegasus"
-    lines = [line for line in lines if line.strip() and line.lstrip()[:1] != "#"]
-    for line, following in itertools.pairwise(lines):
-        if following[:1] == "\t" and re.match(r"[^\t:]+:(?![=/])", line):
-            return "makeflow"
-    return ""
 
 
 def make_document_reader(format: str, source: str) -> DocumentReader:
@@ -83,50 +47,6 @@ def make_document_reader(format: str, source: str) -> DocumentReader:
     except ModuleNotFoundError as error:
         raise UsageError(f"{source}: this is {format}, which this version of amfs cannot read ({error})") from None
     return reader
-
-
-def sniff(text: str) -> str:
-    """The format of a text of whole lines, from its first lines. Raises Undetected."""
-    lines = [line.strip(" \t\r") for line in text.split("\n", 4 * _SAMPLE_LINES)[: 4 * _SAMPLE_LINES]]
-    if any(line.startswith(tasklist.PRAGMA) for line in lines):
-        return "tasklist"
-    for line in lines:
-        if line.startswith("#!"):
-            raise Undetected("this is a script; to run each of its lines as a task of its own, say --format commands")
-        if line:
-            break
-    lines = [line for line in lines if line and line[0] != "#"][:_SAMPLE_LINES]
-    if not lines:
-        return "commands"
-    first = lines[0]
-    if re.match(r"\{\s*(\"|\}|\Z)", first):
-        if first in ("{", "[") or (not first.endswith("}") and len(lines) > 1 and not lines[1].startswith("{")):
-            raise _unsure("one JSON document over several lines (JSON Lines has one object a line)")
-        return "jsonl"
-    if re.match(r"\[\s*[\[{\"]|\[\Z", first):
-        raise _unsure("a JSON array (JSON Lines has one object a line)")
-    if re.match(r"<(\?xml|!--|!DOCTYPE|adag)", first):
-        raise _unsure("XML")
-    if first == "---" or re.match(r"(x-)?pegasus:|[A-Za-z_]\w*:\Z", first):
-        raise _unsure("YAML")
-    words = [line.split() for line in lines]
-    if words[0] == ["TaskID", "Binary", "Input", "Output", "Rule"] or [w.lower() for w in words[0]] == tasklist.HEADER:
-        return "tasklist"
-    if [w.lower() for w in words[0]] == filelist.HEADER or all(len(w) == 3 and tasklist.parse_state(w[2]) for w in words):
-        return "filelist"
-    # "du -b x" has the shape of a task, too; but a command is repeated while task ids differ, and has no other options of ours.
-    shaped = [w for w in words if len(w) > 1 and (w[1] == "-b" or (w[0].isdigit() and w[1][:1] == "-"))]
-    distinct = len({w[0] for w in shaped}) > len(shaped) // 2
-    if 2 * len(shaped) >= len(words) and (distinct or any({"-i", "-o", "-a"} & set(w) for w in shaped)):
-        return "tasklist"
-    return "commands"
-
-
-def _unsure(looks_like: str) -> Undetected:
-    return Undetected(
-        f'this looks like {looks_like}. Known are: a task list (ID -b PROGRAM …), JSON Lines ({{"type": "task", …}}), command lines'
-        " (also with -if … -of …), Pegasus DAX and YAML, WfFormat, Makeflow; name the format with --format if it is one of these"
-    )
 
 
 def make_reader(format: str, source: str) -> Reader:
@@ -197,6 +117,11 @@ class Parser:
         if self._reader is not None:
             self.faults += self._reader.faults
             self._reader.faults = []
+        elif not self._dead:
+            try:
+                refuse_name(self.source)  # there is nothing in it
+            except Undetected as error:
+                self.faults.append(Fault(self.source, 0, str(error)))
 
     def take(self) -> list[Task]:
         """The tasks read since the last call."""
@@ -233,7 +158,7 @@ class Parser:
             first, text = self._waiting_from, "\n".join(self._waiting)
             self._waiting = []
             try:
-                found = sniff(text)
+                found = sniff(text, self.source)
             except Undetected as error:
                 self._dead = True
                 self.faults.append(Fault(self.source, 0, str(error)))
@@ -335,6 +260,11 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
         workflow.remarks = reader.remarks
         if strict:
             faults += workflow.remarks
+        if outside := reader.names_outside():
+            workflow.run_faults = outside
+            more = f" ({len(outside) - 1} more like this)" if len(outside) > 1 else ""
+            words = f"{outside[0].message}: no run of it is possible, only a replay (amfs run --synthetic){more}"
+            workflow.remarks = [*workflow.remarks, outside[0]._replace(message=words)]
         if reader.dead:
             workflow.tasks = []  # half a document is no workflow, and its faults are no news
     if title := reader.name or name:
@@ -349,15 +279,15 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
     file, title, ours = _open(source)
     try:
         with _quiet_gc():
-            data = file.read(_CHUNK)
-            found = format if format in DOCUMENTS else sniff_document(data) if format == "auto" else ""
+            found, head = (format, b"") if format in DOCUMENTS else _look(file.read, title) if format == "auto" else ("", b"")
+            data = head or file.read(_CHUNK)
+            del head
             if found:
                 document = make_document_reader(found, title)
                 while data and not document.dead:
                     document.feed(data)
                     data = file.read(_CHUNK)
                 document.finish()
-                document.check_names()
                 return document, title, found
             parser = Parser(title, format)
             while data:
@@ -373,28 +303,35 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
     return parser.reader, title, parser.format
 
 
-def peek(file: BinaryIO) -> tuple[str, BinaryIO | Replay]:
+def _look(read: Callable[[int], bytes], title: str = "") -> tuple[str, bytes]:
+    """(format of the document that is read, or ''; what had to be read to know it)."""
+    parts: list[bytes] = []
+    size, looked = 0, 0  # bytes read, bytes looked at
+    found, head = "", b""
+    while not found and size <= DOCUMENT_BYTES_MAX:
+        data = read(_CHUNK)
+        if data:
+            parts.append(data)
+            size += len(data)
+            if looked > HEAD and size < 2 * looked:
+                continue  # a long one is looked at a few times only
+        head, looked = b"".join(parts), size
+        parts = [head]
+        likely = may_be_document(head)
+        found = sniff_document(head if likely else head[:HEAD], whole=not data)
+        if not data or not likely:
+            break
+    return found or format_of_name(title), b"".join(parts)
+
+
+def peek(file: BinaryIO, title: str = "") -> tuple[str, BinaryIO | Replay]:
     """(format of the document that a pipe brings, or ''; a file that begins where the pipe began).
 
     Waits for the first line that is no comment; for more only if that begins like a document: the first task of a list may be the only
     one for a long time.
     """
-    head = b""
-    read = getattr(file, "read1", file.read)
-    while len(head) < _HEAD and not sniff_document(head) and (first := _FIRST_LINE.match(head)):
-        if first["rest"] and not _LIKE_DOCUMENT.match(first["line"]):
-            break
-        if not (data := read(_HEAD)):
-            break
-        head += data
-    return sniff_document(head), Replay(head, file)
-
-
-#: Blank lines and comments, then a line, and whatever ends it.
-_FIRST_LINE = re.compile(rb"\A(?:[ \t\r]*(?:#[^\n]*)?\n)*(?P<line>[^\n]*)(?P<rest>\n?)")
-
-#: How documents begin: XML, a brace without its partner, YAML, a rule of a Makeflow.
-_LIKE_DOCUMENT = re.compile(rb"\s*<|\s*\{(?!.*\}\s*\Z)|---\s*\Z|%|[\w\"'.-]+[ \w.-]*:(\s|\Z)", re.DOTALL)
+    found, head = _look(getattr(file, "read1", file.read), title)
+    return found, Replay(head, file)
 
 
 def _open(source: Source) -> tuple[BinaryIO, str, bool]:

@@ -130,22 +130,17 @@ class DocumentReader(Reader):
     #: Whether logical names must stay in the directory of the run; false for formats in which people write paths.
     confined = True
 
-    def check_names(self) -> None:
-        """A document from elsewhere must not write where nobody expects it: faults for names that lead out of the directory of the run."""
+    def names_outside(self) -> list[Fault]:
+        """A document from elsewhere must not write where nobody expects it: faults of a run for names that lead out of its directory."""
         if not self.confined:
-            return
-        for task in self.tasks:
-            for name in task.outputs:
-                if name[:1] == "/" or ".." in name:
-                    self._check_name(task, name, "output")
-            for name in task.inputs:
-                if ".." in name:
-                    self._check_name(task, name, "input")
-
-    def _check_name(self, task: Task, name: str, what: str) -> None:
-        path = posixpath.normpath(name)
-        if (path[:1] == "/" and what == "output") or path == ".." or path.startswith("../"):
-            self.fault(task.line, f"job {task.id}: {what} {name!r} lies outside of the directory of the run")
+            return []
+        return [
+            Fault(self.source, task.line, printable(f"job {task.id}: {what} {name!r} lies outside of the directory of the run"))
+            for task in self.tasks
+            for what, names in (("output", task.outputs), ("input", task.inputs))
+            for name in names
+            if (name[:1] == "/" or ".." in name) and _outside(name, what)
+        ]
 
     def set_after(self, parents: Mapping[str, Iterable[str]]) -> None:
         """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
@@ -179,6 +174,11 @@ class KeptReader(DocumentReader):
         data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
         self._parts = []
         return data
+
+
+def _outside(name: str, what: str) -> bool:
+    path = posixpath.normpath(name)
+    return (path[:1] == "/" and what == "output") or path == ".." or path.startswith("../")
 
 
 def local_path(name: str) -> str:

@@ -10,12 +10,13 @@ import bisect
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from amfs.engine.workflow import Task
+from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
 from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
@@ -23,6 +24,7 @@ from amfs.translate.tasklist import parse_size
 from amfs.translate.words import Malformed, quote, split
 
 _ASSIGNMENT = re.compile(r"(?P<local>@?)[ \t]*(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<add>\+?)=(?P<value>.*)", re.DOTALL)
+_ALONE = re.compile(r"[A-Za-z_]\w*\+?=\S*")
 _EXPORT = re.compile(r"export[ \t]+(?P<rest>\S.*)", re.DOTALL)
 _DIRECTIVE = re.compile(r"\.(?P<kind>[A-Z]+)\b(?P<rest>.*)", re.DOTALL)
 
@@ -42,7 +44,8 @@ _RESOURCES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "WALL_TIME": ("time_limit", lambda text: float(_number(text))),
 }
 _OTHER_RESOURCES = ("DISK", "GPUS", "MPI_PROCESSES", "BATCH_OPTIONS", "MAKEFLOW_CONTAINER")
-_LISTS = ("MAKEFLOW_INPUTS", "MAKEFLOW_OUTPUTS")
+#: What tasks find in their environment without being exported.
+_TOLD = (*_RESOURCES, "DISK", "GPUS", "MPI_PROCESSES")
 
 
 class Rule(msgspec.Struct):
@@ -65,6 +68,8 @@ class MakeflowReader(KeptReader):
         self._values: dict[str, list[tuple[int, str]]] = {}  # variable -> (number of rules before, value), growing
         self._exports: dict[str, None] = {}
         self._category = "default"
+        self._categorized = False  # some category is named
+        self._literal = False  # in JSON values are what they are
         self._resources: dict[str, dict[str, str]] = {}  # category -> variable -> value
         self._rule: Rule | None = None
         self._rules = 0
@@ -79,10 +84,16 @@ class MakeflowReader(KeptReader):
         if b"\0" in data:
             self.end(data.count(b"\n", 0, data.find(b"\0")) + 1, "this is a binary file (it contains NUL bytes), not a Makeflow")
             return
-        text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        if text.lstrip()[:1] == "{":
-            self.end(1, "this is a Makeflow in JX (JSON), which is not read; write it in the make-like form")
+        if re.match(rb"(?:\s|#[^\n]*\n)*+\{", data):
+            self._jx(data)
+        else:
+            self._text(data.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
+        if self.dead:
             return
+        self._settle()
+        self._expand()
+
+    def _text(self, text: str) -> None:
         for number, line in logical_lines(text):
             if len(line) > ELEMENT_BYTES_MAX:
                 self.end(number, f"this line is longer than {ELEMENT_BYTES_MAX >> 20} MiB")
@@ -95,8 +106,59 @@ class MakeflowReader(KeptReader):
             except Malformed as error:
                 self.fault(number, str(error), line)
         self._close_rule()
-        self._settle()
-        self._expand()
+
+    def _jx(self, data: bytes) -> None:
+        """A Makeflow in JSON. Its words are what they are: nothing is expanded or unquoted."""
+        try:
+            document = makeflow_jx.parse(data)
+            self._literal = True
+            self._categorized = document.default_category != "default"
+            for name, category in document.categories.items():
+                variables = makeflow_jx.environment(category.environment)
+                self._exports |= dict.fromkeys(variables)
+                self._resources[name] = variables | makeflow_jx.resources(category.resources)
+            for name, value in makeflow_jx.environment(document.environment).items():
+                self._values[name] = [(0, value)]
+                self._exports[name] = None
+        except Malformed as error:
+            self.end(error.line if isinstance(error, makeflow_jx.NotPlain) else 0, str(error))
+            return
+        if document.define:
+            self.remark("define", 0, "without expressions, what is under 'define' has no meaning")
+        for line, rule, others in makeflow_jx.rules(data, document):
+            for name in others:
+                self.remark(f"member {name}", line, f"the member {name!r} of a rule has no meaning here")
+            try:
+                if isinstance(rule, str):
+                    raise Malformed(rule)
+                self._jx_rule(rule, line, document.default_category)
+            except Malformed as error:
+                self.fault(line, str(error))
+
+    def _jx_rule(self, rule: makeflow_jx.JxRule, line: int, category: str) -> None:
+        if rule.input or rule.output:
+            self.remark("input, output", line, "'input' and 'output' are taken for 'inputs' and 'outputs'")
+        variables = makeflow_jx.environment(rule.environment)
+        self._exports |= dict.fromkeys(variables)
+        variables |= makeflow_jx.resources(rule.resources)
+        if rule.category:
+            variables["CATEGORY"] = rule.category
+            self._categorized = True
+        self._category = category
+        inputs, outputs = makeflow_jx.names(rule.inputs) + makeflow_jx.names(rule.input), makeflow_jx.names(rule.outputs)
+        made = Rule(line, outputs + makeflow_jx.names(rule.output), inputs, variables)
+        nested = rule.makeflow if isinstance(rule.makeflow, makeflow_jx.Nested) else None
+        file = nested.path if nested is not None else rule.workflow or rule.makeflow
+        if (rule.command is None) == (not file):
+            raise Malformed("a rule has either a command or a workflow")
+        if rule.args:
+            raise Malformed("a workflow with 'args' has expressions, which are not read; write its plain form with: jx2json")
+        if rule.local_job:
+            self.remark("local_job", line, "local_job has no meaning here: a rule runs where there is room")
+        if rule.command is not None:
+            self._add(made, rule.command.strip(" \t\n"), line)
+        else:
+            self._add_nested(made, str(file), nested.cwd if nested is not None else "")
 
     # ── lines ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -104,16 +166,16 @@ class MakeflowReader(KeptReader):
         bare = line.strip(" \t")
         if not bare or bare[0] == "#":
             return
-        indented = line[0] in " \t"
+        indented = line[0] == "\t" or (line[0] == " " and self._rule is not None)
         match = _ASSIGNMENT.match(bare)
-        if match and (self._rule is not None or not indented) and not (indented and not match["local"]):
+        alone = line[0] == " " and _ALONE.fullmatch(bare)  # as a command it would do nothing
+        if match and (self._rule is not None or not indented) and not (indented and not match["local"] and not alone):
             self._assign(match, number)
         elif indented:
             if self._rule is None:
                 raise Malformed("a command without a rule: OUTPUTS: INPUTS stands on the line before it, and a rule has one command")
             rule, self._rule = self._rule, None
-            if rule.outputs:
-                self._command(rule, bare, number)
+            self._command(rule, bare, number)
         elif bare[0] == "=" or bare.startswith("+="):
             raise Malformed("a variable without a name")
         elif match := _EXPORT.match(bare):
@@ -123,8 +185,6 @@ class MakeflowReader(KeptReader):
         elif (head := split_head(bare)) is not None:
             self._close_rule()
             self._rule = Rule(number, self._names(head[0]), self._names(head[1]))
-            if not self._rule.outputs:
-                raise Malformed("a rule without outputs: nobody would know whether it has run")
         else:
             raise Malformed("neither a rule (OUTPUTS: INPUTS), nor NAME=VALUE, nor a command (indented, below its rule)")
 
@@ -165,6 +225,7 @@ class MakeflowReader(KeptReader):
     def _set(self, name: str, value: str, number: int) -> None:
         if name == "CATEGORY":
             self._category = self.share(_plain(value))
+            self._categorized = True
         elif name in _RESOURCES or name in _OTHER_RESOURCES:
             self._resources.setdefault(self._category, {})[name] = value
             self._check_resource(name, value, number)
@@ -214,30 +275,42 @@ class MakeflowReader(KeptReader):
         if re.match(r"LOCAL(?=[ \t]|\Z)", command):
             command = command[5:].lstrip()
             self.remark("LOCAL", number, "LOCAL has no meaning here: a rule runs where there is room, with the inputs that it declares")
+        if match := re.match(r"MAKEFLOW[ \t]+(?P<rest>.+)", command):
+            words = split(match["rest"], ansi=False)
+            self._add_nested(rule, words[0], words[1] if len(words) > 1 else "")
+        else:
+            self._add(rule, command, number)
+
+    def _add_nested(self, rule: Rule, file: str, where: str) -> None:
+        """A task that calls another Makeflow, whose rules will take its place."""
+        self._nested.append((len(self.tasks), file, where))
+        self._add(rule, f"makeflow {quote(file)}", rule.line)
+
+    def _add(self, rule: Rule, command: str, number: int) -> None:
         if not command:
             raise Malformed("an empty command")
         index = len(self.tasks)
         category = rule.local.get("CATEGORY")
-        category = self._category if category is None else _plain(category)
+        category = self._category if category is None else self._plain(category)
         for name in rule.local:
             if name in _RESOURCES or name in _OTHER_RESOURCES:
                 self._check_resource(name, rule.local[name], rule.line)
         self._at.append(self._rules)
         self._rules += 1
         self._needs.append((category, rule.local))
+        known = {name for name, _ in rule.inputs}
+        if any(name[:at] in known for name in known for at, letter in enumerate(name) if letter == "/"):
+            rule.inputs.sort(key=lambda pair: pair[0].count("/"))  # a directory is placed before what lies in it
         inputs = tuple(dict.fromkeys(name for name, _ in rule.inputs))
+        rule.outputs = [(name.rstrip("/") or name, other.rstrip("/") or other) for name, other in rule.outputs]  # directories
         outputs = tuple(dict.fromkeys(name for name, _ in rule.outputs))
-        task_id = str(index)
-        if match := re.match(r"MAKEFLOW[ \t]+(?P<rest>.+)", command):
-            words = split(match["rest"], ansi=False)
-            self._nested.append((index, words[0], words[1] if len(words) > 1 else ""))
-            self.tasks.append(Task(task_id, ("makeflow", words[0]), inputs, outputs, line=rule.line))
-            return
+        if not outputs:
+            self.remark("no targets", rule.line, "a rule without targets: it runs, and what it writes into its directory is not kept")
         argv, streams, label = self._argv(command, rule, set(inputs), set(outputs))
         if category != "default":
             label = category
         words = [self.share(word) for word in argv]
-        self.tasks.append(Task(task_id, tuple(words), inputs, outputs, label=self.share(label), line=rule.line, **streams))
+        self.tasks.append(Task(str(index), tuple(words), inputs, outputs, label=self.share(label), line=rule.line, **streams))
 
     def _argv(self, command: str, rule: Rule, inputs: set[str], outputs: set[str]) -> tuple[list[str], dict[str, Any], str]:
         """argv, redirections, label. The shell is left out where nothing but redirections of declared files would need it."""
@@ -273,15 +346,15 @@ class MakeflowReader(KeptReader):
         for index, task in enumerate(self.tasks):
             category, local = self._needs[index]
             changes: dict[str, Any] = {}
-            if self._exports:
-                env = tuple([f"{name}={value}" for name in self._exports if (value := self._value_at(name, index, local)) is not None])
-                changes["env"] = environments.setdefault(env, env)
             needs = self._resources.get(category, {})
+            env = tuple([f"{name}={value}" for name, value in self._environment(index, category, needs, local)])
+            if env:
+                changes["env"] = environments.setdefault(env, env)
             for name, (field, convert) in _RESOURCES.items():
                 value = local.get(name, needs.get(name, os.environ.get(name) if category == "default" else None))
                 if value is not None:
                     try:
-                        changes[field] = convert(_plain(value))
+                        changes[field] = convert(self._plain(value))
                     except ValueError:
                         self.remark(f"environment {name}", task.line, f"{name}={value} in the environment is no number, and is ignored")
             if keep and (kept := tuple([name for name in task.outputs if name in keep])):
@@ -292,13 +365,28 @@ class MakeflowReader(KeptReader):
     def _list_of(self, name: str) -> list[tuple[str, str]]:
         return [entry for _, value in self._values.get(name, [])[-1:] for entry in file_names(_plain(value))]
 
-    def _value_at(self, name: str, index: int, local: dict[str, str]) -> str | None:
+    def _environment(self, index: int, category: str, needs: dict[str, str], local: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """What is exported, and what Makeflow tells every task of itself: its category and what it needs."""
+        own = {"CATEGORY": category} if self._categorized else {}
+        own |= {name: value for name in _TOLD if (value := local.get(name, needs.get(name))) is not None}
+        if "CORES" in own and "OMP_NUM_THREADS" not in self._exports and "OMP_NUM_THREADS" not in os.environ:
+            own["OMP_NUM_THREADS"] = own["CORES"]
+        for name in self._exports:
+            if name not in own and (value := self._value_at(name, index, needs, local)) is not None:
+                yield name, value
+        for name, value in own.items():
+            yield name, self._plain(value)
+
+    def _value_at(self, name: str, index: int, needs: dict[str, str], local: dict[str, str]) -> str | None:
         """The value of a variable as the rule of a task sees it."""
-        value = local.get(name)
+        value = local.get(name, needs.get(name))
         if value is None and (history := self._values.get(name)):
             found = bisect.bisect_right(history, self._at[index], key=lambda entry: entry[0]) - 1
             value = history[max(found, 0)][1]
-        return _plain(value) if value is not None else os.environ.get(name)
+        return self._plain(value) if value is not None else os.environ.get(name)
+
+    def _plain(self, value: str) -> str:
+        return value if self._literal else _plain(value)
 
     # ── Makeflows in Makeflows ─────────────────────────────────────────────────────────────────────
 

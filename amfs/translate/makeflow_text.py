@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator
 
-from amfs.translate.words import Malformed, joined, split
+from amfs.translate.words import Malformed, Word, joined, split
 
 #: Characters of one value, and of all the expansions of a document: ``A=$A$A`` thirty times must not fill the memory.
 VALUE_MAX = 1 << 20
@@ -148,14 +148,24 @@ def split_head(line: str) -> tuple[str, str] | None:
     return None
 
 
+#: What may stand around an arrow, or be one by its looks.
+_ARROW = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*"|\\.)|->""", re.DOTALL)
+
+
 def file_names(text: str) -> list[tuple[str, str]]:
     """(name, name that the command knows) of each file in a list; the two differ where ``name->other`` is written."""
+    words = split(_ARROW.sub(lambda found: found[1] or " -> ", text), ansi=False)
+    arrows = [word == "->" and not isinstance(word, Word) for word in words]
     found = []
-    for word in split(text, ansi=False):
-        name, arrow, other = word.partition("->")
-        if not name or (arrow and not other):
-            raise Malformed(f"{word!r} is no file name" + (" (written NAME->OTHER)" if arrow else ""))
-        found.append((str(name), str(other) if arrow else str(name)))
+    at, end = 0, len(words)
+    while at < end:
+        name, renamed = words[at], at + 1 < end and arrows[at + 1]
+        other = name if not renamed else words[at + 2] if at + 2 < end and not arrows[at + 2] else ""
+        if arrows[at] or not name or not other:
+            said = "".join(words[max(0, at - arrows[at]) : at + 2 + renamed]) if arrows[at] or renamed else name
+            raise Malformed(f"{said!r} is no file name" + (" (written NAME->OTHER)" if arrows[at] or renamed else ""))
+        found.append((str(name), str(other)))
+        at += 3 if renamed else 1
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from typing import NamedTuple
 
 import msgspec
@@ -29,13 +30,17 @@ def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_sc
     workflow = versioned(workflow)
     names: dict[str, str] = {}
     sizes: dict[str, int] = {}
+    below = "abs"
+    used = {posixpath.normpath(name).split("/", 1)[0] for task in workflow.tasks for name in (*task.inputs, *task.outputs)}
+    while below in used:  # for other names
+        below += "_"
 
     def known(name: str) -> str:
         fresh = names.get(name)
         if fresh is None:
             true_name = canonical(name, NOWHERE)
             outside = true_name[:1] == "/" or in_namespace(true_name)
-            fresh = names[name] = f"abs/{true_name.lstrip('/')}" if outside else true_name
+            fresh = names[name] = f"{below}/{true_name.lstrip('/')}" if outside else true_name
         return fresh
 
     recorded = {known(name): size for name, size in workflow.sizes.items()}
@@ -79,4 +84,4 @@ def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_sc
             )
         )
     given = {name: size_of(name) for task in tasks for name in task.inputs if name not in made}
-    return Replay(msgspec.structs.replace(workflow, tasks=tasks, files={}, sizes=sizes, paths={}), given)
+    return Replay(msgspec.structs.replace(workflow, tasks=tasks, files={}, sizes=sizes, paths={}, run_faults=[]), given)

@@ -227,6 +227,12 @@ def test_a_file_is_no_directory() -> None:
     assert found == "list:1: task a: output 'd' is a file, but other names lie below it as in a directory"
 
 
+def test_a_directory_is_known_by_who_names_it_with_what_is_in_it() -> None:
+    maker, reader = task("a", outputs="d d/e d/e/f"), task("b", "d/e/f d", "o")
+    assert plan_of(maker, reader).writers["d/e"] == 0
+    assert plan_of(task("a", outputs="d"), task("b", "d", "d/x"), task("c", "d/x", "o")).writers["d/x"] == 1
+
+
 def test_two_spellings_that_cannot_be_one() -> None:
     [found] = faults_of(task("a", outputs="f", line=1), task("b", f"{BASE}/f", line=2), place=MapPlace(exist=[f"{BASE}/f"]))
     assert found == "list:2: the same file is named '/home/u/f' by task b and 'f' by task a; use one name"

@@ -331,7 +331,7 @@ def test_two_hundred_megabytes_of_nothing_take_no_memory() -> None:
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "w.dax"
     path.write_text(f'<adag><job id="a" name="p"><uses name="{name}" link="output"/></job></adag>')
-    assert read(path).faults == [Fault(str(path), 1, f"job a: output {name!r} lies outside of the directory of the run")]
+    assert read(path).workflow.run_faults == [Fault(str(path), 1, f"job a: output {name!r} lies outside of the directory of the run")]
 
 
 # ── size ───────────────────────────────────────────────────────────────────────────────────────────

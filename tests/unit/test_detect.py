@@ -17,7 +17,8 @@ from amfs.engine.checks import AnyPlace
 from amfs.engine.workflow import FileState, Task, Workflow
 from amfs.errors import UsageError, WorkflowError
 from amfs.translate import jsonl, tasklist
-from amfs.translate.detect import Parser, Undetected, load, load_checked, read_stream, sniff
+from amfs.translate.detect import Parser, load, load_checked, read_stream
+from amfs.translate.sniff import Undetected, sniff
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import io
 import pytest
 
 from amfs.engine.workflow import Task
-from amfs.translate.detect import peek, sniff_document
+from amfs.translate.detect import peek
 from amfs.translate.document import FAULTS_MAX, DocumentReader, local_path, with_after
+from amfs.translate.sniff import sniff_document
 
 
 @pytest.mark.parametrize(

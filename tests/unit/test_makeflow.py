@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -269,6 +270,125 @@ def test_a_directory_outside_is_refused(tmp_path: Path) -> None:
     assert "must lie below" in read("out:\n\tMAKEFLOW inner ../..\n", str(tmp_path / "outer")).faults[0].message
 
 
+# ── in the words of Makeflow's own lexer ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("arrow", ["->", " -> ", "-> ", " ->", "\t->  "])
+def test_blanks_around_an_arrow(arrow: str) -> None:
+    (task,) = tasks(f"x 'c d'{arrow}out: a{arrow}in y \"b->c\"\n\tcat in > out\n")
+    assert (task.inputs, task.outputs) == (("a", "y", "b->c"), ("x", "c d"))
+    assert "ln -s a in" in task.argv[2]
+    assert "mv out 'c d'" in task.argv[2]
+
+
+def test_a_rule_without_targets_runs_and_is_told() -> None:
+    reader = read("a: b\n\tcp b a\n: a\n\tmail a\n:\n\tp\n")
+    assert reader.faults == []
+    assert [(task.argv, task.inputs, task.outputs) for task in reader.tasks][1:] == [(("mail", "a"), ("a",), ()), (("p",), (), ())]
+    assert ":3: a rule without targets" in remarks(reader)
+
+
+def test_what_makeflow_tells_tasks_of_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CATEGORY", "CORES", "MEMORY", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    text = "first:\n\tp\nCATEGORY=\"big\"\nCORES=4\none:\n\tp\nCATEGORY=small\ntwo:\n\t@CORES=2\n\t@CATEGORY=big\n\tp\nthree:\n\tp\n"
+    assert [task.env for task in tasks(text)] == [
+        ("CATEGORY=default",), ("CATEGORY=big", "CORES=4", "OMP_NUM_THREADS=4"), ("CATEGORY=big", "CORES=2", "OMP_NUM_THREADS=2"),
+        ("CATEGORY=small",),
+    ]  # fmt: skip
+    assert tasks("export CATEGORY CORES\n.MAKEFLOW CATEGORY x\n.MAKEFLOW CORES 2\na:\n\tp\n")[0].env == (
+        "CATEGORY=x", "CORES=2", "OMP_NUM_THREADS=2",
+    )  # fmt: skip
+
+
+def test_indentation_by_blanks() -> None:
+    text = "   V=1\n   out: in\n       @W=2\n       X=3\n       echo $V $W $X a:b\n  out2:\n     Y=5 echo\n"
+    first, second = tasks(text)
+    assert (first.argv, first.inputs, first.outputs) == (("echo", "1", "2", "3", "a:b"), ("in",), ("out",))
+    assert second.argv == ("/bin/sh", "-c", "Y=5 echo")
+
+
+# ── JX ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_makeflow_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    document = {
+        "define": {},
+        "environment": {"A": "global", "B": "'quoted' $HOME"},
+        "categories": {"big": {"resources": {"cores": 4, "memory": 8, "wall-time": 60}, "environment": {"A": "category"}}},
+        "rules": [
+            {"command": "./sim $A < in > out", "inputs": ["in", "sim"], "outputs": ["out"], "category": "big"},
+            {
+                "command": "cat x y",
+                "inputs": [{"dag_name": "out", "task_name": "x"}, {"path": "in 2", "remote_name": "y"}],
+                "outputs": "z w",
+            },
+            {"command": "p", "outputs": ["d/"], "environment": {"A": "rule", "N": 3}, "resources": {"cores": 2}, "local_job": True},
+        ],
+    }
+    text = json.dumps(document, indent=1)
+    reader = read(text)
+    assert reader.faults == []
+    first, second, third = reader.tasks
+    assert (first.inputs, first.outputs, first.cores, first.memory, first.time_limit) == (("in", "sim"), ("out",), 4, 8 << 20, 60)
+    assert (first.argv, first.label) == (("/bin/sh", "-c", "./sim $A < in > out"), "big")
+    assert first.line == text[: text.index('"command"')].count("\n")
+    assert dict(each.split("=", 1) for each in first.env)["A"] == "category"
+    assert "B='quoted' $HOME" in first.env
+    assert (second.inputs, second.outputs, second.cores) == (("out", "in 2"), ("z w",), 1)
+    assert second.argv[2].startswith("ln -s out x && ln -s 'in 2' y && ")
+    assert "A=global" in second.env
+    assert (third.outputs, third.cores) == (("d",), 2)
+    assert {"A=rule", "N=3", "CORES=2", "OMP_NUM_THREADS=2"} <= set(third.env)
+    assert "local_job has no meaning" in remarks(reader)
+
+
+def test_members_that_makeflow_does_not_know_are_told() -> None:
+    reader = read('{"rules": [\n{"command": "p > o", "output": ["o"], "local job": true}]}')
+    assert reader.tasks[0].outputs == ("o",)
+    assert "'input' and 'output' are taken for 'inputs' and 'outputs'" in remarks(reader)
+    assert "member 'local job' of a rule has no meaning" in remarks(reader)
+
+
+@pytest.mark.parametrize("rule", ['{"workflow": "inner", "outputs": ["out"]}', '{"makeflow": {"path": "inner"}, "outputs": "out"}'])
+@pytest.mark.parametrize("inner", ["out: in\n\tp in > out\n", '{"rules": [{"command": "p in > out", "inputs": "in", "outputs": "out"}]}'])
+def test_nested_makeflows_in_json(tmp_path: Path, rule: str, inner: str) -> None:
+    (tmp_path / "inner").write_text(inner)
+    reader = read(f'{{"rules": [{rule}]}}', str(tmp_path / "outer"))
+    assert reader.faults == []
+    assert [(task.id, task.argv, task.inputs) for task in reader.tasks] == [("0.0", ("p", "in"), ("in",))]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('{"rules": [\n{"command": "a", "outputs": [x for x in range(3)]}\n]}', 2, "jx2json FILE > FILE.json"),
+        ('# JX\n{"rules": []}', 1, "jx2json"),
+        ('{"rules": [],\n}', 2, "jx2json"),
+        ("{", 1, "JX"),
+        ('{"rules": {}}', 0, "rules: expected 'array', got 'object'"),
+        ('{"rules": [\n{}]}', 2, "either a command or a workflow"),
+        ('{"rules": [\n\n{"command": ""}]}', 3, "an empty command"),
+        ('{"rules": [\n{"command": 5}]}', 2, "command: expected 'str | null', got 'int'"),
+        ('{"rules": [\n{"command": "p", "workflow": "w"}]}', 2, "either a command or a workflow"),
+        ('{"rules": [\n{"workflow": "w", "args": {"N": 1}}]}', 2, "'args'"),
+        ('{"rules": [\n{"command": "p", "inputs": [{"nam": "x"}]}]}', 2, "unknown field 'nam'"),
+        ('{"rules": [\n{"command": "p", "inputs": [{"task_name": "x"}]}]}', 2, "a file without a name"),
+        ('{"rules": [\n{"command": "p", "resources": {"core": 1}}]}', 2, "unknown resource 'core'"),
+        ('{"rules": [\n{"command": "p", "resources": {"cores": 1.5}}]}', 2, "cores must be a whole number"),
+        ('{"rules": [\n{"command": "p", "environment": {"A=B": ""}}]}', 2, "cannot be the name of an environment variable"),
+        ('{"rules": ' + "[" * 5000, 0, "jx2json"),
+    ],
+)
+def test_faults_of_makeflows_in_json(text: str, line: int, words: str) -> None:
+    reader = read(text)
+    assert words in reader.faults[0].message
+    assert "\n" not in reader.faults[0].message
+    assert reader.faults[0].line == line or not line
+    assert reader.tasks == []
+
+
 # ── faults ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -279,7 +399,9 @@ def test_a_directory_outside_is_refused(tmp_path: Path) -> None:
         ("out: in\nout2: in\n\tp\n", 1, "a rule without a command"),
         ("\tp\n", 1, "a command without a rule"),
         ("out:\n\tp\n\tq\n", 3, "a command without a rule"),
-        (": in\n\tp\n", 1, "a rule without outputs"),
+        ("a: b -> -> c\n\tp\n", 1, "'b->->' is no file name"),
+        ("a: -> c\n\tp\n", 1, "is no file name"),
+        ("a: b ->\n\tp\n", 1, "'b->' is no file name"),
         ("=bad\n", 1, "a variable without a name"),
         ("what is this\n", 1, "neither a rule"),
         ("@V=1\n", 1, "@ sets a variable for one rule"),
@@ -293,7 +415,6 @@ def test_a_directory_outside_is_refused(tmp_path: Path) -> None:
         ("out:\n\t@MEMORY=-1\n\tp\n", 3, "MEMORY must be a whole number"),
         (".SIZE f huge\n", 1, ".SIZE needs a size"),
         ("export 1X\n", 1, "cannot be the name of an environment variable"),
-        ("{\n", 1, "JX"),
         ("a\0b\n", 1, "binary file"),
     ],
 )
@@ -309,7 +430,7 @@ def test_faults_do_not_hide_others() -> None:
 @given(st.text("ab:=+$(){}\\'\"# \t\n@.->LOCAL", max_size=80))
 def test_any_text_ends_in_tasks_or_faults(text: str) -> None:
     reader = read(text)
-    assert all(task.argv and task.outputs for task in reader.tasks)
+    assert all(task.argv for task in reader.tasks)
     assert all("\n" not in fault.message for fault in reader.faults)
 
 
@@ -319,9 +440,10 @@ quiet = st.text("abc./-_0", min_size=1, max_size=6)
 @given(st.lists(st.tuples(st.lists(quiet, min_size=1, max_size=3, unique=True), st.lists(quiet, max_size=3, unique=True)), max_size=4))
 def test_rules_are_read_as_they_were_meant(rules: list[tuple[list[str], list[str]]]) -> None:
     text = "".join(f"{' '.join(outputs)}: {' '.join(inputs)}\n\tprog {' '.join(inputs)}\n" for outputs, inputs in rules)
-    found = [(list(task.outputs), list(task.inputs), list(task.argv[1:])) for task in read(text).tasks]
+    found = [(list(task.outputs), sorted(task.inputs), list(task.argv[1:])) for task in read(text).tasks]
     if not any("->" in name for rule in rules for names in rule for name in names) and not any(rule[0][0][0] == "." for rule in rules):
-        assert found == [(outputs, inputs, inputs) for outputs, inputs in rules]
+        plain = [list(dict.fromkeys(name.rstrip("/") or name for name in outputs)) for outputs, _ in rules]
+        assert found == [(outputs, sorted(inputs), inputs) for outputs, (_, inputs) in zip(plain, rules, strict=True)]
 
 
 def test_redirected_leaves_other_commands_alone() -> None:

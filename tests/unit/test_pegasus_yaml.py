@@ -174,13 +174,14 @@ def test_a_file_named_as_input_and_as_output_stays_as_it_is() -> None:
 
 
 def test_names_that_lead_out_are_refused(tmp_path: Path) -> None:
+    from amfs.engine.checks import AnyPlace
     from amfs.errors import WorkflowError
-    from amfs.translate.detect import load
+    from amfs.translate.detect import load_checked
 
     for name in ("../x", "a/../../x", "/etc/x"):
         (tmp_path / "w.yml").write_text(yaml.safe_dump(workflow(job(uses=[{"lfn": name, "type": "output"}]))))
         with pytest.raises(WorkflowError, match="lies outside of the directory of the run"):
-            load(tmp_path / "w.yml")
+            load_checked(tmp_path / "w.yml", AnyPlace())
 
 
 def test_stated_and_implied_edges_are_united() -> None:

@@ -14,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_strategies import damaged, tasks, words
 
+from amfs.engine.checks import AnyPlace, check
 from amfs.engine.workflow import FileState, Task, Workflow, complete
 from amfs.errors import WorkflowError
+from amfs.translate.detect import load, load_checked
 from amfs.translate.document import FAULTS_MAX, with_after
 from amfs.translate.shape import shape_of
+from amfs.translate.synthetic import replay
 from amfs.translate.wfformat import WfFormatReader, kind_of
 from amfs.translate.wfformat_out import write
 
@@ -346,3 +349,38 @@ def test_a_document_of_nothing_but_faults_is_given_up() -> None:
     reader = read('{"workflow": {"tasks": [' + "0," * 100_000 + "0]}}")
     assert reader.dead
     assert len(reader.all_faults()) == FAULTS_MAX + 1
+
+
+# ── absolute names, as in all instances of Nextflow ────────────────────────────────────────────────
+
+
+def nextflow(tasks: int) -> dict[str, Any]:
+    """As WfCommons has them: every name is where the file once was."""
+    listed = [
+        {"id": f"A.B:{n}", "inputFiles": ["/home/u/in.fa", f"/work/{n:02}/x"][n > 0:], "outputFiles": [f"/work/{n + 1:02}/x"]}
+        for n in range(tasks)
+    ]
+    return new(*listed, files=[{"id": f"/work/{n + 1:02}/x", "sizeInBytes": 1000 + n} for n in range(tasks)])
+
+
+def test_absolute_names_are_read_and_replayed_but_not_run(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text(json.dumps(nextflow(40)))
+    workflow = load(tmp_path / "w.json")
+    assert (shape_of(workflow).tasks, shape_of(workflow).edges) == (40, 39)
+    (told,) = [str(remark) for remark in workflow.remarks if "outside" in remark.message]
+    assert "no run of it is possible, only a replay" in told
+    assert "(39 more like this)" in told
+    with pytest.raises(WorkflowError, match="lies outside of the directory of the run") as caught:
+        load_checked(tmp_path / "w.json", AnyPlace())
+    assert len(str(caught.value).splitlines()) <= 6
+    replayed = replay(workflow, "p")
+    check(replayed.workflow, AnyPlace())
+    names = {name for task in replayed.workflow.tasks for name in (*task.inputs, *task.outputs)}
+    assert all(name.startswith("abs/") for name in names)
+    assert replayed.workflow.sizes["abs/work/01/x"] == 1000
+
+
+def test_a_replay_keeps_absolute_names_and_a_directory_abs_apart() -> None:
+    workflow = Workflow([Task("a", ("p",), ("abs/x",), ("/x",)), Task("b", ("p",), ("/x", "./abs/x"), ("y",))])
+    one, two = replay(workflow, "p").workflow.tasks
+    assert (one.inputs, one.outputs, two.inputs) == (("abs/x",), ("abs_/x",), ("abs_/x", "abs/x"))

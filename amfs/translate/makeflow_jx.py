@@ -1,0 +1,141 @@
+"""A Makeflow in JSON: the form into which JX, the expression language, is evaluated. Pure; see docs/reference/makeflow.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from amfs.translate.words import Malformed
+
+
+class NotPlain(Malformed):
+    """JX with expressions or comments, or broken JSON."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        super().__init__(
+            "here this is no plain JSON: of JX, the language of Makeflow, only the form without expressions and comments is read; "
+            "write it so with: jx2json FILE > FILE.json"
+        )
+
+
+class File(msgspec.Struct, forbid_unknown_fields=True):
+    """A file that the command knows by another name; the words for the two changed with the versions."""
+
+    dag_name: str = ""
+    task_name: str = ""
+    path: str = ""
+    remote_name: str = ""
+    name: str = ""
+    source: str = ""
+
+
+class Category(msgspec.Struct):
+    resources: dict[str, int | float] = {}
+    environment: dict[str, str | int | float] = {}
+
+
+class Nested(msgspec.Struct):
+    path: str
+    cwd: str = ""
+
+
+class JxRule(msgspec.Struct):
+    command: str | None = None
+    inputs: list[str | File] | str = []
+    outputs: list[str | File] | str = []
+    input: list[str | File] | str = []  # not known to Makeflow, which drops them, but written by people
+    output: list[str | File] | str = []
+    workflow: str | None = None
+    makeflow: str | Nested | None = None
+    args: dict[str, msgspec.Raw] = {}
+    category: str = ""
+    resources: dict[str, int | float] = {}
+    environment: dict[str, str | int | float] = {}
+    local_job: bool = False
+
+
+class JxDocument(msgspec.Struct):
+    rules: list[msgspec.Raw]
+    define: dict[str, msgspec.Raw] = {}
+    environment: dict[str, str | int | float] = {}
+    categories: dict[str, Category] = {}
+    default_category: str = "default"
+
+
+#: Names in ``resources`` -> variables of the make-like form.
+RESOURCES = {
+    "cores": "CORES", "memory": "MEMORY", "disk": "DISK", "gpus": "GPUS", "wall-time": "WALL_TIME", "mpi-processes": "MPI_PROCESSES",
+}  # fmt: skip
+
+
+def parse(data: bytes) -> JxDocument:
+    """Raises Malformed, with what to do."""
+    try:
+        return msgspec.json.decode(data, type=JxDocument)
+    except msgspec.ValidationError as error:
+        raise Malformed(_in_words(error)) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        byte = re.search(r"\(byte (\d+)\)", str(error))
+        raise NotPlain(data.count(b"\n", 0, int(byte[1])) + 1 if byte else 1) from None
+
+
+def rules(data: bytes, document: JxDocument) -> Iterator[tuple[int, JxRule | str, list[str]]]:
+    """The line of each rule; the rule, or in words what is wrong with it; its members that mean nothing."""
+    at, line = 0, 1
+    for raw in document.rules:
+        text = bytes(raw)
+        found = data.find(text, at)
+        if found >= 0:
+            line += data.count(b"\n", at, found)
+            at = found
+        try:
+            rule: JxRule | str = msgspec.json.decode(text, type=JxRule)
+            others = [name for name in msgspec.json.decode(text, type=dict[str, msgspec.Raw]) if name not in JxRule.__struct_fields__]
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            rule, others = _in_words(error), []
+        yield line, rule, others
+
+
+def names(files: list[str | File] | str) -> list[tuple[str, str]]:
+    """(name, name that the command knows) of each file. Raises Malformed."""
+    found = []
+    for file in [files] if isinstance(files, str) else files:
+        if isinstance(file, str):
+            pair = file, file
+        else:
+            name = file.dag_name or file.path or file.name
+            pair = name, file.task_name or file.remote_name or file.source or name
+        if not pair[0]:
+            raise Malformed("a file without a name")
+        found.append(pair)
+    return found
+
+
+def resources(given: dict[str, int | float]) -> dict[str, str]:
+    """As variables. Raises Malformed."""
+    found = {}
+    for name, value in given.items():
+        if name not in RESOURCES:
+            raise Malformed(f"unknown resource {name!r} (known: {', '.join(RESOURCES)})")
+        if value != int(value) or value < 0:
+            raise Malformed(f"{name} must be a whole number, not {value}")
+        found[RESOURCES[name]] = str(int(value))
+    return found
+
+
+def environment(given: dict[str, str | int | float]) -> dict[str, str]:
+    """As variables. Raises Malformed."""
+    for name, value in given.items():
+        if not name or "=" in name or "\0" in name or "\0" in str(value):
+            raise Malformed(f"{name!r} cannot be the name of an environment variable, or its value has a NUL character")
+    return {name: str(value) for name, value in given.items()}
+
+
+def _in_words(error: Exception) -> str:
+    what, _, where = str(error).partition(" - at `$")
+    field = where.rstrip("`").lstrip(".")
+    what = (what[:1].lower() + what[1:]).replace("`", "'")
+    return f"{field}: {what}" if field else what
