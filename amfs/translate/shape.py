@@ -103,6 +103,19 @@ def _names(names: Iterable[str]) -> Iterable[str]:
     return [canonical(name, "/") if _ODD.search(name) else name for name in names]
 
 
+def later_in_words(workflow: Workflow) -> list[str]:
+    """Which tasks stand for workflows that are not known yet, one sentence each."""
+    if not workflow.later:
+        return []
+    makers = {canonical(name, "/"): task.id for task in workflow.tasks for name in task.outputs}
+    found = []
+    for task, later in workflow.later.items():
+        maker = makers.get(canonical(later.document, "/"), "?")
+        words = f"sub-workflow {later.document} of job {task} is made by job {maker} while the workflow runs"
+        found.append(printable(f"{words}: its tasks are not known before"))
+    return found
+
+
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
