@@ -103,7 +103,7 @@ class Expander:
             try:
                 if isinstance(read, AmfsError):
                     raise read
-                tids = self._join(shell, read) if read.tasks else []
+                tids = self._join(shell, tid, read) if self._plan.later[tid] is None else []
             except AmfsError as error:
                 tell(shell.client, NotExpanded(tid, self._in_words(shell, tid, error)))
                 return
@@ -113,11 +113,14 @@ class Expander:
         finally:
             done.set()
 
-    def _join(self, shell: RunShell, read: Workflow) -> list[int]:
+    def _join(self, shell: RunShell, tid: int, read: Workflow) -> list[int]:
         plan, first = self._plan, len(shell.tasks)
         ids = {task.id for task in shell.tasks}
         taken = [Fault(read.source, 0, f"task id {task.id!r} is already taken") for task in read.tasks if task.id in ids]
         more = check(read, Within(self._place, plan), known=taken)
+        for name in (canonical(each, plan.base) for each in shell.tasks[tid].outputs):
+            if name not in more.writers and plan.readers.get(name):
+                raise AmfsError(f"it does not make {name!r}, which the job declares and other tasks read")
         shell.tasks.extend(read.tasks)
         readers = shell.maker.readers
         if readers is not plan.readers:  # of a resumed run

@@ -185,7 +185,7 @@ class Submitter(Machine):
             for name in task.inputs:
                 name = aliases.get(name, name)
                 writer = writers.get(name)
-                if writer is None or state[writer] != FINISHED or writer in self.plan.later:
+                if writer is None or state[writer] != FINISHED:
                     continue
                 if self._is_final(writer, name):
                     on_shared.append(self.info.scope + name)
@@ -294,7 +294,6 @@ class Submitter(Machine):
         over = self.hierarchy.opened(event.tid, event.tids, self.state)
         held, later = self.hierarchy.held, self.plan.later
         self.added.extend(tid for tid in event.tids if tid not in held and tid not in later)
-        self._poison_unmade(event.tid, f"the sub-workflow of task {self.tasks[event.tid].id} does not make it")
         self._stands_over(over)
 
     def on_not_expanded(self, event: NotExpanded) -> None:
@@ -319,7 +318,7 @@ class Submitter(Machine):
             self.failed += 1
             if outcome == Outcome.UPSTREAM_FAILED:
                 self.causes[tid] = cause
-            self._poison_unmade(tid, self.causes.get(tid, f"task #{tid} failed"))
+            self._poison_outputs(tid, self.causes.get(tid, f"task #{tid} failed"))
             if tid in self.maker.asked:
                 self._poison_token(tid)
         else:
@@ -329,8 +328,8 @@ class Submitter(Machine):
                 self.passed.append(self.info.scope + token(tid))
         self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
 
-    def _poison_unmade(self, tid: int, cause: str) -> None:
-        """Files that a task that stands for others declares, and that none of these makes."""
+    def _poison_outputs(self, tid: int, cause: str) -> None:
+        """Nobody will make the files that a task that stands for others declares, unless these are known and do."""
         aliases, writers, scope = self.plan.aliases, self.plan.writers, self.info.scope
         unmade = [scope + name for name in (aliases.get(name, name) for name in self.tasks[tid].outputs) if writers.get(name) == tid]
         for shard, names in self.table.group(unmade).items():
@@ -396,8 +395,6 @@ class Submitter(Machine):
                 self.send(peer, m.Poison(self.run, (key,), cause))
             elif self.state[writer] == FINISHED and self._is_final(writer, key[cut:]):
                 on_shared.append(key)
-            elif self.state[writer] == FINISHED and writer in self.plan.later:
-                self._poison_unmade(writer, f"the sub-workflow of task {self.tasks[writer].id} does not make it")
             elif self.state[writer] == FINISHED:
                 self._redo(writer)
             elif self.state[writer] == PENDING:

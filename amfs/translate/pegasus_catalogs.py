@@ -74,6 +74,7 @@ class Catalogs:
         self._patterns: list[tuple[re.Pattern[str], str, int]] = []
         self._regex_seconds = 0.0
         self._conf = ""
+        self._from = ""  # where its planner stands
         self._properties: Mapping[str, str] = {}
         self._outer: Catalogs | None = None
 
@@ -81,6 +82,7 @@ class Catalogs:
         """What the planner of a sub-workflow is told: the file of its properties ('': none), single properties, and the catalogs of the
         workflow around it, which it sees when it is not told a file."""
         self._conf, self._properties, self._outer = conf, properties, None if conf else outer
+        self._from = outer._reader.directory if conf and outer is not None else ""
 
     # ── looking up ─────────────────────────────────────────────────────────────────────────────────
 
@@ -215,7 +217,8 @@ class Catalogs:
         for kind, (stem, default) in DEFAULT_NAMES.items():
             named = properties.get(f"{stem}.file", "")
             if named:
-                self.read(kind, os.path.join(directory, local_path(expand(named, directory))), 0, properties.get(stem, ""))
+                places = [os.path.join(each, local_path(expand(named, each))) for each in (directory, self._from) if each]
+                self.read(kind, next(filter(os.path.exists, places), places[0]), 0, properties.get(stem, ""))
             elif kind not in inline and os.path.isfile(path := os.path.join(directory, default)):
                 self.read(kind, path, 0)
 

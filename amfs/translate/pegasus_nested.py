@@ -228,7 +228,8 @@ class SubWorkflows:
         others = {name: maker for name, maker in makers.items() if name not in declared and maker != task.id}
         others.update({name: maker for name, maker in reader.around.others.items() if name not in declared})
         conf = next(iter(options(job.planner, "--conf")), "")
-        properties = dict(word[2:].partition("=")[::2] for word in job.planner if word.startswith(_PROPERTY))
+        told = [word[2:].partition("=") for word in job.planner if word.startswith(_PROPERTY)]
+        properties = {key: os.path.join(reader.directory, value) if key.endswith(".file") else value for key, _, value in told}
         offered: dict[str, str] = {}
         for name in options(job.planner, "--input-dir", "-i"):
             directory = os.path.join(reader.directory, name)
@@ -328,8 +329,9 @@ def take_in(
             paths[names.get(name, name)] = path
         elif not foreign(true_name) and not place(true_name):
             paths[name] = path
-        elif place(true_name) not in ("", path):
+        elif not foreign(true_name) and place(true_name) != path:
             words.append(f"file {name!r} of job {outer.id} lies at {place(true_name)}; the catalog of {stem} has it at {path}, in vain")
+    paths.update((name, place(name)) for name in declared if not foreign(name) and place(name))
     ids = {task.id: share(f"{outer.id}.{task.id}") for task in child.tasks}
     return Taken(
         [_adopted(task, ids, names, outer) for task in child.tasks],
