@@ -130,6 +130,7 @@ class Submitter(Machine):
             over = self.hierarchy.begin(self.state)
             back = frozenset(self.hierarchy.held.keys() | plan.later.keys())
             self.order = iter([tid for tid in plan.walk() if tid not in back])
+            self.hierarchy.released.clear()  # they are in the order
             self._stands_over(over)
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
