@@ -607,3 +607,7 @@ class Submitter(Machine):
         for tids in self.out_tids.values():
             assert not (seen & tids), f"tasks {seen & tids} are with two dispatchers"
             seen |= tids
+        if self.hierarchy is not None:
+            back = self.hierarchy.held.keys() | self.plan.later.keys()
+            assert not seen & back, f"tasks {seen & back} are out, and are to be held back"
+            assert all(self.state[tid] == PENDING for tid in (*self.hierarchy.standing, *self.hierarchy.held))

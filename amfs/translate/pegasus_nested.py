@@ -42,7 +42,16 @@ class Around(NamedTuple):
     offered: Mapping[str, str] = {}  # what --input-dir offers: lfn -> path
     declared: frozenset[str] = frozenset()  # files that the job that stands for it names in its uses
     given: frozenset[str] = frozenset()  # those of them that jobs around it make
-    others: Mapping[str, str] = {}  # files that jobs around it make and that it was not given -> the job
+    own: str = ""  # the job that stands for it
+    makers: Mapping[str, str] = {}  # file that a job beside that one makes -> the job
+    outer: Around | None = None  # what the workflow around it sees
+
+    def undeclared(self, name: str) -> str:
+        """The job around it that makes a file, if it was not given that; '' if there is none."""
+        if name in self.declared:
+            return ""
+        maker = self.makers.get(name, self.own)
+        return maker if maker != self.own else self.outer.undeclared(name) if self.outer is not None else ""
 
 
 class MadeLater:
@@ -139,8 +148,9 @@ class SubWorkflows:
                 reader.remark(f"in {child.source}: {words}", task.line, words)
             found += taken.tasks
             used.update(_canonical(name) for each in taken.tasks for name in (*each.inputs, *each.outputs))
-            made.update(_canonical(name) for each in taken.tasks for name in each.outputs)
-            foreign |= made
+            inner = {_canonical(name) for each in taken.tasks for name in each.outputs}
+            made |= inner
+            foreign |= inner
             self.private |= taken.private
             self.later.update(taken.later)
             reader.absent.update(child.absent)
@@ -189,7 +199,7 @@ class SubWorkflows:
             return None
         if not said:
             found[index] = _canonical(job.file)
-            if (maker := reader.around.others.get(found[index])) is not None:
+            if maker := reader.around.undeclared(found[index]):
                 reader.fault(task.line, _undeclared(task, job, maker, "the uses of the job around it do"))
                 return None
         if path == os.path.abspath(reader.source) or path in reader.outer:
@@ -225,8 +235,6 @@ class SubWorkflows:
         reader = self._reader
         declared = frozenset(map(_canonical, (*task.inputs, *task.outputs)))
         given = frozenset([name for name in map(_canonical, task.inputs) if name in makers or name in reader.around.given])
-        others = {name: maker for name, maker in makers.items() if name not in declared and maker != task.id}
-        others.update({name: maker for name, maker in reader.around.others.items() if name not in declared})
         conf = next(iter(options(job.planner, "--conf")), "")
         told = [word[2:].partition("=") for word in job.planner if word.startswith(_PROPERTY)]
         properties = {key: os.path.join(reader.directory, value) if key.endswith(".file") else value for key, _, value in told}
@@ -240,7 +248,7 @@ class SubWorkflows:
                 reader.remark(f"input-dir {name}", 0, f"the input directory {directory} cannot be read: {error.strerror}")
         return Around(
             reader.directory, reader.catalogs, os.path.join(reader.directory, conf) if conf else "", properties, offered, declared, given,
-            others,
+            task.id, makers, reader.around,
         )  # fmt: skip
 
     def _spread(
