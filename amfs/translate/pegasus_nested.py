@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -384,8 +385,9 @@ def _command(task: Task, names: Mapping[str, str]) -> tuple[str, ...]:
     own = {name for name in (*task.inputs, *task.outputs) if name in names}
     hidden = []
     for name in own:
-        words = sum(word == name for word in task.argv)
-        if any(name in word and word != name for word in task.argv) or (not words and name not in (task.stdin, task.stdout, task.stderr)):
+        within = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)")
+        told = name in task.argv or name in (task.stdin, task.stdout, task.stderr)
+        if not told or any(word != name and name in word and within.search(word) for word in task.argv):
             hidden.append(name)
     argv = tuple([names[word] if word in own and word not in hidden else word for word in task.argv])
     if not hidden:

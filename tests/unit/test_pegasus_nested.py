@@ -165,6 +165,12 @@ def test_programs_that_are_not_told_a_new_name_find_the_file_under_the_old_one(a
     assert ((tmp_path / "o").read_text(), (tmp_path / "h").read_text()) == ("mine\n", "name\n")
 
 
+def test_words_in_which_a_name_only_happens_to_occur_stay_and_need_no_shell(tmp_path: Path) -> None:
+    write(tmp_path / "two.yml", job("p", "f", "o", arguments=["of", "f", "g.f.x", "./b-f"]), replicaCatalog=replicas(f="/own/f"))
+    workflow = load(write(tmp_path / "outer.yml", job("A", "", "f"), sub("T", "two.yml")))
+    assert by_id(workflow)["T.p"].argv == ("cat", "of", "two.f", "g.f.x", "./b-f")
+
+
 # ── catalogs ───────────────────────────────────────────────────────────────────────────────────────
 
 TOOL = {"transformations": [{"name": "tool", "sites": [{"name": "local", "pfn": "bin/tool", "type": "installed"}]}]}
