@@ -73,6 +73,7 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
     """
     from amfs.cli.output import make_progress
     from amfs.engine.checks import check
+    from amfs.expansion import Expander, take_in_made
     from amfs.files_place import FilesPlace
     from amfs.translate.detect import load
 
@@ -82,13 +83,17 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
         workflow = load(workflow)
     elif not isinstance(workflow, Workflow):
         workflow = Workflow(list(workflow))
-    plan = check(workflow, FilesPlace(chosen.base, chosen.session))
     shown = make_progress(quiet=not progress)
     past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
+    place = FilesPlace(chosen.base, chosen.session)
+    if past is not None:
+        take_in_made(workflow, past, chosen.base, chosen.hashed_outputs)
+    plan = check(workflow, place)
+    expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
     cluster = Cluster(chosen, adopt=past.header.store if past is not None else "")
     shell = None
     try:
-        shell = RunShell(cluster, workflow.tasks, plan, chosen, past=past)
+        shell = RunShell(cluster, workflow.tasks, plan, chosen, past=past, expander=expander)
         shell.begin()
         _open_trace(shell)
         shown.start(len(workflow.tasks), len(shell.submitter.members), sum(shell.submitter.members.values()))

@@ -22,7 +22,20 @@ import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
+from amfs.engine.events import (
+    AddTasks,
+    CloseList,
+    Effect,
+    Ended,
+    Event,
+    Expand,
+    FilesFlushed,
+    PeerDown,
+    Received,
+    RunOver,
+    Send,
+    StopRun,
+)
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FINISHED, SKIPPED, Outcome
 from amfs.engine.submitter import Submitter
@@ -35,6 +48,7 @@ from amfs.node.loop import Loop, now
 
 if TYPE_CHECKING:
     from amfs.cli.output import Snapshot, Stage, Summary
+    from amfs.expansion import Expander
     from amfs.remote import Fetcher
     from amfs.trace import TraceWriter
 
@@ -193,8 +207,10 @@ class RunShell:
         open_ended: bool = False,
         past: Past | None = None,
         on_ended: Callable[[Task, m.Result], None] | None = None,
+        expander: Expander | None = None,
     ) -> None:
         self.cluster = cluster
+        self.expander = expander
         self.client = cluster.client
         self.tasks = tasks
         self.plan = plan
@@ -275,7 +291,9 @@ class RunShell:
                     return True
             return adopted.get(name, (-2, 0))[0] == size
 
-        skip, used = to_skip(tasks, plan, sizes.keys(), there, self.final)
+        known = {tid for tid, known in plan.later.items() if known is not None}  # nothing is to be done for them but their tasks
+        skip, used = to_skip(tasks, plan, sizes.keys() | known, there, self.final)
+        skip -= known
         readers: dict[str, int] = {}
         for tid, task in enumerate(tasks):
             if tid not in skip:
@@ -352,6 +370,9 @@ class RunShell:
             for name, _, error in effect.files:
                 if error:
                     self.flush_errors.append(f"{name}: {error}")
+        elif isinstance(effect, Expand):
+            assert self.expander is not None
+            self.expander.wanted(self, effect.tid)
         elif isinstance(effect, RunOver):
             self.over = effect
 
@@ -375,7 +396,7 @@ class RunShell:
                                 stage[5] += size
                             else:
                                 self.unread[name] = (label, size)
-                if journal is not None:
+                if journal is not None and result.tid not in self.plan.later:  # what one of those makes is said of its tasks
                     done.append((task_key(task), result.sizes))
             else:
                 if result.outcome == Outcome.UPSTREAM_FAILED:
@@ -393,7 +414,7 @@ class RunShell:
             stage[6] += result.bytes_in
             stage[7] += result.cpu_us
             self.moved += result.bytes_fetched
-            if self.trace is not None:
+            if self.trace is not None and result.tid not in self.plan.later:
                 self.trace.add(task.id, posixpath.basename(label) or label, result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
@@ -486,6 +507,8 @@ class RunShell:
 
     def finish(self) -> None:
         """Close journal and trace. Repeatable."""
+        if self.expander is not None:
+            self.expander.close()
         if self.journal is not None:
             self.journal.close()
             self.journal = None

@@ -34,7 +34,7 @@ def graph(source: str, output: str, to: str | None, grouped: bool | None, format
     from amfs.cli.writing import write_out
     from amfs.translate import dot, mermaid, svg
     from amfs.translate.detect import load
-    from amfs.translate.shape import picture_of
+    from amfs.translate.shape import later_in_words, picture_of
 
     form = to or ENDINGS.get(os.path.splitext(output)[1].lower(), "" if output != "-" else "svg")
     if not form:
@@ -42,7 +42,12 @@ def graph(source: str, output: str, to: str | None, grouped: bool | None, format
     converter = shutil.which("rsvg-convert") if form == "png" else ""
     if converter is None:
         raise SystemSetupError("PNG needs rsvg-convert (Debian: librsvg2-bin), which is not on PATH; every browser shows the SVG")
-    picture = picture_of(load(source, format=format_, files=files), grouped)
+    workflow = load(source, format=format_, files=files)
+    for remark in workflow.remarks:
+        click.echo(f"amfs: {remark}", err=True)
+    for words in later_in_words(workflow):
+        click.echo(f"amfs: {words}; the job is drawn as one task", err=True)
+    picture = picture_of(workflow, grouped)
     draw = {"dot": dot.draw, "mermaid": mermaid.draw}.get(form, svg.draw)
     data = draw(picture).encode("utf-8", "backslashreplace")
     write_out(output, [_png(data, converter) if converter else data])

@@ -27,18 +27,21 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
     """
     from amfs.engine.versions import versioned
     from amfs.translate.detect import load
-    from amfs.translate.shape import shape_of
+    from amfs.translate.shape import later_in_words, shape_of
 
     workflow = versioned(load(source, format=format_, files=files))
     shape = shape_of(workflow)
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)
+    later = later_in_words(workflow)
+    for words in later:
+        click.echo(f"amfs: {words}; the job is counted as one task", err=True)
     if output == "json":
         import msgspec
 
         from amfs.summary import sayable
 
-        fields = msgspec.to_builtins(shape) | {"remarks": [str(remark) for remark in workflow.remarks]}
+        fields = msgspec.to_builtins(shape) | {"remarks": [str(remark) for remark in workflow.remarks], "later": later}
         click.echo(msgspec.json.format(msgspec.json.encode(sayable(fields)), indent=2).decode())
     else:
         click.echo(info_text(shape))

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from amfs.cli.output import Progress
     from amfs.engine.checks import Plan
     from amfs.engine.workflow import Workflow
+    from amfs.expansion import Expander
     from amfs.files_place import FilesPlace
+    from amfs.journal import Past
     from amfs.runner import RunOptions, RunShell
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
@@ -220,6 +222,7 @@ class Driver:
         self.broken: Exception | None = None
         self.sandboxes = ""  # where kept ones go
         self.far: set[int] = set()  # tasks whose whole stdout is on another host
+        self.expander: Expander | None = None
 
     def run(self) -> int:
         from amfs import runner
@@ -230,19 +233,19 @@ class Driver:
         if options.journal is not None and not self.journal_asked and (why := unwritable(options.journal)):
             options.journal = None
             self.progress.message(f"no journal is kept, so this run cannot be resumed: {why}")
-        growing = _grows(self.file) and not self._is_document()
-        tasks, plan, checker = self._open_list() if growing else self._load()
         past = None
         if options.resume:
             assert options.journal is not None
             past = read(options.journal)
             if past is None:
                 self.notes.append(f"nothing to resume: there is no journal {options.journal}")
+        growing = _grows(self.file) and not self._is_document()
+        tasks, plan, checker = self._open_list() if growing else self._load(past)
         cluster = runner.Cluster(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
         shell = None
         try:
             shell = runner.RunShell(
-                cluster, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended,
+                cluster, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, expander=self.expander,
             )  # fmt: skip
             self._catch(shell)
             if options.keep_sandbox and options.session is None:
@@ -327,18 +330,28 @@ class Driver:
             detail = re.sub(r"(; sandbox kept: )/.*(/[^/]+)\Z", lambda found: f"{found[1]}{self.sandboxes}{found[2]}", detail)
         return msgspec.structs.replace(result, detail=detail)
 
-    def _load(self) -> tuple[Any, Any, None]:
+    def _load(self, past: Past | None) -> tuple[Any, Any, None]:
+        from amfs.expansion import Expander, take_in_made
         from amfs.files_place import FilesPlace
         from amfs.translate.detect import load, load_checked
+        from amfs.translate.shape import later_in_words
 
         source: Any = self.stream or (self.file if self.file != "-" else sys.stdin.buffer)
         place = FilesPlace(self.options.base, self.options.session)
         strict = self.given["strict"]
         if self.given["synthetic"]:
             workflow = load(source, format=self.format, files=self.files, strict=strict)
+            for words in later_in_words(workflow):
+                self.progress.message(f"{words}; a replay makes no documents, so it is replayed as one task")
             workflow, plan = self._replay(workflow, place)
         else:
-            workflow, plan = load_checked(source, place, format=self.format, files=self.files, strict=strict)
+            hashed = self.options.hashed_outputs
+            workflow, plan = load_checked(
+                source, place, format=self.format, files=self.files, strict=strict,
+                prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
+            )  # fmt: skip
+            if plan.later:
+                self.expander = Expander(workflow, plan, place, hashed, self.progress.message)
         for remark in workflow.remarks[:REMARKS_SHOWN]:
             self.progress.message(str(remark))
         if len(workflow.remarks) > REMARKS_SHOWN:

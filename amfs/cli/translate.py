@@ -14,14 +14,15 @@ import click
 
 from amfs.engine.versions import versioned
 from amfs.engine.workflow import Workflow
-from amfs.errors import UsageError
+from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
-from amfs.translate.shape import Graph
+from amfs.translate.shape import Graph, later_in_words
 
 __all__ = ["translate"]
 
-#: What ``--to`` may be.
+#: What ``--to`` may be, and which of that are pictures.
+PICTURES = ("dot", "mermaid")
 OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 
 
@@ -53,6 +54,12 @@ def translate(source: str, to: str | None, output: str, format_: str, files: str
         Graph(workflow)  # raises for cycles, as 'amfs info' does
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)
+    if later := later_in_words(workflow):
+        if to not in (None, *PICTURES):
+            why = "so they cannot be written down here; 'amfs run' adds them then"
+            raise WorkflowError([Fault(workflow.source, 0, f"{words}, {why}") for words in later])
+        for words in later:
+            click.echo(f"amfs: {words}; the job is {'drawn' if to else 'checked'} as one task", err=True)
     if to is None:
         tasks = len(workflow.tasks)
         click.echo(f"{workflow.source}: {tasks} task{'s' if tasks != 1 else ''}, no faults found", err=True)

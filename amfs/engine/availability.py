@@ -39,7 +39,7 @@ class Availability(WorkerState):
     def _stage_file(self, run: Run, file: File) -> None:
         file.fetching = True
         short = file.name[len(run.info.scope):]
-        path = run.info.paths.get(short) or shared_path(run.info.base, short)
+        path = run.paths.get(short) or shared_path(run.info.base, short)
         self.out.append(StageIn(self._job("stage", run, file.name, None), file.name, path))
 
     def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:

@@ -71,6 +71,8 @@ class Plan(msgspec.Struct):
     count: int = 0  # tasks
     after: dict[str, int] = {}  # id of a task for which others wait without reading its files -> its index; usually empty
     paths: dict[str, str] = {}  # shared file that a catalog has elsewhere than under its name -> its absolute path; usually empty
+    later: dict[int, range | None] = {}  # task that stands for a workflow made later -> its tasks, where they are known already
+    unsettled: set[str] = set()  # files that tasks of such a workflow may read, too: nobody can count their readers
 
     def walk(self) -> Sequence[int]:
         """Indices of the tasks, each after all those for which it waits."""
@@ -124,6 +126,9 @@ class _Checker:
         self.base = place.base
         self.states = {canonical(name, place.base): state for name, state in workflow.files.items()}
         self.elsewhere = {canonical(name, place.base): path for name, path in workflow.paths.items()}
+        self.later = workflow.later.keys()
+        self.known_later = workflow.known_later
+        self.absent = workflow.absent
         self.after: dict[str, int] = {}
         self.paths: dict[str, str] = {}
         self.faults: list[Fault] = []
@@ -144,10 +149,11 @@ class _Checker:
         self.check_spellings(writers, readers)
         self.check_states(writers)
         order = self.find_order(writers)
+        later = self.find_later()
         shared, missing = self.find_shared(writers, readers)
         programs = self.find_programs(writers, missing)
         self.check_output_places(writers, readers)
-        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths)
+        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths, *later)
 
     def fault(self, line: int, message: str) -> None:
         if len(self.faults) < FAULTS_MAX:
@@ -293,6 +299,17 @@ class _Checker:
                 self.fault(self.tasks[path[0]].line, cycle_in_words([self.tasks[index].id for index in path]))
         return order
 
+    def find_later(self) -> tuple[dict[int, range | None], set[str]]:
+        """The tasks that stand for workflows made later, and the files that those may read."""
+        if not self.later:
+            return {}, set()
+        found = {
+            index: self.known_later[task.id][0] if task.id in self.known_later else None
+            for index, task in enumerate(self.tasks)
+            if task.id in self.later
+        }
+        return found, {self.aliases.get(name, name) for index in found for name in self.tasks[index].inputs}
+
     # ── the world outside ──────────────────────────────────────────────────────────────────────────
 
     def find_shared(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> tuple[dict[str, str], set[str]]:
@@ -315,6 +332,8 @@ class _Checker:
                     words = f"does not exist{where(name, self.base)}, and no task makes it"
                     if name in self.elsewhere:
                         words += f"; nor is it at {self.elsewhere[name]}, where the workflow's catalog has it"
+                    if "inputs" in self.absent:
+                        words += f"; {self.absent['inputs']}"
                 self.fault(task.line, f"input {name!r} of task {task.id}{others} {words}{suggest.near(name)}")
         base = "" if self.base == "/" else self.base
         shared = {name: name if name[:1] == "/" else f"{base}/{name}" for name in needed}
@@ -329,8 +348,9 @@ class _Checker:
 
     def find_programs(self, writers: Mapping[str, int], missing: set[str]) -> dict[str, str]:
         """Where each program is. Staged tasks look where the user stands, then on PATH; bare commands as a shell does: on PATH only."""
-        staged = {task.argv[0] for task in self.tasks if task.staged and task.argv}
-        bare = {task.argv[0] for task in self.tasks if not task.staged and task.argv} - staged
+        tasks = [task for task in self.tasks if task.id not in self.later] if self.later else self.tasks
+        staged = {task.argv[0] for task in tasks if task.staged and task.argv}
+        bare = {task.argv[0] for task in tasks if not task.staged and task.argv} - staged
         programs: dict[str, str] = {}
         made: set[str] = set()
         faulty: dict[str, str] = {}
@@ -355,7 +375,8 @@ class _Checker:
             if name in faulty and name not in told:
                 told.add(name)
                 others = f" and {users[name] - 1} more" if users[name] > 1 else ""
-                self.fault(task.line, f"program {name!r} of task {task.id}{others} {faulty[name]}")
+                absent = f"; {self.absent['programs']}" if "programs" in self.absent else ""
+                self.fault(task.line, f"program {name!r} of task {task.id}{others} {faulty[name]}{absent}")
             elif name in made:
                 true_name = canonical(name, self.base)
                 if all(self.aliases.get(file, file) != true_name for file in task.inputs):
@@ -371,6 +392,12 @@ class _Checker:
         def is_final(name: str) -> bool:
             return (name not in readers and name not in scratch) or name in kept
 
+        for name, path in self.paths.items():
+            landing = path[len(self.base) + 1 :] if path.startswith(f"{self.base}/") else ""
+            if landing in writers and is_final(landing):
+                task, reader = self.tasks[writers[landing]], self.tasks_with((name,))[name]
+                words = f"input {name!r} of task {reader.id} lies at {path}, where task {task.id} puts its output {landing!r}"
+                self.fault(reader.line, f"{words}; let one of them have another place")
         if self.nested:
             finals = {directory_of(name) for name in writers if is_final(name)}
             made = with_parents(set(map(directory_of, chain(writers, readers)))) & writers.keys()

@@ -6,6 +6,7 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from amfs.engine.messages import Message, Result, RunInfo
@@ -50,6 +51,21 @@ class AddTasks(NamedTuple):
     """Event: the workflow's task list has grown to ``total``."""
 
     total: int
+
+
+class Expanded(NamedTuple):
+    """Event: the document for which task ``tid`` stands was read; ``tids``: its tasks, which end the list now, each after those for which
+    it waits."""
+
+    tid: int
+    tids: Sequence[int]
+
+
+class NotExpanded(NamedTuple):
+    """Event: nothing can be made of the document for which task ``tid`` stands; ``why`` is shown to people."""
+
+    tid: int
+    why: str
 
 
 class CloseList(NamedTuple):
@@ -224,6 +240,12 @@ class FilesFlushed(NamedTuple):
     files: list[tuple[str, int, str]]
 
 
+class Expand(NamedTuple):
+    """Effect: all that task ``tid`` waits for has finished: read the document for which it stands, add its tasks, and say ``Expanded``."""
+
+    tid: int
+
+
 class RunOver(NamedTuple):
     """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
 
@@ -248,10 +270,10 @@ class FsWork(NamedTuple):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | CloseList | StopRun
+    Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
     | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | RunOver | FsReplied | FsWork
+    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | RunOver | FsReplied | FsWork
 )  # fmt: skip

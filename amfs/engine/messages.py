@@ -50,6 +50,7 @@ class Options(Struct, frozen=True):
     reduce: int = 0  # arity of the reduction tree; 0: an ordinary task
     unstaged: bool = False  # runs in the user's directory, without a sandbox
     depth: int = 0  # how many directories the sandbox needs above the working directory ("../x" names)
+    paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
 
 
 class TaskSpec(Struct, frozen=True):

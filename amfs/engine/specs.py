@@ -32,6 +32,7 @@ class SpecMaker:
         self.state: Sequence[int] = ()  # of each task, as the submitter keeps it
         self.asked: dict[int, None] = {}  # tasks for whose tokens others wait
         self.unheard: list[int] = []  # those of them that had failed before anybody asked
+        self.places: dict[str, str] = {}  # shared files of tasks that joined the run later, as ``RunInfo.paths`` has those of the others
         self.ready: set[str] = set()  # files with a writer that need not be waited for: on shared storage from an earlier run
 
     def make(self, tid: int, task: Task, origin: int) -> m.TaskSpec:
@@ -69,7 +70,8 @@ class SpecMaker:
             if self.open_ended:
                 fates.append(m.fate(m.KEEP, final))
             else:
-                fates.append(m.fate(self.readers.get(name, 0), final or not (scratch or self.was_read.get(name, 0))))
+                readers = m.KEEP if name in plan.unsettled else self.readers.get(name, 0)
+                fates.append(m.fate(readers, final or not (scratch or self.was_read.get(name, 0))))
         return m.TaskSpec(
             tid,
             self.body(task),
@@ -77,7 +79,7 @@ class SpecMaker:
             tuple(shared),
             tuple(outputs),
             tuple(fates),
-            self.options(task, depth),
+            self.options(task, depth, {name: self.places[name] for name in task.inputs if name in self.places} if self.places else {}),
             0,
             origin,
         )
@@ -93,11 +95,11 @@ class SpecMaker:
             cwd = shared_path(self.plan.base, cwd) if cwd else ""
         return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
 
-    def options(self, task: Task, depth: int) -> m.Options | None:
+    def options(self, task: Task, depth: int, places: dict[str, str]) -> m.Options | None:
         retries = self.default_retries if task.retries < 0 else task.retries
         if (
             task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
-            and task.node < 0 and not task.reduce and task.staged and not depth
+            and task.node < 0 and not task.reduce and task.staged and not depth and not places
         ):  # fmt: skip
             return None
         return m.Options(
@@ -111,6 +113,7 @@ class SpecMaker:
             task.reduce,
             not task.staged,
             depth,
+            places,
         )
 
 

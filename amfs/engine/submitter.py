@@ -16,8 +16,21 @@ import msgspec
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun, TimerFired
+from amfs.engine.events import (
+    AddTasks,
+    CloseList,
+    Ended,
+    Expand,
+    Expanded,
+    FilesFlushed,
+    NotExpanded,
+    PeerDown,
+    RunOver,
+    StopRun,
+    TimerFired,
+)
 from amfs.engine.fls import SHARED_FATE
+from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
@@ -62,6 +75,7 @@ class Submitter(Machine):
         self.skipped = len(skip)
         self.finished = 0
         self.failed = 0
+        self.hierarchy: Hierarchy | None = None
         self.order: Iterator[int] = iter(plan.walk())
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
         self.added: deque[int] = deque()  # of a list that grows
@@ -104,11 +118,20 @@ class Submitter(Machine):
         }
         self.on_event = {
             AddTasks: self.on_add,
+            Expanded: self.on_expanded,
+            NotExpanded: self.on_not_expanded,
             CloseList: self.on_close,
             StopRun: self.on_stop,
             TimerFired: self.on_timer,
             PeerDown: self.on_peer_down,
         }
+        if plan.later:
+            self.hierarchy = Hierarchy(tasks, plan)
+            over = self.hierarchy.begin(self.state)
+            back = frozenset(self.hierarchy.held.keys() | plan.later.keys())
+            self.order = iter([tid for tid in plan.walk() if tid not in back])
+            self.hierarchy.released.clear()  # they are in the order
+            self._stands_over(over)
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
 
@@ -264,6 +287,55 @@ class Submitter(Machine):
             self.skipped -= 1
             self.again.append(tid)
 
+    # ── workflows within ───────────────────────────────────────────────────────────────────────────
+
+    def on_expanded(self, event: Expanded) -> None:
+        assert self.hierarchy is not None
+        self.grow(len(self.tasks) - len(self.state))
+        over = self.hierarchy.opened(event.tid, event.tids, self.state)
+        held, later = self.hierarchy.held, self.plan.later
+        self.added.extend(tid for tid in event.tids if tid not in held and tid not in later)
+        self._stands_over(over)
+
+    def on_not_expanded(self, event: NotExpanded) -> None:
+        assert self.hierarchy is not None
+        over = self.hierarchy.refused(event.tid, f"task #{event.tid} failed")
+        self._stand_over(event.tid, event.why, Outcome.SETUP)
+        self._stands_over(over)
+        if self.fail_fast and not self.ending:
+            self._end("a task failed, and --fail-fast was asked for")
+
+    def _stands_over(self, over: Sequence[tuple[int, str]]) -> None:
+        """Tasks that stand for others have ended, and by that others need not be held back any longer."""
+        assert self.hierarchy is not None
+        for tid, cause in over:
+            self._stand_over(tid, cause, Outcome.UPSTREAM_FAILED)
+        self.added.extend(self.hierarchy.released)
+        self.hierarchy.released = []
+
+    def _stand_over(self, tid: int, cause: str, outcome: Outcome) -> None:
+        if cause:
+            self.state[tid] = FAILED
+            self.failed += 1
+            if outcome == Outcome.UPSTREAM_FAILED:
+                self.causes[tid] = cause
+            self._poison_outputs(tid, self.causes.get(tid, f"task #{tid} failed"))
+            if tid in self.maker.asked:
+                self._poison_token(tid)
+        else:
+            self.state[tid] = FINISHED
+            self.finished += 1
+            if tid in self.maker.asked:
+                self.passed.append(self.info.scope + token(tid))
+        self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
+
+    def _poison_outputs(self, tid: int, cause: str) -> None:
+        """Nobody will make the files that a task that stands for others declares, unless these are known and do."""
+        aliases, writers, scope = self.plan.aliases, self.plan.writers, self.info.scope
+        unmade = [scope + name for name in (aliases.get(name, name) for name in self.tasks[tid].outputs) if writers.get(name) == tid]
+        for shard, names in self.table.group(unmade).items():
+            self.send(shard, m.Poison(self.run, tuple(names), cause))
+
     # ── results in ─────────────────────────────────────────────────────────────────────────────────
 
     def on_results(self, peer: int, message: m.Results) -> None:
@@ -302,6 +374,9 @@ class Submitter(Machine):
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
             self.ended_log.append(result)
+            if self.hierarchy is not None:
+                failed = "" if state[tid] == FINISHED else self.causes.get(tid, f"task #{tid} failed")
+                self._stands_over(self.hierarchy.ended(tid, failed))
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
         """Files that tasks wait for are nowhere. If their writers have finished, they must do it again."""
@@ -510,6 +585,9 @@ class Submitter(Machine):
             self._submit_again()
         if not self.exhausted or self.added:
             self._submit()
+        if self.hierarchy is not None and self.hierarchy.due:
+            self.out.extend(map(Expand, self.hierarchy.due))
+            self.hierarchy.due = []
         while self.maker.unheard:
             self._poison_token(self.maker.unheard.pop())
         if not self.open and self.ended == self.total:
@@ -529,3 +607,7 @@ class Submitter(Machine):
         for tids in self.out_tids.values():
             assert not (seen & tids), f"tasks {seen & tids} are with two dispatchers"
             seen |= tids
+        if self.hierarchy is not None:
+            back = self.hierarchy.held.keys() | self.plan.later.keys()
+            assert not seen & back, f"tasks {seen & back} are out, and are to be held back"
+            assert all(self.state[tid] == PENDING for tid in (*self.hierarchy.standing, *self.hierarchy.held))

@@ -74,6 +74,8 @@ class Worker(Availability):
     def _admit(self, run: Run, spec: m.TaskSpec, moved: bool) -> None:
         entry = TaskEntry(run, spec, moved)
         run.tasks[spec.tid] = entry
+        if spec.options is not None and spec.options.paths:
+            run.paths.update(spec.options.paths)
         files = run.files
         for name in spec.inputs:
             file = files.get(name)
@@ -162,7 +164,7 @@ class Worker(Availability):
                 if in_namespace(short) or (info.stage_shared and not (short[0] == "/" and not deep)):
                     inputs.append((store_path(root, scope, name), sandbox_name(short, info.base)))
                 elif short[0] != "/" or deep:
-                    path = info.paths.get(short) or shared_path(info.base, short)
+                    path = run.paths.get(short) or shared_path(info.base, short)
                     inputs.append(("@" + path, sandbox_name(short, info.base)))
                 else:
                     continue

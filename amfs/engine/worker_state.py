@@ -65,12 +65,16 @@ class TaskEntry:
 class Run:
     """What this node has of one run."""
 
-    __slots__ = ("closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "reported", "submitter", "tasks")
+    __slots__ = (
+        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "paths", "reported", "submitter",
+        "tasks",
+    )  # fmt: skip
 
     def __init__(self, run: int, submitter: int, info: m.RunInfo) -> None:
         self.id = run
         self.submitter = submitter
         self.info = info
+        self.paths = dict(info.paths)  # grows with tasks that join the run later
         self.tasks: dict[int, TaskEntry] = {}
         self.files: dict[str, File] = {}
         self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here

@@ -10,7 +10,8 @@ import enum
 import math
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -58,6 +59,21 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     line: int = 0  # where it was written
 
 
+class Later(Protocol):
+    """A workflow of which nothing is known before its document has been made; a task stands for it until then."""
+
+    document: str  # its name, as the task that stands for it has it among its inputs
+
+    def expand(
+        self, path: str, task: Task, used: Callable[[str], bool], made: Callable[[str], bool], place: Callable[[str], str]
+    ) -> Workflow:
+        """The document, which lies at ``path``, as a part of the workflow in which ``task`` stands for it.
+
+        Of canonical names: ``used`` says which are those of files already known; ``made``, which of these a task makes; ``place``, where a
+        catalog has the others ('': where their names say). Raises WorkflowError with the faults of the document.
+        """
+
+
 class Workflow(msgspec.Struct):
     """Tasks in the order written, and what the file list (if any) says of files."""
 
@@ -69,6 +85,9 @@ class Workflow(msgspec.Struct):
     paths: dict[str, str] = {}  # where shared inputs really are, when a catalog says so: name -> path or URL
     remarks: list[Fault] = []  # constructs that have no meaning here, once per kind
     run_faults: list[Fault] = []  # what forbids to run it; to look at it, convert it and replay it is allowed
+    later: dict[str, Later] = {}  # tasks that stand for workflows whose documents other tasks make: id -> what it stands for
+    known_later: dict[str, tuple[range, int]] = {}  # those whose document an earlier run has left -> their tasks, XXH64 of the document
+    absent: dict[str, str] = {}  # catalogs that are named and not there: "inputs" or "programs" -> words for those who miss one
 
 
 def canonical(name: str, base: str) -> str:

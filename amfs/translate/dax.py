@@ -294,7 +294,7 @@ class DaxReader(PegasusReader):
     def _take_along(self) -> None:
         if self._needs:
             for index, (task, job) in enumerate(zip(self.tasks, self._jobs, strict=True)):
-                needs = self._needs.get(job.key, ()) if job is not None else ()
+                needs = self._needs.get(job.key, ())
                 if needs:
                     self.tasks[index] = complete(msgspec.structs.replace(task, inputs=(*task.inputs, *needs)))
 
@@ -336,7 +336,7 @@ class DaxReader(PegasusReader):
             job = Job(key, part.profiles) if part.profiles else self._plain.setdefault(key, Job(key, {}))
             argv = (name, *words)
         else:
-            job = Job("", part.profiles, name, tuple(words), outputs, keep)
+            job = Job("", part.profiles, name, tuple(words))
             argv = ("pegasus-plan" if part.kind == "dax" else "condor_dagman", *words, name)
             label = share(os.path.basename(name))
         task = Task(

@@ -236,10 +236,19 @@ def load(source: Source, *, format: str = "auto", files: Source | None = None, n
 
 
 def load_checked(
-    source: Source, place: Place, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False
+    source: Source,
+    place: Place,
+    *,
+    format: str = "auto",
+    files: Source | None = None,
+    name: str = "",
+    strict: bool = False,
+    prepare: Callable[[Workflow], None] | None = None,
 ) -> tuple[Workflow, Plan]:
-    """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both."""
+    """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
     workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict)
+    if prepare is not None and not faults:
+        prepare(workflow)
     with _quiet_gc():
         return workflow, check(workflow, place, known=faults, excused=suspects)
 
@@ -257,7 +266,7 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
         states.update(listing.files)
     workflow = Workflow(reader.tasks, source=title, files=states, sizes=reader.sizes, paths=reader.paths)
     if isinstance(reader, DocumentReader):
-        workflow.remarks = reader.remarks
+        workflow.remarks, workflow.later, workflow.absent = reader.remarks, dict(reader.later), reader.absent
         if strict:
             faults += workflow.remarks
         if outside := reader.names_outside():

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from amfs.engine.workflow import Task, printable
+from amfs.engine.workflow import Later, Task, printable
 from amfs.errors import Fault
 from amfs.translate.reader import FAULTS_MAX as FAULTS_MAX
 from amfs.translate.reader import Reader
@@ -41,6 +41,8 @@ class DocumentReader(Reader):
         super().__init__(source)
         self.dead = False  # no use in feeding more
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
+        self.later: Mapping[str, Later] = {}  # jobs that stand for sub-workflows whose documents other jobs make
+        self.absent: dict[str, str] = {}  # catalogs that are named and not there: kind -> what to tell those who miss something
         self._remarks: dict[str, tuple[int, str, int]] = {}  # kind -> line, message, further ones
         self._bytes = 0
 

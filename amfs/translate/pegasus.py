@@ -1,7 +1,7 @@
 """Pegasus 5 workflows in YAML (schema 5.0): jobs, files, dependencies, catalogs inline or beside. See docs/reference/pegasus.md.
 
 The jobs are read one at a time from a stream of events; what they need of the catalogs, which may stand after them, is filled in at the
-end. Sub-workflows whose file is there are expanded in place: their jobs get the id of the job that stands for them as a prefix.
+end. Sub-workflows are taken in by ``pegasus_nested``.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.translate.document import FAULTS_MAX, NESTED_MAX, DocumentReader, KeptReader, last_writers, tolerant, with_after
+from amfs.translate.document import FAULTS_MAX, DocumentReader, KeptReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
+from amfs.translate.pegasus_nested import Around, SubWorkflows
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
 from amfs.translate.words import QuotingError, split
 from amfs.translate.yaml_stream import Map, YamlDocument, YamlError
-
-#: Pairs of tasks that one stated edge between two sub-workflows may become.
-EDGES_MAX = 1_000_000
 
 _TYPES = ("job", "pegasusWorkflow", "condorWorkflow")
 _CATALOGS = ("siteCatalog", "replicaCatalog", "transformationCatalog")
@@ -43,8 +40,6 @@ class Job(msgspec.Struct, gc=False):
     profiles: Profiles
     file: str = ""  # of a sub-workflow
     planner: tuple[str, ...] = ()  # the arguments of a sub-workflow: options of the planner
-    declared: tuple[str, ...] = ()  # outputs of a sub-workflow that the job that stands for it names
-    kept: tuple[str, ...] = ()  # those to stage out
 
 
 class PegasusReader(KeptReader):
@@ -52,14 +47,17 @@ class PegasusReader(KeptReader):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self._jobs: list[Job | None] = []
+        self._jobs: list[Job] = []
         self._parents: dict[str, list[str]] = {}
         self._stated: list[str] = []  # parent, child, parent, child, …
         self._stated_lines = array("Q")
         self._plain: dict[str, Job] = {}  # jobs without profiles of their own are all the same
         self._profiles: Profiles = {}
         self._catalogs = Catalogs(self)
-        self._inputs_from: dict[str, str] = {}  # what --input-dir of the outer workflow offers: lfn -> path
+        self._staging: dict[tuple[str, str], Task] = {}  # (path, name) of an executable that must be copied to be run -> the task that does
+        self.around = Around()
+        self.nested = SubWorkflows(self)
+        self.later = self.nested.later
 
     def finish(self) -> None:
         if self.dead:
@@ -75,13 +73,27 @@ class PegasusReader(KeptReader):
         self._fill_in()
         self._complete()
 
+    @property
+    def catalogs(self) -> Catalogs:
+        """For the sub-workflows of this one."""
+        return self._catalogs
+
+    def catalog_place(self, name: str) -> str:
+        """Where the catalogs have a file; '' if they do not say."""
+        return self._catalogs.replica(name)
+
+    def stand_in(self, around: Around) -> None:
+        """This is a sub-workflow, of what is ``around`` it."""
+        self.around = around
+        self._catalogs.told(around.conf, around.properties, around.catalogs)
+
     def _complete(self) -> None:
         """The jobs are as they will be: find their inputs, and take sub-workflows in."""
+        self._add_staging()
         self._locate_inputs()
-        self._expand()
-        self._jobs = []
-        self.tasks = with_after(self.tasks, self._parents)
-        self._parents = {}
+        self.tasks = with_after(*self.nested.expand(self.tasks, self._jobs, self._parents))
+        self._jobs, self._parents = [], {}
+        self.nested.order()
 
     # ── the document ───────────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +205,7 @@ class PegasusReader(KeptReader):
             job = Job(key, profiles) if profiles else self._plain.setdefault(key, Job(key, {}))
             program = share(name)
         else:
-            job = Job("", profiles, file, tuple(words), outputs, keep)
+            job = Job("", profiles, file, tuple(words))
             program = "pegasus-plan" if kind == "pegasusWorkflow" else "condor_dagman"
             words.append(file)
             name = os.path.basename(file)
@@ -281,7 +293,6 @@ class PegasusReader(KeptReader):
         """Programs, profiles, and files that programs need."""
         shared: dict[str, tuple[str, Transformation | None, Place | None, dict[str, Any]]] = {}
         for index, (task, job) in enumerate(zip(self.tasks, self._jobs, strict=True)):
-            assert job is not None
             if job.file:
                 fields = self._fields(merge([job.profiles, self._profiles]), task)
                 self.tasks[index] = msgspec.structs.replace(task, **fields) if fields else task
@@ -294,17 +305,37 @@ class PegasusReader(KeptReader):
             program, transformation, place, fields = known
             changes = dict(fields)
             at = _program_at(task)
+            more: list[str] = []
+            if place is not None and not place.installed and _lacks_x_bit(program):
+                name = self._stage(program, re.sub(r"::?|/", "-", job.key), task)
+                program = f"./{name}" if at else name
+                more.append(name)
             if program != task.argv[at]:
                 changes["argv"] = (*task.argv[:at], program, *task.argv[at + 1 :])
             if transformation is not None and transformation.requires:
-                more = self._required(transformation, place, task, fields)
-                if more:
-                    changes["inputs"] = (*task.inputs, *more)
+                more += self._required(transformation, place, task, fields)
+            if more:
+                changes["inputs"] = (*task.inputs, *more)
             if changes:
                 self.tasks[index] = msgspec.structs.replace(task, **changes)
 
+    def _stage(self, path: str, name: str, task: Task) -> str:
+        """A copy of a stageable executable that may be executed, made by a task of its own; its name among the files of the workflow."""
+        known = self._staging.get((path, name))
+        if known is None:
+            known = self._staging[path, name] = Task(
+                f"stage.{name}", ("/bin/sh", "-c", 'cp -- "$0" "$1" && chmod 755 "$1"', path, name), (), (name,), label="stage executable",
+                scratch=(name,), line=task.line,
+            )  # fmt: skip
+        return known.outputs[0]
+
+    def _add_staging(self) -> None:
+        if self._staging:
+            self.tasks[0:0] = self._staging.values()
+            self._jobs[0:0] = [Job("", {})] * len(self._staging)
+
     def _look_up(self, task: Task, job: Job) -> tuple[str, Transformation | None, Place | None, dict[str, Any]]:
-        transformation = self._catalogs.transformations.get(job.key)
+        transformation = self._catalogs.transformation(job.key)
         wanted = next((value for (space, key), value in job.profiles.items() if space == "hints" and "site" in key.lower()), "")
         place = transformation.at(wanted) if transformation is not None else None
         layers = [job.profiles, self._profiles]
@@ -312,7 +343,7 @@ class PegasusReader(KeptReader):
             layers.insert(0, transformation.profiles)
         if place is not None:
             layers[0:0] = [place.profiles]
-            layers.insert(2, self._catalogs.sites.get(place.site, {}))
+            layers.insert(2, self._catalogs.site(place.site))
         pfn = next((value for (space, key), value in job.profiles.items() if space == "hints" and key.lower() == "pfn"), "")
         program = self._program(pfn or (place.pfn if place is not None else ""), task)
         return program, transformation, place, self._fields(merge(layers), task)
@@ -338,7 +369,7 @@ class PegasusReader(KeptReader):
         found = []
         search: list[str] = next((entry[5:].split(":") for entry in fields.get("env", ()) if entry.startswith("PATH=")), [])
         for key in transformation.requires:
-            other = self._catalogs.transformations.get(key)
+            other = self._catalogs.transformation(key)
             there = other.at(place.site if place is not None else "") if other is not None else None
             if there is None:
                 self.remark(f"requires {key}", task.line, f"program {task.label!r} requires {key!r}, of which the catalog knows nothing")
@@ -346,7 +377,10 @@ class PegasusReader(KeptReader):
                 name = self.share(re.sub(r"\A.*::|:[^:]*\Z", "", key))
                 if os.path.basename(path) == name and os.path.dirname(path) in search:
                     continue
-                self.paths[name] = path
+                if _lacks_x_bit(path):
+                    self._stage(path, name, task)
+                else:
+                    self.paths[name] = path
                 if name not in task.inputs:
                     found.append(name)
         return found
@@ -357,103 +391,9 @@ class PegasusReader(KeptReader):
         for task in self.tasks:
             for name in (*task.inputs, task.stdin):
                 if name and name not in made and name not in self.paths:
-                    where = self._inputs_from.get(name) or self._catalogs.replica(name)
+                    where = self.around.offered.get(name) or self._catalogs.replica(name)
                     if where:
                         self.paths[name] = where
-
-    # ── sub-workflows ──────────────────────────────────────────────────────────────────────────────
-
-    def _expand(self) -> None:
-        """Put the tasks of sub-workflows in the place of the jobs that stand for them."""
-        children = {index: child for index, job in enumerate(self._jobs) if job and job.file and (child := self._child(index, job))}
-        if not children:
-            return
-        used = {name for index, task in enumerate(self.tasks) if index not in children for name in (*task.inputs, *task.outputs)}
-        roots: dict[str, list[str]] = {}
-        leaves: dict[str, list[str]] = {}
-        tasks: list[Task] = []
-        for index, task in enumerate(self.tasks):
-            if index not in children:
-                tasks.append(task)
-                continue
-            child, job = children[index], self._jobs[index]
-            assert job is not None
-            names = _clashes(child, used, job.declared, self.paths)
-            if names:
-                first = next(iter(names))
-                words = f"sub-workflow {job.file}: its file {first!r} has the name of another workflow's; it becomes {names[first]!r}"
-                self.remark(f"renamed {job.file}", task.line, words)
-            ids = {each.id: self.share(f"{task.id}.{each.id}") for each in child.tasks}
-            inner = [_adopted(each, ids, names, task, job) for each in child.tasks]
-            tasks += inner
-            used.update(name for each in inner for name in (*each.inputs, *each.outputs))
-            for lfn, where in child.paths.items():
-                self.paths[names.get(lfn, lfn)] = where
-            for lfn, size in child.sizes.items():
-                self.set_size(names.get(lfn, lfn), size, task.line)
-            roots[task.id], leaves[task.id] = _ends(inner)
-        self.tasks = tasks
-        self._parents = self._spread(roots, leaves)
-        made = last_writers(tasks)
-        for lfn in [lfn for lfn in self.paths if lfn in made]:
-            del self.paths[lfn]
-
-    def _child(self, index: int, job: Job) -> DocumentReader | None:
-        """The sub-workflow of a job, read; None (and a remark or a fault) if that cannot be."""
-        task = self.tasks[index]
-        place = self.paths.get(job.file) or self._catalogs.replica(job.file) or os.path.join(self.directory, job.file)
-        beside = [place, *(os.path.join(self.directory, each, job.file) for each in ("input", *_option(job.planner, "--input-dir", "-i")))]
-        path = next((os.path.abspath(each) for each in beside if os.path.isfile(each)), "")
-        if task.argv[0] != "pegasus-plan":
-            words = f"job {task.id} is a workflow of HTCondor ({job.file}), which is not read; the job is left as a call of condor_dagman"
-            self.remark("condorWorkflow", task.line, words)
-            return None
-        if not path:
-            words = f"sub-workflow {job.file} of job {task.id} is not there (it may be made by another job); the job is left as it is"
-            self.remark("sub-workflow", task.line, words)
-            return None
-        here = os.path.abspath(self.source)
-        if path == here or path in self.outer:
-            self.fault(task.line, f"job {task.id}: sub-workflow {job.file} contains itself")
-            return None
-        if len(self.outer) >= NESTED_MAX:
-            self.fault(task.line, f"job {task.id}: sub-workflows lie deeper than {NESTED_MAX} levels in each other")
-            return None
-        data = self.read_beside(path, task.line, "the sub-workflow")
-        if data is None:
-            return None
-        child = _reader_for(data, path)
-        if isinstance(child, PegasusReader):
-            child._inputs_from = self._offered(job)
-        if options := [word for word in job.planner if word.startswith("-") and word not in _READ_OPTIONS]:
-            self.remark("planner", task.line, f"options of the planner have no meaning here: {' '.join(options)}")
-        return child if self.read_nested(child, data, task.line, "sub-workflow") else None
-
-    def _offered(self, job: Job) -> dict[str, str]:
-        """The files in the directories that --input-dir names."""
-        found: dict[str, str] = {}
-        for name in _option(job.planner, "--input-dir", "-i"):
-            directory = os.path.join(self.directory, name)
-            try:
-                with os.scandir(directory) as entries:
-                    found.update({entry.name: os.path.abspath(entry.path) for entry in entries if entry.is_file()})
-            except OSError as error:
-                self.remark(f"input-dir {name}", 0, f"the input directory {directory} cannot be read: {error.strerror}")
-        return found
-
-    def _spread(self, roots: dict[str, list[str]], leaves: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Edges to and from sub-workflows become edges to what begins in them and from what ends in them."""
-        spread: dict[str, list[str]] = {}
-        count = 0
-        for child, parents in self._parents.items():
-            ends = [end for parent in parents for end in leaves.get(parent, (parent,))]
-            for begin in roots.get(child, (child,)):
-                count += len(ends)
-                if count > EDGES_MAX:
-                    self.end(0, f"the dependencies between sub-workflows are more than {EDGES_MAX:,}")
-                    return {}
-                spread.setdefault(begin, []).extend(ends)
-        return spread
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -483,9 +423,6 @@ class PegasusReader(KeptReader):
         return False
 
 
-_READ_OPTIONS = ("--input-dir", "-i")
-
-
 def command_words(reader: DocumentReader, text: str, line: int) -> list[str]:
     """The words of an argument string. Where quotes do not match, they are characters like others, and it is told."""
     if "\n" in text or "\r" in text:
@@ -502,73 +439,12 @@ def _program_at(task: Task) -> int:
     return 3 if task.argv[0] == "/bin/sh" and len(task.argv) > 3 and task.argv[2].startswith('"$0" "$@" ||') else 0
 
 
+def _lacks_x_bit(path: str) -> bool:
+    """Is it a file here that may not be executed as it is?"""
+    return path[:1] == "/" and os.path.isfile(path) and not os.access(path, os.X_OK)
+
+
 def _wrapped(key: str, value: Any, line: int) -> Map:
     node = Map(line)
     node[key] = value
     return node
-
-
-def _option(words: Iterable[str], *names: str) -> list[str]:
-    """The comma-separated values of an option among the words of a command."""
-    found: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        head, equals, value = word.partition("=")
-        if head in names:
-            found += (value if equals else next(rest, "")).split(",")
-    return [value for value in found if value]
-
-
-def _reader_for(data: bytes, path: str) -> DocumentReader:
-    if data.lstrip()[:1] == b"<":
-        from amfs.translate.detect import make_document_reader
-
-        return make_document_reader("dax", path)
-    return PegasusReader(path)
-
-
-def _clashes(child: DocumentReader, used: set[str], declared: tuple[str, ...], paths: dict[str, str]) -> dict[str, str]:
-    """New names for those files of a sub-workflow that others use, too, without being the same file."""
-    made = {name for task in child.tasks for name in task.outputs}
-    stem = os.path.splitext(os.path.basename(child.source))[0]
-    clashing = [name for name in made if name in used and name not in declared]
-    clashing += [name for name, where in child.paths.items() if paths.get(name, where) != where]
-    names = {}
-    for name in sorted(clashing):
-        fresh = f"{stem}.{name}" if "/" not in name else f"{os.path.dirname(name)}/{stem}.{os.path.basename(name)}"
-        while fresh in used or fresh in made:
-            fresh += "_"
-        names[name] = fresh
-    return names
-
-
-def _adopted(task: Task, ids: dict[str, str], names: dict[str, str], outer: Task, job: Job) -> Task:
-    """A task of a sub-workflow as one of the workflow around it."""
-
-    def named(words: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple([names.get(word, word) for word in words]) if names else words
-
-    outputs = named(task.outputs)
-    keep = tuple(name for name in outputs if name in job.kept or (name in named(task.keep) and name not in job.declared))
-    return msgspec.structs.replace(
-        task,
-        id=ids[task.id],
-        argv=named(task.argv),
-        inputs=named(task.inputs),
-        outputs=outputs,
-        stdin=names.get(task.stdin, task.stdin),
-        stdout=names.get(task.stdout, task.stdout),
-        stderr=names.get(task.stderr, task.stderr),
-        keep=keep,
-        scratch=tuple(name for name in named(task.scratch) if name not in keep),
-        after=tuple(ids[each] for each in task.after),
-        line=outer.line,
-    )
-
-
-def _ends(tasks: list[Task]) -> tuple[list[str], list[str]]:
-    """Ids of the tasks that wait for none of the others, and of those for which none of the others waits."""
-    writers = last_writers(tasks)
-    ahead = {task.id: {*task.after, *(tasks[writers[name]].id for name in task.inputs if name in writers)} for task in tasks}
-    awaited = set().union(*ahead.values())
-    return [task.id for task in tasks if not ahead[task.id]], [task.id for task in tasks if task.id not in awaited]

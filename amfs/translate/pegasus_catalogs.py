@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -73,6 +73,33 @@ class Catalogs:
         self._sites_of: dict[str, str] = {}  # lfn -> site of the replica taken
         self._patterns: list[tuple[re.Pattern[str], str, int]] = []
         self._regex_seconds = 0.0
+        self._conf = ""
+        self._from = ""  # where its planner stands
+        self._properties: Mapping[str, str] = {}
+        self._outer: Catalogs | None = None
+
+    def told(self, conf: str, properties: Mapping[str, str], outer: Catalogs | None) -> None:
+        """What the planner of a sub-workflow is told: the file of its properties ('': none), single properties, and the catalogs of the
+        workflow around it, which it sees when it is not told a file."""
+        self._conf, self._properties, self._outer = conf, properties, None if conf else outer
+        self._from = outer._reader.directory if conf and outer is not None else ""
+
+    # ── looking up ─────────────────────────────────────────────────────────────────────────────────
+
+    def transformation(self, key: str) -> Transformation | None:
+        known = self.transformations.get(key)
+        if known is not None or self._outer is None:
+            return known
+        found = self._outer.transformation(key)
+        if found is None:
+            return None
+        reader = self._outer._reader  # relative names in its catalogs are relative to its directory, not to ours
+        places = [msgspec.structs.replace(each, pfn=_placed(each.pfn, reader)) for each in found.places]
+        return msgspec.structs.replace(found, places=places)
+
+    def site(self, name: str) -> Profiles:
+        known = self.sites.get(name)
+        return known if known is not None else self._outer.site(name) if self._outer is not None else {}
 
     # ── inline ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,19 +207,31 @@ class Catalogs:
     # ── beside ─────────────────────────────────────────────────────────────────────────────────────
 
     def look_beside(self, inline: Iterable[str]) -> None:
-        """Read the catalogs that lie beside the workflow: as pegasus.properties says, else by their default names."""
-        directory = self._reader.directory
-        properties = _properties(os.path.join(directory, PROPERTIES), self._reader)
+        """Read the catalogs that lie beside the workflow: as pegasus.properties says, else by their default names. For a sub-workflow whose
+        planner is told a file of properties, that file and its directory take their place."""
+        conf = self._conf or os.path.join(self._reader.directory, PROPERTIES)
+        directory = os.path.dirname(conf)
+        if self._conf and not os.path.isfile(conf):
+            self._reader.remark(f"conf {conf}", 0, f"the properties {conf}, which the planner is told with --conf, do not exist")
+        properties = {**_properties(conf, self._reader), **self._properties}
         for kind, (stem, default) in DEFAULT_NAMES.items():
             named = properties.get(f"{stem}.file", "")
             if named:
-                self.read(kind, os.path.join(directory, local_path(expand(named, directory))), 0, properties.get(stem, ""))
+                places = [os.path.join(each, local_path(expand(named, each))) for each in (directory, self._from) if each]
+                self.read(kind, next(filter(os.path.exists, places), places[0]), 0, properties.get(stem, ""))
             elif kind not in inline and os.path.isfile(path := os.path.join(directory, default)):
                 self.read(kind, path, 0)
 
     def read(self, kind: str, path: str, line: int, form: str = "") -> None:
         """A catalog in a file of its own. ``form``: as in the properties (YAML, File, Text …); by its content if not given."""
-        data = self._reader.read_beside(os.path.normpath(path), line, f"the {_WORDS[kind]} catalog")
+        path = os.path.normpath(path)
+        if not os.path.exists(path):
+            words = f"the {_WORDS[kind]} catalog {path} does not exist"
+            self._reader.remark(f"no {path}", line, f"{words}; nothing is taken from it")
+            if kind != "siteCatalog":
+                self._reader.absent.setdefault("programs" if kind == "transformationCatalog" else "inputs", words)
+            return
+        data = self._reader.read_beside(path, line, f"the {_WORDS[kind]} catalog")
         if data is None:
             return
         text = data.decode("utf-8", "surrogateescape")
@@ -280,6 +319,9 @@ class Catalogs:
 
     def replica(self, lfn: str) -> str:
         """Where a file lies: absolute path or URL; '' if no catalog says."""
+        return self._replica_here(lfn) or (self._outer.replica(lfn) if self._outer is not None else "")
+
+    def _replica_here(self, lfn: str) -> str:
         known = self.replicas.get(lfn)
         if known is not None or not self._patterns or len(lfn) > 255:
             return known or ""
@@ -334,6 +376,10 @@ def expand(text: str, directory: str) -> str:
     if "${" not in text:
         return text
     return re.sub(r"\$\{(\w+)\}", lambda match: directory if match[1] == "PWD" else os.environ.get(match[1], match[0]), text)
+
+
+def _placed(pfn: str, reader: DocumentReader) -> str:
+    return (reader.beside(expand(pfn, reader.directory)) or pfn) if "/" in pfn else pfn
 
 
 def _properties(path: str, reader: DocumentReader) -> dict[str, str]:

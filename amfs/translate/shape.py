@@ -14,7 +14,7 @@ import msgspec
 from amfs.engine.check_parts import cycle_in_words
 from amfs.engine.order import cycles, topological
 from amfs.engine.versions import versioned
-from amfs.engine.workflow import NOWHERE, Spelling, Task, Workflow, complete, printable
+from amfs.engine.workflow import NOWHERE, Spelling, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
 
 #: More tasks than this, or more than this in one level, are drawn in groups.
@@ -95,6 +95,19 @@ class Graph:
         while (before := came_from[path[-1]]) >= 0:
             path.append(before)
         return (finish[last] if timed else 0.0), path[::-1]
+
+
+def later_in_words(workflow: Workflow) -> list[str]:
+    """Which tasks stand for workflows that are not known yet, one sentence each."""
+    if not workflow.later:
+        return []
+    makers = {canonical(name, "/"): task.id for task in workflow.tasks for name in task.outputs}
+    found = []
+    for task, later in workflow.later.items():
+        maker = makers.get(canonical(later.document, "/"), "?")
+        words = f"sub-workflow {later.document} of job {task} is made by job {maker} while the workflow runs"
+        found.append(printable(f"{words}: its tasks are not known before"))
+    return found
 
 
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────────

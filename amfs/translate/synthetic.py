@@ -84,4 +84,4 @@ def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_sc
             )
         )
     given = {name: size_of(name) for task in tasks for name in task.inputs if name not in made}
-    return Replay(msgspec.structs.replace(workflow, tasks=tasks, files={}, sizes=sizes, paths={}, run_faults=[]), given)
+    return Replay(msgspec.structs.replace(workflow, tasks=tasks, files={}, sizes=sizes, paths={}, later={}, run_faults=[]), given)

@@ -216,7 +216,7 @@ def test_a_sub_workflow_takes_the_place_of_its_job(tmp_path: Path) -> None:
     (tmp_path / "inner.dax").write_text(INNER)
     reader = good(
         """<job id="a" name="p"><uses name="in" link="output"/><uses name="t" link="output" transfer="false"/></job>
-      <dax id="s" file="inner.dax"><argument>-v --force</argument><uses name="out" link="output"/></dax>
+      <dax id="s" file="inner.dax"><argument>-v --force</argument><uses name="in" link="input"/><uses name="out" link="output"/></dax>
       <job id="z" name="p"/><child ref="s"><parent ref="a"/></child><child ref="z"><parent ref="s"/></child>""",
         source=str(tmp_path / "outer.dax"),
     )

@@ -38,6 +38,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.files", 10),
     ("amfs.api", 10),
     ("amfs.runner", 9),
+    ("amfs.expansion", 8),
     ("amfs.remote", 8),
     ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
     ("amfs.node", 7),

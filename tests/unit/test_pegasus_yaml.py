@@ -469,9 +469,11 @@ def test_broken_catalogs_beside(tmp_path: Path, name: str, text: str, words: str
     assert words in reader.faults[0].message
 
 
-def test_a_named_catalog_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_named_catalog_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "pegasus.properties").write_text("pegasus.catalog.replica.file=gone.yml\n")
-    assert "does not exist" in read(workflow(job()), str(tmp_path / "w.yml")).faults[0].message
+    reader = read(workflow(job()), str(tmp_path / "w.yml"))
+    assert reader.faults == []
+    assert f"the replica catalog {tmp_path}/gone.yml does not exist" in remarks(reader)
 
 
 def test_a_reference_to_the_network_is_told(tmp_path: Path) -> None:
@@ -502,7 +504,11 @@ def test_a_sub_workflow_is_expanded_in_its_place(tmp_path: Path) -> None:
     write(tmp_path / "inner.yml", chain("in", "mid", "out", scratch=True))
     outer = workflow(
         job("A", uses=[{"lfn": "in", "type": "output"}]),
-        sub("S", "inner.yml", uses=[{"lfn": "inner.yml", "type": "input"}, {"lfn": "out", "type": "output", "stageOut": True}]),
+        sub(
+            "S",
+            "inner.yml",
+            uses=[{"lfn": name, "type": "input"} for name in ("inner.yml", "in")] + [{"lfn": "out", "type": "output", "stageOut": True}],
+        ),
         job("B", uses=[{"lfn": "out", "type": "input"}]),
         job("C"),
         jobDependencies=[{"id": "A", "children": ["S"]}, {"id": "S", "children": ["B", "C"]}],
@@ -548,10 +554,10 @@ def test_input_directories_of_the_planner(tmp_path: Path) -> None:
     assert "options of the planner have no meaning here: --force" in remarks(reader)
 
 
-def test_a_sub_workflow_that_is_not_there_yet_stays_a_job() -> None:
-    reader = read(workflow(sub("S", "made-later.yml")))
-    assert only(reader).argv == ("pegasus-plan", "made-later.yml")
-    assert "it may be made by another job" in remarks(reader)
+def test_a_sub_workflow_that_is_not_there_stays_a_job() -> None:
+    reader = read(workflow(sub("S", "gone.yml")))
+    assert only(reader).argv == ("pegasus-plan", "gone.yml")
+    assert "is not there, and no job makes it" in remarks(reader)
 
 
 def test_a_condor_workflow_stays_a_job() -> None:
