@@ -82,9 +82,9 @@ class MadeLater:
             child.stand_in(reader.nested.around(task, self._job, self._makers))
             child.feed(data)
             child.finish()
-            child.check_names()
-        if child.dead or child.faults:
-            raise WorkflowError(child.all_faults())
+        outside = child.names_outside()
+        if child.dead or child.faults or outside:
+            raise WorkflowError([*child.all_faults(), *outside])
         taken = take_in(child, task, used, made, place, child.share)
         remarks = [*child.remarks, *[Fault(child.source, 0, words) for words in taken.words]]
         return Workflow(
