@@ -230,6 +230,7 @@ class RunShell:
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
         )
         self.past = past
+        self.left = self._inventory() if open_ended else {}  # files that an earlier run left in memory, and that nobody has asked for yet
         skip = self._resume(past) if past is not None and not open_ended else frozenset()
         self.submitter = Submitter(
             cluster.client, cluster.run, self.info, tasks, plan,
@@ -425,8 +426,16 @@ class RunShell:
 
     def add(self, tasks: Sequence[Task]) -> None:
         """More tasks for an open list, already checked; ``plan`` knows their files."""
+        self.discard_outputs(tasks)
         self.tasks.extend(tasks)
         self.cluster.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def discard_outputs(self, tasks: Sequence[Task]) -> None:
+        """These tasks are to run: what an earlier run left under the names of what they make must go, or the store would keep it."""
+        names = [self.plan.aliases.get(name, name) for task in tasks for name in task.outputs] if self.left else []
+        stale = [self.maker.scope + name for name in names if self.left.pop(name, None) is not None]
+        if stale and self.cluster.store is not None:
+            self.cluster.store.delete(stale)
 
     def poke(self) -> None:
         """The submitter was given something outside an event: let it act."""

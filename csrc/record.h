@@ -62,6 +62,7 @@ typedef struct {
     const char *destination; /* "": only has to exist */
     uint32_t mode;
     bool followed; /* a symbolic link, or outside of the sandbox: published as a copy or a link, not by rename */
+    bool kept_first; /* its destination had a file, which stays */
 } amfs_output;
 
 struct amfs_context;

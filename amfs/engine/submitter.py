@@ -89,7 +89,8 @@ class Submitter(Machine):
         self.over = False
         self.redone = 0
         self.redone_times: dict[int, int] = {}
-        self.doubtful: dict[int, dict[str, None]] = {}  # unfinished task -> files of it that somebody missed
+        self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
+        self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
         self.passed: list[str] = []  # tokens of tasks that have ended well, to be published
         self.ended_log: list[m.Result] = []
@@ -120,7 +121,7 @@ class Submitter(Machine):
         now = {member.node: member.slots for member in message.members}
         dead = [node for node in self.members if node not in now]
         before, self.members = self.members, now
-        self.table = PartitionTable(message.table, message.epoch)
+        told, self.table = self.table, PartitionTable(message.table, message.epoch)
         dispatchers = units(now, message.unit_size)
         if len(now) > 1 and self.where is None:
             self.where = array("i", [next(iter(before or now))]) * len(self.state)
@@ -143,38 +144,33 @@ class Submitter(Machine):
             self.begun.discard(node)
             if self.ending:
                 self._gone(node)
-        if dead and self.settled:
-            self._settle_again(set(dead))
         if not now:
             self._over("all nodes are lost, or were shut down")
-        elif dead and not self.ending:
-            self._redo_lost(set(dead))
+        elif before and not self.ending:
+            self._tell_heirs(told)
 
-    def _redo_lost(self, dead: set[int]) -> None:
-        """Run again what made the files that died with ``dead`` and that unfinished tasks still need.
+    def _tell_heirs(self, told: PartitionTable) -> None:
+        """Partitions have moved. What was said to the shards that had them (``told``) must be said to those that have them now.
 
-        What those tasks need in turn, and what else turns out to be missing, the FLS names later (``on_lost``).
+        Nothing else is to be done about a node that is gone: whoever still needs a file of it asks a shard, which names the file to us
+        (``on_lost``). A task that has its inputs already needs nothing, so their writers need not run again.
         """
-        state, where, writers, aliases = self.state, self.where, self.plan.writers, self.plan.aliases
-        on_shared: list[str] = []
-        for tid, task in enumerate(self.tasks):
-            if state[tid] != PENDING:
+        state, scope = self.state, self.info.scope
+        passed: list[str] = []
+        for tid in self.maker.asked:
+            key = scope + token(tid)
+            if told.node_of(key) == self.table.node_of(key):
                 continue
-            for name in task.inputs:
-                name = aliases.get(name, name)
-                writer = writers.get(name)
-                if writer is None or state[writer] != FINISHED:
-                    continue
-                if self._is_final(writer, name):
-                    on_shared.append(self.info.scope + name)
-                elif where is None or where[writer] in dead:
-                    self._redo(writer)
-        for tid in self.maker.asked:  # what we told the dead, and what others had told us to their heirs too early
             if state[tid] == FINISHED:
-                on_shared.append(self.info.scope + token(tid))
+                passed.append(key)
             elif state[tid] == FAILED:
-                self._poison_token(tid)
-        self._tell_shared(on_shared)
+                self._poison([key], tid)
+        self._tell_shared(passed)
+        for tid in self.missed:
+            self._tell_of_missed(tid)
+        if self.settled:  # holders may be gone, and publications may have gone to another shard than our request
+            self.settling.clear()
+            self.settled = False
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
         """Good to know, nothing to do: what we send follows the RunBegin on the same link."""
@@ -203,7 +199,10 @@ class Submitter(Machine):
             dispatcher = dispatchers[self.turn]
             self.out_tids[dispatcher].add(tid)
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
-            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1))
+            # What is on shared storage is not written a second time: somebody may be reading it.
+            there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
+            fates = tuple([fate & ~m.FINAL if name in there else fate for name, fate in zip(spec.outputs, spec.fates, strict=True)])
+            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, fates=fates))
         for dispatcher, specs in batches.items():
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
@@ -281,13 +280,9 @@ class Submitter(Machine):
             if state[tid]:
                 continue
             if result.outcome == Outcome.OK:
-                if result.node in self.lost and self._made_for_others(tid):
-                    self.again.append(tid)  # the word of it outlived the node, the files did not
-                    continue
                 state[tid] = FINISHED
                 self.finished += 1
-                if tid in self.doubtful:
-                    self._ask_again(list(self.doubtful.pop(tid)))
+                self.flushed.pop(tid, None)
                 if tid in asked:
                     self.passed.append(self.info.scope + token(tid))
                 if self.where is not None:
@@ -298,60 +293,66 @@ class Submitter(Machine):
                 if result.outcome == Outcome.UPSTREAM_FAILED:
                     self.causes[tid] = result.detail
                 if tid in asked:
-                    self._poison_token(tid)
+                    self._poison([self.info.scope + token(tid)], tid)
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
+            if tid in self.missed:
+                self._tell_of_missed(tid)
             self.ended_log.append(result)
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
-        """Files that tasks wait for are nowhere. If their writers have finished, they must do it again."""
+        """Files that tasks wait for are nowhere, as far as their shard knows. If their writers have finished, they must do it again; of a
+        task that has not ended the shard is told when it has."""
         if message.run != self.run or self.ending:
             return
         cut = len(self.info.scope)
-        on_shared: list[str] = []
         for key in message.names:
-            if is_token(key[cut:]):
-                self._token_missed(key, task_of(key[cut:]))
+            short = key[cut:]
+            if is_token(short):
+                if self.state[task_of(short)] == FAILED:
+                    self._poison([key], task_of(short))
+                elif self.state[task_of(short)] != PENDING:
+                    self.passed.append(key)
                 continue
-            writer = self.plan.writers.get(key[cut:])
+            writer = self.plan.writers.get(short)
             if writer is None:
                 continue  # a part of a reduction: its dispatcher knows
-            if self.state[writer] == FAILED:
-                cause = self.causes.get(writer, f"task #{writer} failed")
-                self.send(peer, m.Poison(self.run, (key,), cause))
-            elif self.state[writer] == FINISHED and self._is_final(writer, key[cut:]):
-                on_shared.append(key)
-            elif self.state[writer] == FINISHED:
+            if self.state[writer] == FINISHED and not self._is_final(writer, short):
                 self._redo(writer)
-            elif self.state[writer] == PENDING:
-                self.doubtful.setdefault(writer, {})[key] = None
-        self._tell_shared(on_shared)
+            elif self.state[writer] == SKIPPED and short not in self.maker.ready:
+                self._end(f"{short}, which an earlier run has made, is lost; run again with --resume")
+                return
+            else:
+                self.missed.setdefault(writer, {})[key] = None
+                self._tell_of_missed(writer)
 
-    def _token_missed(self, key: str, tid: int) -> None:
-        """A shard knows nothing of a token that tasks wait for. Of a task that has not ended, it will be told in time."""
+    def _tell_of_missed(self, tid: int) -> None:
+        """Let the shards of its missed files know how a task has ended. Where nothing is known of a file, its shard is asked once
+        more: if it is still missing, it says so."""
+        keys = list(self.missed[tid])
         if self.state[tid] == FAILED:
-            self._poison_token(tid)
+            self._poison(keys, tid)
         elif self.state[tid] != PENDING:
-            self.passed.append(key)
+            parts: tuple[list[str], list[str]] = ([], [])  # to be asked for, on shared storage
+            for key in keys:
+                name = key[len(self.info.scope) :]
+                parts[self.state[tid] == SKIPPED or self._is_final(tid, name)].append(key)
+            self._tell_shared(parts[1])
+            for shard, names in self.table.group(parts[0]).items():
+                self.send(shard, m.Locate(self.run, tuple(names)))
 
-    def _poison_token(self, tid: int) -> None:
-        key = self.info.scope + token(tid)
-        self.send(self.table.node_of(key), m.Poison(self.run, (key,), self.causes.get(tid, f"task #{tid} failed")))
-
-    def _ask_again(self, names: list[str]) -> None:
-        """Their writers have finished, but they were missed before: if they still are, the FLS says so once more."""
-        for shard, part in self.table.group(names).items():
-            self.send(shard, m.Locate(self.run, tuple(part)))
-
-    def _made_for_others(self, tid: int) -> bool:
-        """Does it make files that only other tasks read, and that are in the memory of its node alone?"""
-        readers, aliases = self.plan.readers, self.plan.aliases
-        names = (aliases.get(name, name) for name in self.tasks[tid].outputs)
-        return any(readers.get(name, 0) and not self._is_final(tid, name) for name in names)
+    def _poison(self, keys: list[str], tid: int) -> None:
+        """Nobody will ever make these files, or this token, of a task that has failed."""
+        cause = self.causes.get(tid, f"task #{tid} failed")
+        for shard, names in self.table.group(keys).items():
+            self.send(shard, m.Poison(self.run, tuple(names), cause))
 
     def _is_final(self, writer: int, name: str) -> bool:
         """Did the end of its writer mean that the file is on shared storage?"""
-        return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/") or in_namespace(name)
+        task, aliases = self.tasks[writer], self.plan.aliases
+        if self.maker.keep_all or not task.staged or name.startswith("/") or in_namespace(name):
+            return True
+        return any(aliases.get(kept, kept) == name for kept in task.keep)
 
     def _redo(self, tid: int) -> None:
         times = self.redone_times[tid] = self.redone_times.get(tid, 0) + 1
@@ -371,6 +372,10 @@ class Submitter(Machine):
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
+        for name, _, error in message.files:
+            writer = self.plan.writers.get(name, -1)
+            if writer >= 0 and self.state[writer] == PENDING and not error:  # the news that the task has ended may be lost with a node
+                self.flushed.setdefault(writer, set()).add(self.info.scope + name)
         if self.settling:
             for name, _, error in message.files:
                 self.settling.discard(name)
@@ -415,15 +420,6 @@ class Submitter(Machine):
             parts.setdefault(shard, ([], []))[1].extend(names)
         for shard, (flushes, drops) in parts.items():
             self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
-
-    def _settle_again(self, dead: set[int]) -> None:
-        """Nodes died while an open list was settled: make again what died with them, ask for the rest once more."""
-        writers = self.plan.writers
-        for name in sorted(self.settling):
-            if (self.where is None or self.where[writers[name]] in dead) and self.state[writers[name]] == FINISHED:
-                self._redo(writers[name])
-        self.settling.clear()
-        self.settled = False
 
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:
@@ -511,7 +507,8 @@ class Submitter(Machine):
         if not self.exhausted or self.added:
             self._submit()
         while self.maker.unheard:
-            self._poison_token(self.maker.unheard.pop())
+            tid = self.maker.unheard.pop()
+            self._poison([self.info.scope + token(tid)], tid)
         if not self.open and self.ended == self.total:
             if self.maker.open_ended and not self.settled:
                 self._settle()

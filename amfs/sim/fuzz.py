@@ -20,7 +20,7 @@ from amfs.net.link import Limits as LinkLimits
 from amfs.sim import calamities, checker
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Faults, Limits, draw_faults
-from amfs.sim.workload import Workload, random_workload
+from amfs.sim.workload import Workload, mix_lengths, random_workload
 from amfs.sim.world import World
 
 EVENT_BUDGET = 400_000
@@ -124,6 +124,7 @@ def run_seed(seed: int, *, quiet: bool = False, tell: Callable[[str], None] | No
     settings, rng = draw_settings(seed, quiet=quiet)
     faults = settings.faults
     workload = random_workload(rng, settings.nodes, faults)
+    mix_lengths(workload, random.Random(f"lengths {seed}"))
     world = World(seed, faults=faults, event_budget=EVENT_BUDGET)
     world.tell = tell
     try:
