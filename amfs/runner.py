@@ -29,7 +29,7 @@ from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
-from amfs.journal import Header, Journal, Past, aside, read, task_key
+from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
@@ -213,6 +213,7 @@ class RunShell:
         self.down: set[int] = set()  # nodes that stopped answering us
         self.flush_errors: list[str] = []
         self.trace: TraceWriter | None = None
+        mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
         scope = scope_of(cluster.run)
         self.info = m.RunInfo(
             scope=scope,
@@ -225,6 +226,8 @@ class RunShell:
             want_output=options.want_output,
             umask=_umask(),
             paths=plan.paths,
+            journal=mark if cluster.core is None else "",  # an embedded node has no other run
+            life=life,
         )
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
@@ -239,7 +242,8 @@ class RunShell:
         self.journal: Journal | None = None
         if options.journal is not None:
             store = str(cluster.store.path) if cluster.store is not None else ""
-            self.journal = Journal(options.journal, Header(options.source, plan.base, store), past if options.resume else None)
+            header = Header(options.source, plan.base, store, mark=mark, life=life)
+            self.journal = Journal(options.journal, header, past if options.resume else None)
             if cluster.store is not None:
                 (cluster.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
         self.view_epoch = 0

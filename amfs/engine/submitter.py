@@ -79,6 +79,8 @@ class Submitter(Machine):
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
         self.begun: set[int] = set()  # nodes that were told of the run
+        self.unready: set[int] = set()  # nodes that may still have tasks of an earlier run with our journal: nothing is submitted before
+        self.started = not info.journal
         self.ending = False
         self.settling: set[str] = set()
         self.settled = False
@@ -131,6 +133,10 @@ class Submitter(Machine):
             elif node not in self.begun:
                 self.begun.add(node)
                 self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
+                if not self.started:
+                    self.unready.add(node)
+                    self.set_timer("run ready", self.limits.ready_s)
+        self.unready.intersection_update(now)
         for dispatcher in [d for d in self.out_tids if d not in dispatchers]:
             self.again.extend(sorted(self.out_tids.pop(dispatcher)))
             self.parked.pop(dispatcher, None)
@@ -173,7 +179,8 @@ class Submitter(Machine):
             self.settled = False
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
-        """Good to know, nothing to do: what we send follows the RunBegin on the same link."""
+        """What we send follows the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
+        self.unready.discard(message.node)
 
     # ── tasks out ──────────────────────────────────────────────────────────────────────────────────
 
@@ -444,7 +451,7 @@ class Submitter(Machine):
             self.counters[name] = self.counters.get(name, 0) + count
         self._gone(message.node)
         if not self.ending and message.node in self.members:
-            self._end(f"node {message.node} has ended the run: it had not heard from here for too long")
+            self._end(f"node {message.node} has ended the run: it had not heard from here for too long, or the run was resumed elsewhere")
 
     def on_peer_down(self, event: PeerDown) -> None:
         """We cannot reach a node. The manager, old or new, will say what has become of it; if it says nothing, we cannot go on."""
@@ -467,6 +474,7 @@ class Submitter(Machine):
             self.ending = True
             self.reason = reason
             self.cancel_timer("run gone")
+            self.cancel_timer("run ready")
             self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
@@ -474,6 +482,9 @@ class Submitter(Machine):
             node = event.key[1]
             if node in self.members and not self.ending:
                 self._end(f"node {node} does not answer, although it is there for the others")
+        elif event.key == "run ready":
+            if self.unready and not self.ending:
+                self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
         elif event.key == "run gone" and not self.over:
             self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
 
@@ -497,8 +508,11 @@ class Submitter(Machine):
         if self.flush_log:
             self.out.append(FilesFlushed(self.flush_log))
             self.flush_log = []
-        if self.ending or not self.members:
+        if self.ending or not self.members or self.unready:
             return
+        if not self.started:
+            self.started = True
+            self.cancel_timer("run ready")
         if self.passed:
             self._tell_shared(self.passed)
             self.passed = []

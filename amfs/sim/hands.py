@@ -49,6 +49,7 @@ class Started(NamedTuple):
     outputs: tuple[tuple[str, str], ...]  # name, destination
     files: int
     base: str
+    run: int
     inputs: tuple[tuple[str, int], ...] = ()  # source, stamp that the record gives it (0: none); only when watched
 
 
@@ -164,7 +165,7 @@ class Hands:
             options = entry.spec.options
             cores, memory = (options.cores, options.memory) if options is not None else (1, 0)
             spec, base = entry.spec, entry.run.info.base
-            self.queue.append(Started(serial, spec.tid, spec.attempt, cores, memory, outputs, files, base, inputs))
+            self.queue.append(Started(serial, spec.tid, spec.attempt, cores, memory, outputs, files, base, entry.run.id, inputs))
             if world.watched:
                 world.note(self.node.id, "launches", (entry.spec.tid, entry.spec.attempt))
         self._fill()
@@ -176,7 +177,13 @@ class Hands:
         return self.files[source][1] if source in self.files else None
 
     def _give(self, task: Started) -> None:
-        """The task begins: it has the files that are there now, which must be those that its worker meant."""
+        """The task begins: it has the files that are there now, which must be those that its worker meant; and on no node that is
+        in does another run go on."""
+        for number in self.node.core.live:
+            process = self.world.processes[number]
+            if process.alive:
+                beside = [(other.run, other.tid) for other, _, _ in process.hands.running.values() if other.run != task.run]  # type: ignore[attr-defined]
+                assert not beside, f"task {task.tid} of run {task.run} begins beside {beside} on node {number}"
         for source, expected in task.inputs:
             self._check_inputs(task.tid, ((source, ""),))
             stamp = self._stamp_of(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Self
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -368,7 +369,7 @@ def test_a_node_that_has_ended_the_run_by_itself_ends_it() -> None:
     client.submitted()
     client.tell(1, m.RunGone(RUN, 1, {}))
     assert [node for node, _ in client.take_all(m.RunEnd)] == [0, 1]
-    assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long"
+    assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long, or the run was resumed elsewhere"
 
 
 # ── lists that grow ────────────────────────────────────────────────────────────────────────────────
@@ -631,3 +632,30 @@ def test_a_thousand_tasks_are_each_submitted_once(nodes: tuple[int, ...]) -> Non
         for dispatcher, tids in given.items():
             client.ends(dispatcher, *(result(tid, node=dispatcher) for tid in tids))
     assert sorted(seen) == list(range(1000))
+
+
+# ── one run a journal ──────────────────────────────────────────────────────────────────────────────
+
+
+def with_journal(*nodes: int) -> Client:
+    """A run that keeps a journal: an earlier one with it may still go on."""
+    client = Client(*CHAIN)
+    client.machine.info = msgspec.structs.replace(client.machine.info, journal="j", life=2)
+    client.machine.started = False
+    client.view(*nodes)
+    assert [node for node, _ in client.take_all(m.RunBegin)] == list(nodes)
+    return client
+
+
+def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> None:
+    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2))
+    client.nothing_left()
+    client.view(0, 1)
+    assert client.submitted() == {0: [0, 1, 2]}, "node 2 is no more"
+    client.view(0, 1, 3).take(m.RunBegin, 3)
+    client.advance(100).nothing_left()
+
+
+def test_a_node_that_does_not_end_the_earlier_run_ends_the_wait() -> None:
+    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0, 2)).advance(SubmitterLimits().ready_s)
+    client.run_ended(0, 1, reason="nodes [1] have not ended the earlier run with this journal")
