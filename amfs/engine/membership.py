@@ -324,7 +324,9 @@ class Membership(Machine):
         if known != mine:
             _, run = min(known, mine)
             self.log(f"run {run} is ended: run {max(known, mine)[1]} goes on with its journal", logging.WARNING)
-            self.send(self.node, m.RunEnd(run, True))
+            # A node that joined since has records of a run of which its dead submitter has not told it: the manager tells all.
+            for node in self.nodes() if self.is_manager else [self.node]:
+                self.send(node, m.RunEnd(run, True))
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         for runs in self.client_runs.values():
