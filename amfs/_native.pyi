@@ -67,7 +67,8 @@ class Mover:
     def offer(self, path: str) -> bytes:
         """A new 16-byte random ticket, good for one fetch of ``path`` by anyone who shows it within 60 s."""
     def fetch(self, serial: int, host: str, port: int, ticket: bytes, size: int, destination: str, mode: int) -> None:
-        """Get a file of ``size`` bytes from another mover's data port into ``destination`` (temporary name, rename)."""
+        """Get a file of ``size`` bytes from another mover's data port into ``destination`` (temporary name, rename). If that has a file by
+        then, it stays."""
     def completions(self) -> list[tuple[int, str, int]]:
         """(serial, error ("" = fine), bytes moved), oldest first."""
     def counters(self) -> dict[str, int]:

@@ -222,7 +222,6 @@ class Session:
         try:
             self._shell = RunShell(self._cluster, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
             self._shell.begin()
-            self._adopted = self._shell._inventory()
             _open_trace(self._shell)
         except BaseException:
             self._cluster.close()
@@ -354,6 +353,7 @@ class Session:
         for handle in handles:
             if handle.skipped:
                 sub.skip(handle.index)
+        self._shell.discard_outputs([handle.task for handle in (*handles, *again) if not handle.skipped])
         sub.added.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
         for handle in again:
             sub.unskip(handle.index)
@@ -366,8 +366,8 @@ class Session:
         for name, size in zip(task.outputs, sizes, strict=False):
             name = self._plan.aliases.get(name, name)
             path = shared_path(self._options.base, name, self._options.hashed_outputs)
-            if name in self._adopted and self._adopted[name][0] == size:
-                adopt.append((shell.maker.scope + name, size, self._adopted[name][1], 1 << 21))
+            if name in shell.left and shell.left[name][0] == size:
+                adopt.append((shell.maker.scope + name, size, shell.left[name][1], 1 << 21))
             elif name in task.keep and os.path.exists(path) and os.stat(path).st_size == size:
                 shell.maker.ready.add(name)
             else:
@@ -396,7 +396,9 @@ class Session:
         """Run a deferred task after all, and the deferred ones it needs."""
         del self._deferred[handle.index]
         handle.skipped = handle._done = False
-        for wanted in (handle, *self._wanted_again(handle.task)):
+        revived = [handle, *self._wanted_again(handle.task)]
+        self._shell.discard_outputs([wanted.task for wanted in revived])
+        for wanted in revived:
             self._shell.submitter.unskip(wanted.index)
         self._shell.poke()
 

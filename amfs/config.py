@@ -34,6 +34,7 @@ class SubmitterLimits(msgspec.Struct, frozen=True):
     window_per_slot: int = 4  # this for each slot of its unit
     parked_max: int = 200_000
     batch: int = 256  # tasks in one Submit
+    ready_s: float = 30.0  # how long nodes may take to end an earlier run with the same journal
     unreachable_s: float = 20.0  # a node that we cannot reach and that stays a member for so long ends the run
     redo_max: int = 10  # how often one task is done again because what it made was lost
 

@@ -9,6 +9,7 @@ resumes right.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import struct
 import threading
@@ -27,12 +28,15 @@ SUFFIX = ".journal"  # a file named so is ours, whatever is in it
 
 
 class Header(msgspec.Struct, array_like=True):
-    """Whose journal it is. ``store``: where the files of an embedded run are, for adoption; ``complete`` needs no record: it is counted."""
+    """Whose journal it is. ``store``: where the files of an embedded run are, for adoption; ``mark`` and ``life``: by which the nodes of a
+    session know the runs that have kept this journal, one after the other; ``complete`` needs no record: it is counted."""
 
     source: str
     base: str
     store: str = ""
     format: int = FORMAT
+    mark: str = ""
+    life: int = 1
 
 
 class Past(msgspec.Struct):
@@ -98,6 +102,35 @@ def read(path: Path) -> Past | None:
     return Past(header, done)
 
 
+def is_kept(path: Path) -> bool:
+    """Does a process that lives keep this journal?"""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks here: nobody can tell
+        pass
+    finally:
+        os.close(fd)
+    return False
+
+
+def next_life(path: Path, resume: bool) -> tuple[str, int]:
+    """Mark and life of a run that is about to keep this journal. Raises UsageError if it is to resume a run that still goes on."""
+    kept = is_kept(path)
+    if kept and resume:
+        raise UsageError(f"cannot resume: the run that keeps the journal {path} still goes on; wait for its end, or end it")
+    with contextlib.suppress(UsageError):  # whatever it is, a new one takes its place
+        past = None if kept else read(path)
+        if past is not None and past.header.mark:
+            return past.header.mark, past.header.life + 1
+    return os.urandom(8).hex(), 1
+
+
 def _records(data: bytes) -> list[bytes]:
     out: list[bytes] = []
     at = 0
@@ -125,6 +158,8 @@ class Journal:
                 raise UsageError(f"{path} is there and is no journal of amfs: remove it, or name another file")
             temporary = path.with_name(f"{path.name}.{os.getpid()}.new")  # the same list may be run twice at a time
             self._fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_APPEND, 0o600)
+            with contextlib.suppress(OSError):  # gone with this process, however that ends; see is_kept
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._record(header)
             if past is not None and past.done:
                 self._record(list(past.done.items()))

@@ -42,7 +42,7 @@ from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
-from amfs.journal import Header, Journal, Past, aside, read, task_key
+from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
@@ -229,6 +229,7 @@ class RunShell:
         self.down: set[int] = set()  # nodes that stopped answering us
         self.flush_errors: list[str] = []
         self.trace: TraceWriter | None = None
+        mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
         scope = scope_of(cluster.run)
         self.info = m.RunInfo(
             scope=scope,
@@ -241,11 +242,14 @@ class RunShell:
             want_output=options.want_output,
             umask=_umask(),
             paths=plan.paths,
+            journal=mark if cluster.core is None else "",  # an embedded node has no other run
+            life=life,
         )
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
         )
         self.past = past
+        self.left = self._inventory() if open_ended else {}  # files that an earlier run left in memory, and that nobody has asked for yet
         skip = self._resume(past) if past is not None and not open_ended else frozenset()
         self.submitter = Submitter(
             cluster.client, cluster.run, self.info, tasks, plan,
@@ -254,7 +258,8 @@ class RunShell:
         self.journal: Journal | None = None
         if options.journal is not None:
             store = str(cluster.store.path) if cluster.store is not None else ""
-            self.journal = Journal(options.journal, Header(options.source, plan.base, store), past if options.resume else None)
+            header = Header(options.source, plan.base, store, mark=mark, life=life)
+            self.journal = Journal(options.journal, header, past if options.resume else None)
             if cluster.store is not None:
                 (cluster.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
         self.view_epoch = 0
@@ -446,8 +451,16 @@ class RunShell:
 
     def add(self, tasks: Sequence[Task]) -> None:
         """More tasks for an open list, already checked; ``plan`` knows their files."""
+        self.discard_outputs(tasks)
         self.tasks.extend(tasks)
         self.cluster.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def discard_outputs(self, tasks: Sequence[Task]) -> None:
+        """These tasks are to run: what an earlier run left under the names of what they make must go, or the store would keep it."""
+        names = [self.plan.aliases.get(name, name) for task in tasks for name in task.outputs] if self.left else []
+        stale = [self.maker.scope + name for name in names if self.left.pop(name, None) is not None]
+        if stale and self.cluster.store is not None:
+            self.cluster.store.delete(stale)
 
     def poke(self) -> None:
         """The submitter was given something outside an event: let it act."""

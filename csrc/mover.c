@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tree.h"
+
 /* One copy_file_range: small enough that a stop is noticed soon on a slow disk. */
 enum { COPY_CHUNK = 8 << 20 };
 
@@ -95,13 +97,16 @@ void mover_part_drop(int fd, const char *part) {
     unlink(part);
 }
 
-bool mover_part_finish(int fd, const char *part, const char *destination, unsigned mode, char *error) {
+bool mover_part_finish(int fd, const char *part, const char *destination, unsigned mode, bool keep_first, char *error) {
     const char *step = "set the mode of";
     if (fchmod(fd, mode & 07777) == 0) {
         step = "write"; /* network file systems report a full disk here */
         if (close(fd) == 0) {
             step = "rename to";
-            if (rename(part, destination) == 0) return true;
+            int failed = keep_first ? amfs_rename_to_free(AT_FDCWD, part, destination) : rename(part, destination) == 0 ? 0 : errno;
+            if (failed == EEXIST && keep_first) failed = unlink(part) == 0 ? 0 : errno;
+            if (failed == 0) return true;
+            errno = failed;
         }
     } else {
         int reason = errno;
@@ -187,7 +192,7 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
     if (error[0] != '\0') mover_part_drop(out, part);
-    else mover_part_finish(out, part, job->destination, job->mode, error);
+    else mover_part_finish(out, part, job->destination, job->mode, false, error);
     atomic_fetch_add(&worker->mover->bytes_copied, total);
     return total;
 }

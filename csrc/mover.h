@@ -38,7 +38,8 @@ struct mover *mover_new(int threads, const char *listen_address, char *error, si
 int mover_fd(const struct mover *mover);   /* eventfd, readable while completions wait; valid until mover_free */
 int mover_port(const struct mover *mover); /* 0: not listening */
 
-/* Queue a job. 0, or an errno (then no completion follows). Strings are copied. After mover_stop: completes as "stopped". */
+/* Queue a job. 0, or an errno (then no completion follows). Strings are copied. After mover_stop: completes as "stopped". A copy takes the
+ * place of what the destination had; a fetch leaves it and completes well, because the file may be in use there. */
 int mover_copy(struct mover *mover, uint64_t serial, const char *source, const char *destination, unsigned mode, int directories);
 int mover_fetch(struct mover *mover, uint64_t serial, const char *host, int port, const uint8_t ticket[MOVER_TICKET_BYTES],
                 uint64_t size, const char *destination, unsigned mode);

@@ -193,7 +193,7 @@ uint64_t mover_run_fetch(struct worker *worker, const struct job *job, char *err
     if (fetch.file < 0) return 0;
     bool fine = connect_peer(&fetch) && send_request(&fetch) && read_reply(&fetch) && receive_file(&fetch);
     if (fetch.socket >= 0) close(fetch.socket);
-    if (fine) mover_part_finish(fetch.file, part, job->destination, job->mode, error);
+    if (fine) mover_part_finish(fetch.file, part, job->destination, job->mode, true, error);
     else mover_part_drop(fetch.file, part);
     atomic_fetch_add(&worker->mover->bytes_fetched, fetch.moved);
     return fetch.moved;

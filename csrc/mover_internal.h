@@ -61,8 +61,9 @@ const char *mover_reason(int error); /* strerror in a buffer of this thread, and
 
 /* Open a temporary file beside `destination` (its name in `part`). Descriptor, or -1 with the reason in `error`. */
 int mover_part_open(struct mover *mover, const char *destination, bool directories, char *part, char *error);
-/* Mode, close, rename; true if the file stands under its name. Otherwise `error` says why and nothing is left. */
-bool mover_part_finish(int fd, const char *part, const char *destination, unsigned mode, char *error);
+/* Mode, close, rename; true if a file stands under the name: this one, or with `keep_first` that which was there. Else `error` says why and
+ * nothing is left. */
+bool mover_part_finish(int fd, const char *part, const char *destination, unsigned mode, bool keep_first, char *error);
 void mover_part_drop(int fd, const char *part);
 
 /* mover_fetch.c: bytes moved; `error` empty if it went well. */

@@ -66,6 +66,7 @@ typedef struct {
     uint32_t mode;
     bool followed; /* a symbolic link, or outside of the sandbox: published as a copy or a link, not by rename */
     bool directory; /* turned out to be one, and may: copied to the base directory, on shared storage */
+    bool kept_first; /* its destination had a file, which stays */
 } amfs_output;
 
 struct amfs_context;

@@ -236,6 +236,24 @@ int amfs_files_prepare(amfs_files *files, amfs_task *task, amfs_text *detail)
 
 /* ------------------------------------------------------------------------------------------------------------- afterwards */
 
+static bool same_stamp(const struct stat *status, const amfs_stamp *stamp)
+{
+    amfs_stamp now = stamp_of(status);
+    return now.size == stamp->size && now.mtime_ns == stamp->mtime_ns;
+}
+
+/* Is another file at the input's place by now (`source`), while that which the task was given is still in its sandbox, unchanged? */
+static bool own_link_is_as_it_was(amfs_files *files, const amfs_task *task, const amfs_input *input, const struct stat *source)
+{
+    struct stat own;
+
+    if (input->name[0] == '/')
+        return false;
+    int at = amfs_files_at(files, task, "", input->name);
+    return at != -ENAMETOOLONG && fstatat(at, files->path, &own, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(own.st_mode)
+           && (own.st_ino != source->st_ino || own.st_dev != source->st_dev) && same_stamp(&own, &input->stamp);
+}
+
 bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail)
 {
     bool changed = false;
@@ -253,8 +271,7 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
         }
         if (!S_ISREG(status.st_mode))
             continue;
-        amfs_stamp now = stamp_of(&status);
-        if (now.size == input->stamp.size && now.mtime_ns == input->stamp.mtime_ns)
+        if (same_stamp(&status, &input->stamp) || own_link_is_as_it_was(files, task, input, &status))
             continue;
         amfs_text_add(detail, changed ? ", %s" : "changed its input: %s", input->name);
         changed = true;
@@ -352,8 +369,8 @@ static int publish_otherwise(amfs_files *files, const amfs_task *task, const amf
         failed = copy_file(directory, files->path, AT_FDCWD, files->other, mode);
     else if (chmod(files->other, mode) < 0)
         failed = errno;
-    if (!failed && rename(files->other, output->destination) < 0)
-        failed = errno;
+    if (!failed)
+        failed = amfs_rename_to_free(AT_FDCWD, files->other, output->destination);
     struct stat status;
     if (failed)
         unlink(files->other);
@@ -362,7 +379,19 @@ static int publish_otherwise(amfs_files *files, const amfs_task *task, const amf
     return failed;
 }
 
-static int publish_one(amfs_files *files, const amfs_task *task, const amfs_output *output)
+/* What was there before stays: tasks were started with it. */
+static int keep_first(const amfs_task *task, amfs_output *output)
+{
+    struct stat status;
+
+    if (stat(output->destination, &status) < 0)
+        return errno;
+    task->completion->outputs[output - task->outputs] = stamp_of(&status);
+    output->kept_first = true;
+    return 0;
+}
+
+static int publish_one(amfs_files *files, const amfs_task *task, amfs_output *output)
 {
     mode_t mode = (output->mode & 0555) | 0400;
     int at = amfs_files_at(files, task, "", output->name), failed;
@@ -375,9 +404,11 @@ static int publish_one(amfs_files *files, const amfs_task *task, const amfs_outp
         if (output->followed)
             failed = EXDEV;
         else
-            failed = renameat(at, files->path, AT_FDCWD, output->destination) < 0 ? errno : 0;
+            failed = amfs_rename_to_free(at, files->path, output->destination);
         if (failed == EXDEV)
             failed = publish_otherwise(files, task, output, mode);
+        if (failed == EEXIST)
+            failed = keep_first(task, output);
         if (failed != ENOENT || attempt > 0)
             return failed;
         int length = snprintf(files->other, sizeof files->other, "%s", output->destination);
@@ -411,15 +442,16 @@ int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amf
         }
     }
     for (uint32_t i = 0; i < task->output_count; i++) {
-        const amfs_output *output = &task->outputs[i];
+        amfs_output *output = &task->outputs[i];
         if (output->destination[0] == '\0' || output->directory)
             continue;
+        output->kept_first = false;
         int failed = publish_one(files, task, output);
         if (!failed)
             continue;
         amfs_text_add(detail, "cannot publish '%s' as '%s': %s", output->name, output->destination, strerror(failed));
         while (i-- > 0)
-            if (task->outputs[i].destination[0] != '\0')
+            if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].kept_first)
                 unlink(task->outputs[i].destination);
         memset(task->completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
         return failed;

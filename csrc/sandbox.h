@@ -35,7 +35,8 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
 /* Are all outputs there and publishable? Writes what is wrong to `detail` if not. Fills in the stamps of the completion. */
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);
 
-/* Move the checked outputs of a staged task to their destinations, all or none. Returns 0, or an errno with `detail` written. */
+/* Move the checked outputs of a staged task to their destinations, all or none. A destination that has a file keeps it, and the completion
+ * gets that one's stamp: tasks may have been started with it. Returns 0, or an errno with `detail` written. */
 int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);
 
 /* Remove the sandbox. Silent: what cannot be removed stays for the session's own clean-up. */

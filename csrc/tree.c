@@ -182,3 +182,16 @@ int amfs_copy_tree(const char *from, const char *to)
     fts_close(walk);
     return failed;
 }
+
+int amfs_rename_to_free(int directory, const char *path, const char *destination)
+{
+    if (renameat2(directory, path, AT_FDCWD, destination, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return errno;
+    /* NFS does not know the flag. A hard link fails as well when the name is taken. */
+    if (linkat(directory, path, AT_FDCWD, destination, 0) < 0)
+        return errno;
+    unlinkat(directory, path, 0);
+    return 0;
+}

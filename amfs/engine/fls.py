@@ -248,7 +248,8 @@ class FlsShard(Machine):
     # ── inside ─────────────────────────────────────────────────────────────────────────────────────
 
     def _at(self, record: FileRecord) -> m.FileAt:
-        return m.FileAt(record.name, record.size, tuple(record.holders) if not record.shared else ())
+        """Where it is; no holders: on shared storage. A copy in memory is preferred, because nothing can change it while it is read."""
+        return m.FileAt(record.name, record.size, tuple(record.holders))
 
     def _lose_holder(self, run: int, record: FileRecord, node: int) -> None:
         if node in record.holders:

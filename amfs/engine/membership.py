@@ -44,6 +44,7 @@ class Membership(Machine):
         self.peers: dict[int, Peer] = {}
         self.clients: dict[int, float] = {}  # client -> when it was heard
         self.client_runs: dict[int, set[int]] = {}
+        self.journals: dict[str, tuple[int, int]] = {}  # mark of a journal -> the latest run that goes on with it, as (life, run)
         self.manager_heard = 0.0
         self.next_id = 0  # the highest id given out so far
         self.left: set[int] = set()  # ids of nodes that were members
@@ -311,10 +312,27 @@ class Membership(Machine):
         # Every node knows the clients, so that whoever becomes manager can tell them.
         self.clients[message.client] = self.now
         self.client_runs.setdefault(message.client, set()).add(message.run)
+        if message.info.journal:
+            self._one_run_a_journal(message)
+
+    def _one_run_a_journal(self, message: m.RunBegin) -> None:
+        """A run that was resumed takes the place of the one before, whose submitter may have died a moment ago. Every node decides it for
+        itself, whatever the order in which it hears of the two; the submitter of the new run waits until all have (``RunReady``)."""
+        mine = (message.info.life, message.run)
+        known = self.journals.get(message.info.journal, mine)
+        self.journals[message.info.journal] = max(known, mine)
+        if known != mine:
+            _, run = min(known, mine)
+            self.log(f"run {run} is ended: run {max(known, mine)[1]} goes on with its journal", logging.WARNING)
+            # A node that joined since has records of a run of which its dead submitter has not told it: the manager tells all.
+            for node in self.nodes() if self.is_manager else [self.node]:
+                self.send(node, m.RunEnd(run, True))
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         for runs in self.client_runs.values():
             runs.discard(message.run)
+        for journal in [journal for journal, (_, run) in self.journals.items() if run == message.run]:
+            del self.journals[journal]
         if message.relay:
             for node in self.nodes():
                 self.send(node, m.RunEnd(message.run, message.kill))

@@ -82,6 +82,8 @@ class RunInfo(Struct, frozen=True):
     umask: int = 0o022
     default_retries: int = 0
     paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths
+    journal: str = ""  # mark of the journal that the run keeps, "": none. Of several runs with one journal only the last goes on
+    life: int = 0  # the how-manieth run with this journal it is
 
 
 class Result(Struct, frozen=True):
@@ -138,7 +140,7 @@ class Blob(Struct, frozen=True):
 
 
 class RunBegin(Message, frozen=True, tag=1):
-    """Submitter -> every node. Repeatable: the same run, the same answer."""
+    """Submitter -> every node. Ends an earlier run with the same journal. Repeatable: the same run, the same answer."""
 
     run: int
     client: int
@@ -147,7 +149,7 @@ class RunBegin(Message, frozen=True, tag=1):
 
 
 class RunReady(Message, frozen=True, tag=2):
-    """Node -> submitter: the node knows the run; how many slots it has."""
+    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here; how many slots it has."""
 
     run: int
     node: int

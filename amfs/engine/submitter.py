@@ -93,6 +93,8 @@ class Submitter(Machine):
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
         self.begun: set[int] = set()  # nodes that were told of the run
+        self.unready: set[int] = set()  # nodes that may still have tasks of an earlier run with our journal: nothing is submitted before
+        self.started = not info.journal
         self.ending = False
         self.settling: set[str] = set()
         self.settled = False
@@ -103,7 +105,8 @@ class Submitter(Machine):
         self.over = False
         self.redone = 0
         self.redone_times: dict[int, int] = {}
-        self.doubtful: dict[int, dict[str, None]] = {}  # unfinished task -> files of it that somebody missed
+        self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
+        self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
         self.passed: list[str] = []  # tokens of tasks that have ended well, to be published
         self.ended_log: list[m.Result] = []
@@ -143,7 +146,7 @@ class Submitter(Machine):
         now = {member.node: member.slots for member in message.members}
         dead = [node for node in self.members if node not in now]
         before, self.members = self.members, now
-        self.table = PartitionTable(message.table, message.epoch)
+        told, self.table = self.table, PartitionTable(message.table, message.epoch)
         dispatchers = units(now, message.unit_size)
         if len(now) > 1 and self.where is None:
             self.where = array("i", [next(iter(before or now))]) * len(self.state)
@@ -153,6 +156,10 @@ class Submitter(Machine):
             elif node not in self.begun:
                 self.begun.add(node)
                 self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
+                if not self.started:
+                    self.unready.add(node)
+                    self.set_timer("run ready", self.limits.ready_s)
+        self.unready.intersection_update(now)
         for dispatcher in [d for d in self.out_tids if d not in dispatchers]:
             self.again.extend(sorted(self.out_tids.pop(dispatcher)))
             self.parked.pop(dispatcher, None)
@@ -166,41 +173,37 @@ class Submitter(Machine):
             self.begun.discard(node)
             if self.ending:
                 self._gone(node)
-        if dead and self.settled:
-            self._settle_again(set(dead))
         if not now:
             self._over("all nodes are lost, or were shut down")
-        elif dead and not self.ending:
-            self._redo_lost(set(dead))
+        elif before and not self.ending:
+            self._tell_heirs(told)
 
-    def _redo_lost(self, dead: set[int]) -> None:
-        """Run again what made the files that died with ``dead`` and that unfinished tasks still need.
+    def _tell_heirs(self, told: PartitionTable) -> None:
+        """Partitions have moved. What was said to the shards that had them (``told``) must be said to those that have them now.
 
-        What those tasks need in turn, and what else turns out to be missing, the FLS names later (``on_lost``).
+        Nothing else is to be done about a node that is gone: whoever still needs a file of it asks a shard, which names the file to us
+        (``on_lost``). A task that has its inputs already needs nothing, so their writers need not run again.
         """
-        state, where, writers, aliases = self.state, self.where, self.plan.writers, self.plan.aliases
-        on_shared: list[str] = []
-        for tid, task in enumerate(self.tasks):
-            if state[tid] != PENDING:
+        state, scope = self.state, self.info.scope
+        passed: list[str] = []
+        for tid in self.maker.asked:
+            key = scope + token(tid)
+            if told.node_of(key) == self.table.node_of(key):
                 continue
-            for name in task.inputs:
-                name = aliases.get(name, name)
-                writer = writers.get(name)
-                if writer is None or state[writer] != FINISHED:
-                    continue
-                if self._is_final(writer, name):
-                    on_shared.append(self.info.scope + name)
-                elif where is None or where[writer] in dead:
-                    self._redo(writer)
-        for tid in self.maker.asked:  # what we told the dead, and what others had told us to their heirs too early
             if state[tid] == FINISHED:
-                on_shared.append(self.info.scope + token(tid))
+                passed.append(key)
             elif state[tid] == FAILED:
-                self._poison_token(tid)
-        self._tell_shared(on_shared)
+                self._poison([key], tid)
+        self._tell_shared(passed)
+        for tid in self.missed:
+            self._tell_of_missed(tid)
+        if self.settled:  # holders may be gone, and publications may have gone to another shard than our request
+            self.settling.clear()
+            self.settled = False
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
-        """Good to know, nothing to do: what we send follows the RunBegin on the same link."""
+        """What we send follows the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
+        self.unready.discard(message.node)
 
     # ── tasks out ──────────────────────────────────────────────────────────────────────────────────
 
@@ -226,7 +229,10 @@ class Submitter(Machine):
             dispatcher = dispatchers[self.turn]
             self.out_tids[dispatcher].add(tid)
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
-            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1))
+            # What is on shared storage is not written a second time: somebody may be reading it.
+            there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
+            fates = tuple([fate & ~m.FINAL if name in there else fate for name, fate in zip(spec.outputs, spec.fates, strict=True)])
+            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, fates=fates))
         for dispatcher, specs in batches.items():
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
@@ -353,13 +359,9 @@ class Submitter(Machine):
             if state[tid]:
                 continue
             if result.outcome == Outcome.OK:
-                if result.node in self.lost and self._made_for_others(tid):
-                    self.again.append(tid)  # the word of it outlived the node, the files did not
-                    continue
                 state[tid] = FINISHED
                 self.finished += 1
-                if tid in self.doubtful:
-                    self._ask_again(list(self.doubtful.pop(tid)))
+                self.flushed.pop(tid, None)
                 if tid in asked:
                     self.passed.append(self.info.scope + token(tid))
                 if self.where is not None:
@@ -370,63 +372,69 @@ class Submitter(Machine):
                 if result.outcome == Outcome.UPSTREAM_FAILED:
                     self.causes[tid] = result.detail
                 if tid in asked:
-                    self._poison_token(tid)
+                    self._poison([self.info.scope + token(tid)], tid)
                 if self.fail_fast and not self.ending:
                     self._end("a task failed, and --fail-fast was asked for")
+            if tid in self.missed:
+                self._tell_of_missed(tid)
             self.ended_log.append(result)
             if self.hierarchy is not None:
                 failed = "" if state[tid] == FINISHED else self.causes.get(tid, f"task #{tid} failed")
                 self._stands_over(self.hierarchy.ended(tid, failed))
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
-        """Files that tasks wait for are nowhere. If their writers have finished, they must do it again."""
+        """Files that tasks wait for are nowhere, as far as their shard knows. If their writers have finished, they must do it again; of a
+        task that has not ended the shard is told when it has."""
         if message.run != self.run or self.ending:
             return
         cut = len(self.info.scope)
-        on_shared: list[str] = []
         for key in message.names:
-            if is_token(key[cut:]):
-                self._token_missed(key, task_of(key[cut:]))
+            short = key[cut:]
+            if is_token(short):
+                if self.state[task_of(short)] == FAILED:
+                    self._poison([key], task_of(short))
+                elif self.state[task_of(short)] != PENDING:
+                    self.passed.append(key)
                 continue
-            writer = self.plan.writers.get(key[cut:])
+            writer = self.plan.writers.get(short)
             if writer is None:
                 continue  # a part of a reduction: its dispatcher knows
-            if self.state[writer] == FAILED:
-                cause = self.causes.get(writer, f"task #{writer} failed")
-                self.send(peer, m.Poison(self.run, (key,), cause))
-            elif self.state[writer] == FINISHED and self._is_final(writer, key[cut:]):
-                on_shared.append(key)
-            elif self.state[writer] == FINISHED:
+            if self.state[writer] == FINISHED and not self._is_final(writer, short):
                 self._redo(writer)
-            elif self.state[writer] == PENDING:
-                self.doubtful.setdefault(writer, {})[key] = None
-        self._tell_shared(on_shared)
+            elif self.state[writer] == SKIPPED and short not in self.maker.ready:
+                self._end(f"{short}, which an earlier run has made, is lost; run again with --resume")
+                return
+            else:
+                self.missed.setdefault(writer, {})[key] = None
+                self._tell_of_missed(writer)
 
-    def _token_missed(self, key: str, tid: int) -> None:
-        """A shard knows nothing of a token that tasks wait for. Of a task that has not ended, it will be told in time."""
+    def _tell_of_missed(self, tid: int) -> None:
+        """Let the shards of its missed files know how a task has ended. Where nothing is known of a file, its shard is asked once
+        more: if it is still missing, it says so."""
+        keys = list(self.missed[tid])
         if self.state[tid] == FAILED:
-            self._poison_token(tid)
+            self._poison(keys, tid)
         elif self.state[tid] != PENDING:
-            self.passed.append(key)
+            parts: tuple[list[str], list[str]] = ([], [])  # to be asked for, on shared storage
+            for key in keys:
+                name = key[len(self.info.scope) :]
+                parts[self.state[tid] == SKIPPED or self._is_final(tid, name)].append(key)
+            self._tell_shared(parts[1])
+            for shard, names in self.table.group(parts[0]).items():
+                self.send(shard, m.Locate(self.run, tuple(names)))
 
-    def _poison_token(self, tid: int) -> None:
-        key = self.info.scope + token(tid)
-        self.send(self.table.node_of(key), m.Poison(self.run, (key,), self.causes.get(tid, f"task #{tid} failed")))
-
-    def _ask_again(self, names: list[str]) -> None:
-        """Their writers have finished, but they were missed before: if they still are, the FLS says so once more."""
-        for shard, part in self.table.group(names).items():
-            self.send(shard, m.Locate(self.run, tuple(part)))
-
-    def _made_for_others(self, tid: int) -> bool:
-        """Does it make files that only other tasks read, and that are in the memory of its node alone?"""
-        readers, aliases = self.plan.readers, self.plan.aliases
-        names = (aliases.get(name, name) for name in self.tasks[tid].outputs)
-        return any(readers.get(name, 0) and not self._is_final(tid, name) for name in names)
+    def _poison(self, keys: list[str], tid: int) -> None:
+        """Nobody will ever make these files, or this token, of a task that has failed."""
+        cause = self.causes.get(tid, f"task #{tid} failed")
+        for shard, names in self.table.group(keys).items():
+            self.send(shard, m.Poison(self.run, tuple(names), cause))
 
     def _is_final(self, writer: int, name: str) -> bool:
         """Did the end of its writer mean that the file is on shared storage?"""
-        return self.maker.keep_all or name in self.tasks[writer].keep or name.startswith("/") or in_namespace(name)
+        task, aliases = self.tasks[writer], self.plan.aliases
+        if self.maker.keep_all or not task.staged or name.startswith("/") or in_namespace(name):
+            return True
+        return any(aliases.get(kept, kept) == name for kept in task.keep)
 
     def _redo(self, tid: int) -> None:
         times = self.redone_times[tid] = self.redone_times.get(tid, 0) + 1
@@ -446,6 +454,10 @@ class Submitter(Machine):
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
+        for name, _, error in message.files:
+            writer = self.plan.writers.get(name, -1)
+            if writer >= 0 and self.state[writer] == PENDING and not error:  # the news that the task has ended may be lost with a node
+                self.flushed.setdefault(writer, set()).add(self.info.scope + name)
         if self.settling:
             for name, _, error in message.files:
                 self.settling.discard(name)
@@ -491,15 +503,6 @@ class Submitter(Machine):
         for shard, (flushes, drops) in parts.items():
             self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
 
-    def _settle_again(self, dead: set[int]) -> None:
-        """Nodes died while an open list was settled: make again what died with them, ask for the rest once more."""
-        writers = self.plan.writers
-        for name in sorted(self.settling):
-            if (self.where is None or self.where[writers[name]] in dead) and self.state[writers[name]] == FINISHED:
-                self._redo(writers[name])
-        self.settling.clear()
-        self.settled = False
-
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:
             self._end(event.reason)
@@ -523,7 +526,7 @@ class Submitter(Machine):
             self.counters[name] = self.counters.get(name, 0) + count
         self._gone(message.node)
         if not self.ending and message.node in self.members:
-            self._end(f"node {message.node} has ended the run: it had not heard from here for too long")
+            self._end(f"node {message.node} has ended the run: it had not heard from here for too long, or the run was resumed elsewhere")
 
     def on_peer_down(self, event: PeerDown) -> None:
         """We cannot reach a node. The manager, old or new, will say what has become of it; if it says nothing, we cannot go on."""
@@ -546,6 +549,7 @@ class Submitter(Machine):
             self.ending = True
             self.reason = reason
             self.cancel_timer("run gone")
+            self.cancel_timer("run ready")
             self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
@@ -553,6 +557,9 @@ class Submitter(Machine):
             node = event.key[1]
             if node in self.members and not self.ending:
                 self._end(f"node {node} does not answer, although it is there for the others")
+        elif event.key == "run ready":
+            if self.unready and not self.ending:
+                self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
         elif event.key == "run gone" and not self.over:
             self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
 
@@ -576,8 +583,11 @@ class Submitter(Machine):
         if self.flush_log:
             self.out.append(FilesFlushed(self.flush_log))
             self.flush_log = []
-        if self.ending or not self.members:
+        if self.ending or not self.members or self.unready:
             return
+        if not self.started:
+            self.started = True
+            self.cancel_timer("run ready")
         if self.passed:
             self._tell_shared(self.passed)
             self.passed = []
@@ -589,7 +599,8 @@ class Submitter(Machine):
             self.out.extend(map(Expand, self.hierarchy.due))
             self.hierarchy.due = []
         while self.maker.unheard:
-            self._poison_token(self.maker.unheard.pop())
+            tid = self.maker.unheard.pop()
+            self._poison([self.info.scope + token(tid)], tid)
         if not self.open and self.ended == self.total:
             if self.maker.open_ended and not self.settled:
                 self._settle()

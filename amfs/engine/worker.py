@@ -253,8 +253,9 @@ class Worker(Availability):
                 continue
             if file is None:
                 file = run.files[name] = File(name)
-            file.size = size
-            file.mtime_ns = mtime_ns
+            if file.state != FileState.LOCAL:  # else it was made, or fetched, before: the store has kept that one
+                file.size = size
+                file.mtime_ns = mtime_ns
             file.fetching = False
             file.dropped = False
             if fate & m.FINAL:

@@ -173,7 +173,13 @@ class WorkerState(Machine):
         if message.run in self.gone:
             self.send(message.client, m.RunGone(message.run, self.node, {}))
         else:
-            self.send(message.client, m.RunReady(message.run, self.node, self.slots))
+            self._say_ready(self.runs[message.run])
+
+    def _say_ready(self, run: Run) -> None:
+        """Tell the submitter that the run may begin here, unless tasks of another one with the same journal are still about."""
+        journal = run.info.journal
+        if not journal or not any(other is not run and other.info.journal == journal for other in self.runs.values()):
+            self.send(run.submitter, m.RunReady(run.id, self.node, self.slots))
 
     def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
         """The run, or None; a message that overtook its RunBegin is kept for it."""
@@ -206,6 +212,9 @@ class WorkerState(Machine):
         self._remember_gone(run.id)
         self.out.append(CloseRun(run.id, run.info.scope))
         self.send(run.submitter, m.RunGone(run.id, self.node, run.counters))
+        for other in self.runs.values():
+            if run.info.journal and other.info.journal == run.info.journal and not other.closing:
+                self._say_ready(other)
 
     def _remember_gone(self, run: int) -> None:
         self.gone[run] = None

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem
 
 
+#: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
+WITHOUT_VIEW = frozenset((
+    m.View, m.Join, m.Numbered, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
+))  # fmt: skip
+
+
 class Facts(NamedTuple):
     """What follows from a view. Shared between the nodes of one process, of which a simulation has thousands: not to be changed."""
 
@@ -103,6 +109,7 @@ class NodeCore:
                 routes.setdefault(kind, []).append((name, machine))
         self.routes = routes
         self.local: deque[m.Message] = deque()  # from this node to itself
+        self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
         self.live: frozenset[int] = frozenset()
         self.staged: deque[JobDone] = deque()  # what the file system has brought or taken for tasks
         self.view_changed = False  # for the shell: connections must follow; it clears it
@@ -131,7 +138,10 @@ class NodeCore:
         out: list[Effect] = []
         local = self.local
         if isinstance(event, Received):
-            self._deliver(event.peer, event.message, now, out, local)
+            if self.membership.view is None and type(event.message) not in WITHOUT_VIEW:
+                self.early.append((event.peer, event.message))
+            else:
+                self._deliver(event.peer, event.message, now, out, local)
         elif isinstance(event, (TasksExited, JobDone)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
@@ -241,6 +251,9 @@ class NodeCore:
         for name in ("fls", "worker", "dispatcher", "fs"):
             if name in self.machines:
                 self._collect(name, self._drain(self.machines[name]), out, local)
+        early, self.early = self.early, []
+        for peer, message in early:
+            self._deliver(peer, message, now, out, local)
 
     def adopt(self, run: int, files: list[tuple[str, int, int, int]], now: float) -> list[Effect]:
         """Take in files (key, size, mtime_ns, fate) that an earlier life of this node left in the store."""

@@ -72,7 +72,7 @@ class Store:
         return store_path(self.root, key[: key.index("/") + 1], key)
 
     def write(self, effect: StoreInline) -> None:
-        """Put small content under its key, whole or not at all."""
+        """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it."""
         path = self.path_of(effect.name)
         temporary = f"{path}.amfs-part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -86,7 +86,13 @@ class Store:
             os.fchmod(fd, effect.mode)
         finally:
             os.close(fd)
-        os.rename(temporary, path)
+        try:
+            os.link(temporary, path)
+            os.unlink(temporary)
+        except FileExistsError:
+            os.unlink(temporary)
+        except OSError:  # no hard links here
+            os.rename(temporary, path)
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:

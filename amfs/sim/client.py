@@ -71,6 +71,7 @@ class SimClient(Process):
         self.flushed: list[tuple[str, int, str]] = []
         self.over: RunOver | None = None
         self.down: set[int] = set()
+        self.began_at = world.now
         self.ended_at = 0.0  # when the last task was heard to have ended
 
     def start(self) -> None:
@@ -110,7 +111,7 @@ class SimClient(Process):
         if type(event) is PeerDown:
             self.down.add(event.peer)
         if getattr(event, "key", None) == _BEAT:
-            if not submitter.members and world.now > VIEW_PATIENCE_S:
+            if not submitter.members and world.now - self.began_at > VIEW_PATIENCE_S:
                 self.act([RunOver("the session does not answer", {})])
                 return
             others = submitter.members if self.down else ()  # somebody fell silent: are the others there?

@@ -20,7 +20,7 @@ from amfs.net.link import Limits as LinkLimits
 from amfs.sim import calamities, checker
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Faults, Limits, draw_faults
-from amfs.sim.workload import Workload, random_workload
+from amfs.sim.workload import Workload, mix_lengths, random_workload
 from amfs.sim.world import World
 
 EVENT_BUDGET = 400_000
@@ -89,6 +89,8 @@ def draw_settings(seed: int, *, quiet: bool) -> tuple[Settings, random.Random]:
     rng = random.Random(seed * 2 + quiet)
     nodes = rng.choice((1, 2, 2, 3, 3, 4, 5, 7))
     faults = draw_faults(rng)
+    if faults.client_dies:
+        faults = msgspec.structs.replace(faults, client_returns=random.Random(f"returns {seed}").random() < 0.5)
     if quiet:
         faults = Faults(broken_tasks=faults.broken_tasks, flaky_tasks=faults.flaky_tasks)
     elif nodes == 1:
@@ -124,6 +126,7 @@ def run_seed(seed: int, *, quiet: bool = False, tell: Callable[[str], None] | No
     settings, rng = draw_settings(seed, quiet=quiet)
     faults = settings.faults
     workload = random_workload(rng, settings.nodes, faults)
+    mix_lengths(workload, random.Random(f"lengths {seed}"))
     world = World(seed, faults=faults, event_budget=EVENT_BUDGET)
     world.tell = tell
     try:
@@ -139,8 +142,9 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
         limits=settings.limits, links=None if settings.quiet else LinkLimits(),
     )  # fmt: skip
     info = m.RunInfo(
-        scope_of(1), workload.plan.base, ("A=b",), data_aware=settings.data_aware, stage_shared=settings.stage_shared
-    )
+        scope_of(1), workload.plan.base, ("A=b",), data_aware=settings.data_aware, stage_shared=settings.stage_shared,
+        journal="journal" if faults.client_dies else "", life=1,
+    )  # fmt: skip
     client = cluster.client(
         info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all, heartbeat_s=1.0 if not settings.quiet else float("inf")
     )
@@ -150,8 +154,16 @@ def _run(settings: Settings, rng: random.Random, workload: Workload, world: Worl
     latest = PATIENCE_S + work_s
     if faults.client_dies:
         world.run(lambda: not client.alive, latest)
-    else:
-        world.run(lambda: client.over is not None, latest)
+    if faults.client_returns:
+        world.let_pass(random.Random(f"returns {settings.seed}").choice((0.0, 0.1, 2.0, 20.0)))
+        workload.succeeded.clear()
+        client = cluster.client(
+            info=msgspec.structs.replace(info, scope=scope_of(2), life=2), run=2, number=client.id + 1,
+            fail_fast=settings.fail_fast, keep_all=settings.keep_all,
+        )  # fmt: skip
+        client.start()
+    if not faults.client_dies or faults.client_returns:
+        world.run(lambda: client.over is not None, world.now + latest)
         assert client.over is not None
         suspected = faults.nodes_may_go or not settings.quiet
         checker.check_results(workload, client, faults, lost_nodes=lost | client.submitter.lost, suspected=suspected)

@@ -49,6 +49,8 @@ class Started(NamedTuple):
     outputs: tuple[tuple[str, str], ...]  # name, destination
     files: int
     base: str
+    run: int
+    inputs: tuple[tuple[str, int], ...] = ()  # source, stamp that the record gives it (0: none); only when watched
 
 
 def _root_of(part: Started) -> int:
@@ -65,10 +67,11 @@ class Hands:
         self.slots = slots
         self.memory = memory
         self.workload = workload
-        self.files: dict[str, int] = {}  # path in the store -> bytes
+        self.files: dict[str, tuple[int, int]] = {}  # path in the store -> bytes, stamp (of no two makings the same)
         self.contexts: dict[int, m.RunInfo] = {}
         self.queue: deque[Started] = deque()
         self.running: dict[int, tuple[Started, float, int]] = {}  # serial -> task, begin, slot
+        self.given: dict[int, dict[str, int]] = {}  # serial -> stamps of its inputs when it began
         self.free_slots = list(range(slots - 1, -1, -1))
         self.free_cores = slots
         self.free_memory = memory
@@ -109,23 +112,25 @@ class Hands:
         for name in effect.names:
             self.files.pop(self.path_of(name), None)
 
-    def _keep(self, path: str, size: int) -> None:
+    def _keep(self, path: str, size: int, stamp: int) -> tuple[int, int]:
+        """A file appears in the store, unless there is one of that name already: then that one stays. What is there now."""
         if self.world.watched:
             scope = path[len(self.node.core.worker.store) + 1 :].split("/", 1)[0]
             assert int(scope) in self.contexts, f"node {self.node.id} stores {path} of a run that it does not have"
-        self.files[path] = size
+        return self.files.setdefault(path, (size, stamp))
 
     def store_inline(self, effect: StoreInline) -> None:
-        self._keep(self.path_of(effect.name), len(effect.data) if self.world.watched else self.workload.size_of(effect.name))
+        size = len(effect.data) if self.world.watched else self.workload.size_of(effect.name)
+        self._keep(self.path_of(effect.name), size, self.world.stamp())
 
     def read_store(self, effect: ReadStore) -> m.Content:
         return m.Content(effect.run, tuple([self._blob(name) for name in effect.names]))
 
     def _blob(self, name: str) -> m.Blob:
         path = self.path_of(name)
-        size = self.files.get(path)
-        if size is None:
+        if path not in self.files:
             return m.Blob(name, 0, missing=True)
+        size, _ = self.files[path]
         if size <= INLINE_BYTES_MAX:
             return m.Blob(name, size, bytes(size))
         self.tickets += 1
@@ -145,6 +150,7 @@ class Hands:
                 self._check_inputs(entry.spec.tid, task.inputs)
                 self._check_order(entry.spec.tid)
                 outputs, files, serial = task.outputs, len(task.inputs) + len(task.outputs), task.serial
+                inputs = tuple([(source, stamp) for (source, _), (_, stamp) in zip(task.inputs, task.stamps, strict=True)])
             else:
                 # What the record says, without the work of unpacking it: all that a simulation for numbers needs.
                 serial = int.from_bytes(record[8:16], "little")
@@ -152,15 +158,48 @@ class Hands:
                 store, scope = self.node.core.worker.store, entry.run.info.scope
                 outputs = tuple([(key[len(scope) :], store_path(store, scope, key)) for key in entry.spec.outputs])
                 files = len(entry.spec.inputs) + len(entry.spec.shared) + len(outputs)
+                inputs = ()
             if entry.spec.shared and not entry.run.info.stage_shared:
                 for key in entry.spec.shared:
                     world.use_storage(self.workload.size_of(key), write=False)
             options = entry.spec.options
             cores, memory = (options.cores, options.memory) if options is not None else (1, 0)
-            self.queue.append(Started(serial, entry.spec.tid, entry.spec.attempt, cores, memory, outputs, files, entry.run.info.base))
+            spec, base = entry.spec, entry.run.info.base
+            self.queue.append(Started(serial, spec.tid, spec.attempt, cores, memory, outputs, files, base, entry.run.id, inputs))
             if world.watched:
                 world.note(self.node.id, "launches", (entry.spec.tid, entry.spec.attempt))
         self._fill()
+
+    def _stamp_of(self, source: str) -> int | None:
+        """Which making of an input is there now."""
+        if source.startswith("@"):
+            return self.world.stamps.get(source[1:])
+        return self.files[source][1] if source in self.files else None
+
+    def _give(self, task: Started) -> None:
+        """The task begins: it has the files that are there now, which must be those that its worker meant; and on no node that is
+        in does another run go on."""
+        for number in self.node.core.live:
+            process = self.world.processes[number]
+            if process.alive:
+                beside = [(other.run, other.tid) for other, _, _ in process.hands.running.values() if other.run != task.run]  # type: ignore[attr-defined]
+                assert not beside, f"task {task.tid} of run {task.run} begins beside {beside} on node {number}"
+        for source, expected in task.inputs:
+            self._check_inputs(task.tid, ((source, ""),))
+            stamp = self._stamp_of(source)
+            assert expected in (0, stamp), f"task {task.tid} is to begin on node {self.node.id} with another {source} than is there"
+            if stamp is not None:
+                self.given.setdefault(task.serial, {})[source] = stamp
+
+    def _take_back(self, serial: int) -> list[str]:
+        """The task has ended: inputs of it on shared storage that are others by now. In the store that must never happen."""
+        changed: list[str] = []
+        for source, stamp in self.given.pop(serial, {}).items():
+            now = self._stamp_of(source)
+            if now is not None and now != stamp:
+                assert source.startswith("@"), f"{source} was made again on node {self.node.id} over the one that a task reads"
+                changed.append(source[1:])
+        return changed
 
     def _check_inputs(self, tid: int, inputs: tuple[tuple[str, str], ...]) -> None:
         for source, _ in inputs:
@@ -192,6 +231,7 @@ class Hands:
             begin = max(world.now, self.spawner_free_at) + (costs.spawn_us + costs.file_us * task.files) * 1e-6
             self.spawner_free_at = begin
             self.running[task.serial] = (task, begin, slot)
+            self._give(task)
             outcome, code, seconds = self.workload.what_happens(task.tid, task.tid if task.tid >= 0 else _root_of(task))
             world.at(begin + seconds, self._exit, task.serial, outcome, code)
 
@@ -205,25 +245,27 @@ class Hands:
             self.free_slots.append(slot)
         now = self.world.now
         made: tuple[tuple[int, int], ...] = ()
+        changed = self._take_back(serial)
+        if changed:
+            outcome, code = int(Outcome.INPUT_CHANGED), 0
         if outcome == Outcome.OK:
             self.workload.succeeded.add(task.tid)
             self.task_s += (now - begin) * task.cores
             if task.outputs:
                 made = self._publish(task)
-        detail = f"exit status {code}" if outcome else ""
+        detail = f"changed its input: {', '.join(changed)}" if changed else f"exit status {code}" if outcome else ""
         times = (int(begin * 1e6), int(now * 1e6))
         self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail)])))
         self._fill()
 
     def _publish(self, task: Started) -> tuple[tuple[int, int], ...]:
         made = []
-        stamp = int(self.world.now * 1e9) + 1
         for name, destination in task.outputs:
-            size = self.workload.size_of(name)
+            size, stamp = self.workload.size_of(name), self.world.stamp()
             if destination:
-                self._keep(destination, size)
+                size, stamp = self._keep(destination, size, stamp)
             else:
-                self.world.shared[name if name.startswith("/") else f"{task.base}/{name}"] = size
+                self.world.put_shared(name if name.startswith("/") else f"{task.base}/{name}", size, stamp)
             made.append((size, stamp))
         return tuple(made)
 
@@ -263,7 +305,7 @@ class Hands:
         if not self.node.alive:
             return
         if good and self.world.reachable(self.node.id, effect.peer):
-            self._keep(self.path_of(effect.name), effect.size)
+            self._keep(self.path_of(effect.name), effect.size, self.world.stamp())
             self.bytes_fetched += effect.size
             self.node.arrive(("event", JobDone(effect.serial, "", effect.size)))
         else:
@@ -282,16 +324,16 @@ class Hands:
         if size is None:
             self.node.arrive(("event", JobDone(effect.serial, f"{effect.path}: no such file", 0)))
             return
-        self._keep(self.path_of(effect.name), size)
+        self._keep(self.path_of(effect.name), size, self.world.stamp())
         self.node.arrive(("event", JobDone(effect.serial, "", size)))
 
     def copy_out(self, effect: CopyOut) -> None:
-        size = self.files.get(self.path_of(effect.name))
-        self.jobs += 1
-        if size is None:
+        path = self.path_of(effect.name)
+        if path not in self.files:
             self._later(self.world.now, ("event", JobDone(effect.serial, f"{effect.name}: no such file", 0)))
-            self.jobs -= 1
             return
+        size, _ = self.files[path]
+        self.jobs += 1
         self.world.at(self.world.use_storage(size, write=True), self._copied, effect, size)
 
     def _copied(self, effect: CopyOut, size: int) -> None:
@@ -304,5 +346,5 @@ class Hands:
             return
         if self.world.watched:
             assert self.path_of(effect.name) in self.files, f"node {self.node.id} dropped {effect.name} before it was on shared storage"
-        self.world.shared[effect.path] = size
+        self.world.put_shared(effect.path, size, self.world.stamp())
         self.node.arrive(("event", JobDone(effect.serial, "", size)))

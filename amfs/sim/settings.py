@@ -79,6 +79,7 @@ class Faults(msgspec.Struct, frozen=True):
     transfer_errors: float = 0.0  # probability that a transfer between nodes fails although both live
     client_dies: bool = False
     client_stops: bool = False  # Ctrl-C
+    client_returns: bool = False  # when it has died, another one resumes its run
 
     @property
     def in_the_network(self) -> bool:

@@ -214,6 +214,16 @@ def random_workload(rng: random.Random, nodes: int, faults: Faults) -> Workload:
     return workload
 
 
+LENGTHS_S = (0.01, 0.01, 0.3, 2.0, 10.0)
+
+
+def mix_lengths(workload: Workload, rng: random.Random) -> None:
+    """Make some workloads of tasks of very different lengths: short ones whose files long ones go on reading when much has happened."""
+    if rng.random() < 0.3:
+        for tid in range(len(workload.tasks)):
+            workload.seconds[tid] = rng.choice(LENGTHS_S)
+
+
 def from_workflow(
     workflow: Workflow, *, seconds: float, bytes_each: int, time_scale: float = 1.0, size_scale: float = 1.0, base: str = BASE
 ) -> Workload:

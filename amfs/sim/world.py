@@ -55,6 +55,8 @@ class World:
         self.tell: Callable[[str], None] | None = None  # every event in words, for people who replay a seed
         self.hear: Callable[[float, object, str, object], None] | None = None  # the same in parts: when, who, kind, what
         self.shared: dict[str, int] = {}  # absolute path on shared storage -> bytes
+        self.stamps: dict[str, int] = {}  # the same -> which making of it that is
+        self._stamp = 0
         self.shared_free_at = 0.0
         self.bytes_from_shared = 0
         self.bytes_to_shared = 0
@@ -151,6 +153,16 @@ class World:
             process.arrive(("frame", sender, frame))
 
     # ── shared storage ─────────────────────────────────────────────────────────────────────────────
+
+    def stamp(self) -> int:
+        """A new one: what tells one making of a file from another, as its time of change does on a real file system."""
+        self._stamp += 1
+        return self._stamp
+
+    def put_shared(self, path: str, size: int, stamp: int) -> None:
+        """A file appears on shared storage, in place of what was there."""
+        self.shared[path] = size
+        self.stamps[path] = stamp
 
     def use_storage(self, size: int, *, write: bool) -> float:
         """When an access of ``size`` bytes that begins now will have ended; all accesses share one bandwidth."""

@@ -108,16 +108,19 @@ def test_a_shard_that_has_lost_its_memory_is_told_again() -> None:
     client.effects_of(Ended)
 
 
-def test_when_a_node_dies_its_heirs_are_told_of_all_tokens() -> None:
-    """A heir may have asked, and been answered, while we still believed the dead node to be the shard."""
-    client = Client(task("a"), task("f"), task("c", "a f")).begun(0, 1)
+@pytest.mark.parametrize("died", [True, False], ids=["its shard died", "its partition moved to a node that joined"])
+def test_the_heirs_of_partitions_are_told_of_their_tokens(died: bool) -> None:
+    """A heir may have asked, and been answered, while we still believed another node to be the shard."""
+    client = Client(task("a"), task("f"), task("c", "a f")).begun(0, 1, shard=1)
     client.submitted()
     client.ends(0, result(0), result(1, Outcome.EXIT))
     client.take_all(m.Publish)
     client.take_all(m.Poison)
-    client.view(0)
+    client.view(*((0,) if died else (0, 1, 2)), shard=0 if died else 2)
     assert told_shared(client) == [("7/./0", SHARED_FATE)]
     assert [poison.names for _, poison in client.take_all(m.Poison)] == [("7/./1",)]
+    client.view(0, 3, shard=0 if died else 2)
+    assert not told_shared(client), "nothing has moved"
 
 
 def test_scratch_does_not_go_to_shared_storage() -> None:

@@ -88,6 +88,14 @@ def test_a_final_stays_until_it_is_on_shared_storage() -> None:
     fls.nothing_left()
 
 
+def test_a_final_that_is_in_memory_as_well_is_read_from_there() -> None:
+    """On shared storage it may be written again, under the eyes of a task that reads it."""
+    fls = shard().tell(1, publish("7/a", readers=2, final=True), m.Publish(RUN, (m.Published("7/a", 5, SHARED_FATE),)))
+    fls.tell(3, m.Locate(RUN, ("7/a",)))
+    assert fls.take(m.Located, 3) == m.Located(RUN, (m.FileAt("7/a", 5, (1,)),))
+    fls.nothing_left()
+
+
 def test_poison_reaches_who_waits_and_who_asks_later_with_the_first_cause() -> None:
     fls = shard().tell(2, m.Locate(RUN, ("7/a",)))
     fls.tell(0, m.Poison(RUN, ("7/a",), "task #1 failed"), m.Poison(RUN, ("7/a",), "task #2 failed"))
@@ -231,7 +239,7 @@ class AgainstModel(RuleBasedStateMachine):
                 if node not in known.holders:
                     known.holders.append(node)
             known.made, known.lost, known.failed = True, False, False
-            holders = () if known.shared else tuple(known.holders)
+            holders = tuple(known.holders)
             if known.asked_by_submitter:
                 self.settled(name, known)
             self.expected += [("located", waiter, name, known.size, holders) for waiter in known.waiting]
@@ -246,7 +254,7 @@ class AgainstModel(RuleBasedStateMachine):
         for _ in range(repeated):
             known = self.file(name)
             if known.valid:
-                self.expected.append(("located", node, name, known.size, () if known.shared else tuple(known.holders)))
+                self.expected.append(("located", node, name, known.size, tuple(known.holders)))
             elif known.failed:
                 self.expected.append(("failed", node, name, known.cause))
             else:

@@ -454,3 +454,28 @@ def test_after_a_long_cut_nobody_is_in_two_sessions(side: tuple[int, ...], secon
         assert node.machine.view is not None
         for other in node.machine.view.members:
             assert session.nodes[other.node].machine.view == node.machine.view
+
+
+# ── one run a journal ──────────────────────────────────────────────────────────────────────────────
+
+
+def kept(run: int, life: int, journal: str = "j") -> m.RunBegin:
+    return m.RunBegin(run, CLIENT + run, begin(journal=journal, life=life).info, 1)
+
+
+def test_a_run_that_is_resumed_ends_the_one_before_on_every_node() -> None:
+    """Its submitter was killed a moment ago, and nobody has missed it yet."""
+    node = node_in(view_of(1, 0, 0, 1), 1)
+    node.tell(CLIENT, kept(3, 1)).tell(CLIENT, kept(4, 1, "other")).tell(CLIENT, begin()).nothing_left()
+    node.tell(CLIENT, kept(5, 2))
+    assert node.take(m.RunEnd, 1) == m.RunEnd(3, True)
+    node.tell(1, m.RunEnd(3, True)).tell(CLIENT, kept(5, 2)).nothing_left()
+    node.tell(CLIENT, kept(3, 1))
+    assert node.take(m.RunEnd, 1) == m.RunEnd(3, True), "word of the earlier run may come late"
+    node.tell(1, m.RunEnd(3, True)).tell(1, m.RunEnd(5)).tell(CLIENT, kept(6, 1)).nothing_left()
+
+
+def test_the_manager_ends_the_earlier_run_on_nodes_that_joined_too() -> None:
+    """They may have records of it, and its submitter did not live to tell them of it."""
+    node = manager_of(1).tell(CLIENT, kept(3, 1)).tell(CLIENT, kept(5, 2))
+    assert node.take_all(m.RunEnd) == [(0, m.RunEnd(3, True)), (1, m.RunEnd(3, True))]

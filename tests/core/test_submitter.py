@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Self
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -46,15 +47,16 @@ class Client(Recorder[Submitter]):
         self.epoch = 0
         self.manager = 0
 
-    def view(self, *nodes: int, unit_size: int = 0) -> Self:
-        """The manager says who is there; ``unit_size`` 1 makes every node a dispatcher."""
+    def view(self, *nodes: int, unit_size: int = 0, shard: int = -1) -> Self:
+        """The manager says who is there; ``unit_size`` 1 makes every node a dispatcher; ``shard``: another node keeps the records."""
         self.epoch += 1
         members = tuple(m.Member(node, 1, (), 2) for node in nodes)
-        return self.tell(self.manager, m.View(self.epoch, self.manager, members, nodes[:1], unit_size))
+        owners = (shard,) if shard >= 0 else nodes[:1]
+        return self.tell(self.manager, m.View(self.epoch, self.manager, members, owners, unit_size))
 
-    def begun(self, *nodes: int, unit_size: int = 0) -> Self:
+    def begun(self, *nodes: int, unit_size: int = 0, shard: int = -1) -> Self:
         """The first view, with the announcement of the run to its nodes."""
-        self.view(*nodes, unit_size=unit_size)
+        self.view(*nodes, unit_size=unit_size, shard=shard)
         assert self.take_all(m.RunBegin) == [(node, m.RunBegin(RUN, CLIENT, info(), self.epoch)) for node in nodes]
         return self
 
@@ -226,50 +228,80 @@ def test_tasks_of_a_dead_dispatcher_go_to_the_others_whether_they_have_credit_or
     assert client.machine.finished == 0, "what a dispatcher that was given up says counts no more"
 
 
-def test_files_that_died_and_are_needed_are_made_again() -> None:
+def test_files_that_died_and_are_missed_are_made_again() -> None:
     client = Client(task("a", "", "x"), task("b", "", "y"), task("c", "x y", "z")).begun(0, 1)
     client.submitted()
     client.ends(0, result(0, node=1), result(1, node=0)).effects_of(Ended)
-    client.view(0)
+    client.view(0).tell(0, m.Lost(RUN, keys("x"), -1))
     assert client.submitted() == {0: [0]}
     assert client.machine.redone == 1
     client.ends(0, result(0, node=0), result(2, node=0))
     client.run_ended(0)
 
 
-def test_files_that_died_and_nobody_needs_any_more_are_not_made_again() -> None:
+def test_files_that_died_and_nobody_misses_are_not_made_again() -> None:
+    """Whoever reads them may have them already, and go on reading for long."""
     client = Client(*CHAIN, task("d")).begun(0, 1)
     client.submitted()
-    client.ends(0, result(0, node=1), result(1, node=0)).effects_of(Ended)
+    client.ends(0, result(0, node=1)).effects_of(Ended)
     client.view(0).nothing_left()
+    client.ends(0, result(3, node=1)).effects_of(Ended)
+    client.nothing_left()
 
 
-def test_it_is_known_where_tasks_ran_before_there_was_a_second_node() -> None:
-    client = Client(*CHAIN).begun(5)
-    client.submitted()
-    client.ends(5, result(0, node=5)).effects_of(Ended)
-    client.view(2, 5).take(m.RunBegin, 2)
-    assert client.submitted() == {2: [1, 2]}, "node 2 dispatches now"
-    client.view(2)
-    assert client.submitted() == {2: [0]}
-
-
-def test_finals_that_died_are_on_shared_storage_and_the_shards_are_told() -> None:
+def test_finals_that_died_are_on_shared_storage_and_the_shard_that_misses_them_is_told() -> None:
     client = Client(task("a", "", "x", keep="x"), task("b", "x")).begun(0, 1)
     client.submitted()
     client.ends(0, result(0, node=1)).effects_of(Ended)
-    client.view(0)
+    client.view(0).nothing_left()
+    client.tell(0, m.Lost(RUN, keys("x"), -1))
     assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
     client.nothing_left()
 
 
-def test_word_of_a_task_that_outlived_its_node_is_not_enough() -> None:
-    client = Client(task("a", "", "x"), task("b", "x"), task("c")).begun(0, 1)
+def test_outputs_of_tasks_without_a_sandbox_are_on_shared_storage() -> None:
+    """Their writers have put them there themselves: to run them again would write on what others read."""
+    loose = Task("a", ("run", "a"), outputs=("x",), staged=False)
+    client = Client(loose, task("b", "x")).begun(0, 1)
     client.submitted()
-    client.view(0).nothing_left()
-    client.ends(0, result(0, node=1), result(2, node=1))
-    assert client.submitted() == {0: [0]}, "what it made for others died; a task that makes nothing for others has simply ended"
-    assert [one.tid for one in client.effect(Ended).results] == [2]
+    client.ends(0, result(0, node=1)).effects_of(Ended)
+    client.view(0).tell(0, m.Lost(RUN, keys("x"), -1))
+    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
+    client.nothing_left()
+
+
+def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage() -> None:
+    """Somebody may be reading it there. Whether the end of the first was heard of makes no difference."""
+    final, scratch = m.fate(1, True), m.fate(1)
+    writer = task("a", "", "x y", keep="x y")
+    client = Client(writer, task("b", "x y"), task("c", "", "z"), task("d", "z")).begun(0, 1)
+    client.submitted()
+    client.tell(1, m.Flushed(RUN, (("x", 5, ""), ("y", 0, "no space left on device"))))
+    client.effects_of(FilesFlushed)
+    client.view(1)
+    again = {spec.tid: spec.fates for _, submit in client.take_all(m.Submit) for spec in submit.tasks}
+    assert again[0] == (scratch, final), "of y nothing is there"
+
+    client = Client(task("a", "", "x y", keep="x"), task("b", "x y")).begun(0, 1)
+    client.submitted()
+    client.ends(0, result(0, node=1)).effects_of(Ended)
+    client.tell(0, m.Lost(RUN, keys("y"), -1))
+    (spec,) = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
+    assert (spec.tid, spec.fates) == (0, (scratch, scratch))
+
+
+def test_a_shard_that_asked_too_early_is_answered_when_the_task_has_ended() -> None:
+    """It asks while the task runs; the news of the end may then go to the shard that had the partition before."""
+    client = Client(task("a", "", "x"), task("b", "x"), task("f", "", "y"), task("c", "y")).begun(0, 1)
+    client.submitted()
+    client.tell(1, m.Lost(RUN, keys("x y"), -1)).nothing_left()
+    client.ends(0, result(0), result(2, Outcome.EXIT)).effects_of(Ended)
+    assert client.take(m.Locate, 0) == m.Locate(RUN, keys("x"))
+    assert client.take(m.Poison, 0) == m.Poison(RUN, keys("y"), "task #2 failed")
+    client.view(0, 1, shard=1)
+    assert client.take(m.Locate, 1) == m.Locate(RUN, keys("x"))
+    assert client.take(m.Poison, 1) == m.Poison(RUN, keys("y"), "task #2 failed")
+    client.nothing_left()
 
 
 def test_what_a_shard_misses_is_made_again_once() -> None:
@@ -286,7 +318,7 @@ def test_a_shard_that_forgot_that_a_file_was_poisoned_is_told_again() -> None:
     client.submitted()
     client.ends(0, result(0, Outcome.EXIT), result(1, Outcome.UPSTREAM_FAILED, detail="task #0 failed")).effects_of(Ended)
     client.tell(1, m.Lost(RUN, keys("x"), -1)).tell(1, m.Lost(RUN, keys("y"), -1))
-    poisons = [poison for _, poison in client.take_all(m.Poison, 1)]
+    poisons = [poison for _, poison in client.take_all(m.Poison, 0)]
     assert poisons == [m.Poison(RUN, keys("x"), "task #0 failed"), m.Poison(RUN, keys("y"), "task #0 failed")]
     client.nothing_left()
 
@@ -337,7 +369,7 @@ def test_a_node_that_has_ended_the_run_by_itself_ends_it() -> None:
     client.submitted()
     client.tell(1, m.RunGone(RUN, 1, {}))
     assert [node for node, _ in client.take_all(m.RunEnd)] == [0, 1]
-    assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long"
+    assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long, or the run was resumed elsewhere"
 
 
 # ── lists that grow ────────────────────────────────────────────────────────────────────────────────
@@ -600,3 +632,30 @@ def test_a_thousand_tasks_are_each_submitted_once(nodes: tuple[int, ...]) -> Non
         for dispatcher, tids in given.items():
             client.ends(dispatcher, *(result(tid, node=dispatcher) for tid in tids))
     assert sorted(seen) == list(range(1000))
+
+
+# ── one run a journal ──────────────────────────────────────────────────────────────────────────────
+
+
+def with_journal(*nodes: int) -> Client:
+    """A run that keeps a journal: an earlier one with it may still go on."""
+    client = Client(*CHAIN)
+    client.machine.info = msgspec.structs.replace(client.machine.info, journal="j", life=2)
+    client.machine.started = False
+    client.view(*nodes)
+    assert [node for node, _ in client.take_all(m.RunBegin)] == list(nodes)
+    return client
+
+
+def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> None:
+    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2))
+    client.nothing_left()
+    client.view(0, 1)
+    assert client.submitted() == {0: [0, 1, 2]}, "node 2 is no more"
+    client.view(0, 1, 3).take(m.RunBegin, 3)
+    client.advance(100).nothing_left()
+
+
+def test_a_node_that_does_not_end_the_earlier_run_ends_the_wait() -> None:
+    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0, 2)).advance(SubmitterLimits().ready_s)
+    client.run_ended(0, 1, reason="nodes [1] have not ended the earlier run with this journal")

@@ -384,3 +384,21 @@ def test_a_spoiled_input_is_had_again_for_those_who_wait_for_it() -> None:
     node.nothing_left()
     node.located("a", 3).inline("a", 3)
     assert node.running() == [2]
+
+
+def test_a_second_making_of_a_file_that_is_here_changes_nothing_of_it() -> None:
+    """The store keeps the first, with which tasks may have begun; they are launched with its size and time, not with the second's."""
+    node = Node()
+    node.assign(mine(1, outputs="x")).forget().exits(1, 5).forget()
+    node.assign(mine(1, outputs="x", attempt=1)).forget().exits(1, 9).forget()
+    node.assign(mine(2, "x"))
+    (record,) = node.launched()
+    assert record.stamps == ((5, 1005),)
+
+
+def test_a_second_making_of_a_file_that_was_fetched_changes_nothing_of_it() -> None:
+    node = Node()
+    node.assign(mine(1, outputs="x")).assign(mine(2, "x")).located("x", 3).inline("x", 3)
+    node.forget().exits(1, 9)
+    node.assign(mine(3, "x"))
+    assert {record.stamps for record in node.launched()} == {((5, 0),)}

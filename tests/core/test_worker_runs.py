@@ -9,9 +9,10 @@ from worker_node import DISPATCHER, NODES, SHARD, Node, mine
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, TasksExited
+from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
 from amfs.engine.states import Outcome
 from amfs.fs.partition import PartitionTable
+from amfs.node.core import NodeCore
 
 # ── stealing ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -191,3 +192,36 @@ def test_results_of_several_tasks_travel_together() -> None:
     exits = [(serial, 0, 0, 0, 0, 1, 0, 0, (), b"", b"", "") for serial in node.machine.inflight]
     node.forget().feed(TasksExited(exits))
     assert node.take(m.Done).results == (m.Result(1, end_us=1), m.Result(2, end_us=1))
+
+
+def test_a_resumed_run_may_begin_when_nothing_is_left_of_the_one_before() -> None:
+    node = Node(journal="j", life=1)
+    node.assign(mine(1)).forget()
+    later = m.RunBegin(RUN + 1, CLIENT + 1, m.RunInfo("8/", "/home/u", (), journal="j", life=2), 1)
+    node.tell(CLIENT + 1, later)
+    node.effect(OpenRun)
+    node.nothing_left()
+    node.tell(0, m.RunEnd(RUN, True))
+    node.effect(Kill)
+    node.nothing_left()
+    node.exits(1, outcome=Outcome.CANCELLED)
+    node.effect(CloseRun)
+    node.take(m.RunGone, CLIENT)
+    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0, 2)
+    node.nothing_left()
+
+
+def test_what_overtakes_the_first_view_of_a_node_waits_for_it() -> None:
+    """A node that took up a run before it knew its partitions believed that it had kept their records from the beginning, and never named
+    to the submitter what others waited for: tasks that were to come after others waited for ever."""
+    me = m.Member(2, 1, (), 1)
+    core = NodeCore(me, "/store", manager_hint=0)
+    core.start(0.0)
+    asked = m.Locate(RUN, ("7/./0",))
+    for peer, message in ((CLIENT, begin()), (1, asked)):
+        assert core.handle(Received(peer, message), 0.1) == []
+    members = tuple(m.Member(node, 1, (), 1) for node in range(3))
+    out = core.handle(Received(0, m.View(2, 0, members, (2,) * 8)), 0.2)
+    said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
+    assert (CLIENT, m.RunReady(RUN, 2, 1)) in said
+    assert (CLIENT, m.Lost(RUN, ("7/./0",), -1)) in said

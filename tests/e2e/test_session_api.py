@@ -155,3 +155,23 @@ def test_a_program_that_forgets_to_close_leaves_nothing_behind(tmp_path: Path) -
 def test_reading_what_is_not_there(session: amfs.Session) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         session.read("nowhere")
+
+
+KILLED = """
+import os, sys, amfs
+session = amfs.Session(slots=1, base=sys.argv[1], store=sys.argv[2], journal=sys.argv[3])
+session.wait([session.submit("echo old > x", id="a", outputs=["x"])])
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_session_left_does_not_stand_for_what_an_edited_task_makes(tmp_path: Path) -> None:
+    """The store keeps the first file of a name; what another life left there is none of this one's."""
+    place, store, journal = str(tmp_path), str(tmp_path / "store"), str(tmp_path / "j")
+    os.mkdir(store)
+    subprocess.run([sys.executable, "-c", KILLED, place, store, journal], check=False)
+    assert list(Path(store).glob("*/files/**/x"))
+    with amfs.Session(slots=1, base=place, store=store, journal=journal, resume=True) as session:
+        session.submit("echo new > x", id="a", outputs=["x"])
+        session.submit("cat x > y", id="b", inputs=["x"], outputs=["y"])
+    assert (tmp_path / "y").read_text() == "new\n"

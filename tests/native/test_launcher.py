@@ -123,10 +123,37 @@ def test_publishing_is_all_or_nothing(world: World) -> None:
     assert os.listdir(world.store) == ["file"]
 
 
-def test_an_output_replaces_an_older_one(world: World) -> None:
-    world.stored("out", b"old")
-    assert world.run(world.shell("echo new > out", outputs=[("out", world.to("out"))])).outcome == Outcome.OK
-    assert Path(world.to("out")).read_bytes() == b"new\n"
+def test_an_output_leaves_an_older_one_in_place(world: World) -> None:
+    """Tasks may have been started with it. Its stamp is what the completion tells."""
+    old = Path(world.stored("out", b"old"))
+    os.utime(old, ns=(5, 5))
+    inode = old.stat().st_ino
+    done = world.run(world.shell("echo new > out; echo more > more", outputs=[("out", str(old)), ("more", world.to("more"))]))
+    assert done.outcome == Outcome.OK, done.detail
+    assert (old.read_bytes(), old.stat().st_ino) == (b"old", inode)
+    assert done.outputs[0] == (3, 5) and done.outputs[1][0] == 5
+    assert Path(world.to("more")).read_bytes() == b"more\n"
+    world.assert_clean()
+
+
+def test_a_linked_output_leaves_an_older_one_in_place(world: World) -> None:
+    old = Path(world.stored("out", b"old"))
+    done = world.run(world.shell("echo new > real; ln -s real out", outputs=[("out", str(old))]))
+    assert done.outcome == Outcome.OK, done.detail
+    assert old.read_bytes() == b"old" and done.outputs[0][0] == 3
+    assert os.listdir(old.parent) == ["out"]
+
+
+def test_what_cannot_be_published_whole_leaves_older_ones_in_place(world: World) -> None:
+    old = Path(world.stored("out", b"old"))
+    bad = world.to("dir")
+    os.makedirs(f"{bad}/inside")
+    done = world.run(world.shell("echo 1 > out; echo 2 > made; echo 3 > bad", outputs=[
+        ("out", str(old)), ("made", world.to("made")), ("bad", f"{bad}/inside/../../out/x"),
+    ]))  # fmt: skip
+    assert done.outcome == Outcome.SETUP, done
+    assert old.read_bytes() == b"old"
+    assert not os.path.exists(world.to("made"))
 
 
 # ── what a task sees ───────────────────────────────────────────────────────────────────────────────
@@ -385,6 +412,16 @@ def test_a_change_is_seen_though_the_spoiled_file_was_dropped_meanwhile(world: W
     source = world.stored("shared", b"original")
     done = world.run(world.shell(f"printf x >> in; rm -f {source}", inputs=[(source, "in")]))
     assert (done.outcome, done.detail) == (Outcome.INPUT_CHANGED, "changed its input: in")
+
+
+def test_a_file_made_again_while_a_task_reads_the_first_is_no_change_of_its_input(world: World) -> None:
+    source = world.stored("shared", b"original")
+    status = os.stat(source)
+    stamps = [(status.st_size, status.st_mtime_ns)]
+    script = f"echo another > {source}.new; mv {source}.new {source}; cat in > out"
+    done = world.run(world.shell(script, inputs=[(source, "in")], stamps=stamps, outputs=[("out", world.to("out"))]))
+    assert done.outcome == Outcome.OK, done.detail
+    assert Path(world.to("out")).read_bytes() == b"original"
 
 
 def test_what_a_task_may_do_to_its_inputs(world: World) -> None:

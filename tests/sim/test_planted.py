@@ -15,6 +15,7 @@ from amfs.engine.fls import FlsShard
 from amfs.engine.membership import Membership
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
+from amfs.engine.tokens import is_token
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import WorkerState
 from amfs.engine.workflow import Task
@@ -144,20 +145,30 @@ def order_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def failure_does_not_follow_order(patch: pytest.MonkeyPatch) -> None:
     """The token of a task that failed is never poisoned."""
-    patch.setattr(Submitter, "_poison_token", lambda self, tid: None)
+    patch.setattr(Submitter, "_poison", lambda self, keys, tid: None)
 
 
 def heirs_are_not_told_of_order(patch: pytest.MonkeyPatch) -> None:
     """When a shard dies, the tokens that it knew are not published again."""
-    real = Submitter._redo_lost
+    tell, lost = Submitter._tell_heirs, Submitter.on_lost
 
-    def _redo_lost(self: Submitter, dead: set[int]) -> None:
+    def _tell_heirs(self: Submitter, told: Any) -> None:
         asked, self.maker.asked = self.maker.asked, {}
-        real(self, dead)
+        tell(self, told)
         self.maker.asked = asked
 
-    patch.setattr(Submitter, "_redo_lost", _redo_lost)
-    patch.setattr(Submitter, "_token_missed", lambda self, key, tid: None)
+    def on_lost(self: Submitter, peer: int, message: m.Lost) -> None:
+        names = tuple(name for name in message.names if not is_token(name[len(self.info.scope) :]))
+        lost(self, peer, msgspec.structs.replace(message, names=names))
+
+    real = Submitter.__init__
+
+    def __init__(self: Submitter, *given: Any, **named: Any) -> None:
+        real(self, *given, **named)
+        self.on_message[m.Lost] = lambda peer, message: on_lost(self, peer, message)
+
+    patch.setattr(Submitter, "_tell_heirs", _tell_heirs)
+    patch.setattr(Submitter, "__init__", __init__)
 
 
 QUIET = [

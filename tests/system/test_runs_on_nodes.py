@@ -184,3 +184,51 @@ def test_two_runs_share_the_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None
         assert each.returncode == 0, said
     for number, place in enumerate(places):
         assert [(place / f"o{i}").read_text() for i in range(30)] == [f"{number}-{i}\n" for i in range(30)]
+
+
+def test_a_run_is_resumed_right_after_its_submitter_was_killed(
+    nodes: str, amfs: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed one's run, whose tasks are long, does not go on beside the resumed one, whose tasks are short."""
+    width, log = 48, tmp_path / "log"
+    text = f"p -b sh -o t -keep t -a -c 'echo made > t; echo $LIFE p >> {log}'\n"
+    script = f"echo $LIFE >> {log}; sleep $LENGTH; echo $LIFE >> {log}; cat t > "
+    text += "".join(f"c{i} -b sh -i t -o o{i} -a -c '{script} o{i}'\n" for i in range(width))
+    monkeypatch.setenv("LIFE", "1")
+    monkeypatch.setenv("LENGTH", "2")
+    going = start(tmp_path, text)
+    until(lambda: lines(log) >= 8, "the run does not get on")
+    going.kill()
+    going.communicate()
+    monkeypatch.setenv("LIFE", "2")
+    monkeypatch.setenv("LENGTH", "0.01")
+    done = amfs("run", "--session", os.environ["AMFS_SESSION"], "--output", "json", "--resume", "list", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"o{i}").read_text() for i in range(width)] == ["made\n"] * width
+    told = log.read_text().splitlines()
+    assert told == sorted(told, key=lambda line: line[0]), "the two runs ran side by side"
+    assert "2 p" not in told and told.count("1") < 2 * width, "the killed run was not ended"
+
+
+def test_a_run_that_goes_on_cannot_be_resumed(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    going = start(tmp_path, f"a -b sh -a -c 'echo >> {tmp_path}/log; until test -e {tmp_path}/stop; do sleep 0.1; done'\n")
+    until(lambda: lines(tmp_path / "log") == 1, "the run does not begin")
+    refused = amfs("run", "--session", os.environ["AMFS_SESSION"], "--resume", "list", cwd=tmp_path)
+    (tmp_path / "stop").touch()
+    _, said = going.communicate(timeout=60)
+    assert going.returncode == 0, said
+    assert refused.returncode == 2 and "still goes on" in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
+
+
+def test_readers_that_have_their_input_do_not_mind_that_the_managers_node_dies(doomed: Session, tmp_path: Path) -> None:
+    """Three writers on node 0, readers of 4 s elsewhere: each reads the same bytes before and after."""
+    text = "".join(f"w{i} -b sh -node-soft 0 -o f{i} -a -c 'echo $$ > f{i}'\n" for i in range(3))
+    text += "".join(
+        f"r{i} -b sh -node-soft {i + 1} -i f{i} -o o{i} -a -c 'cat f{i} > o{i}; echo >> {tmp_path}/log; sleep 4; cmp f{i} o{i}'\n"
+        for i in range(3)
+    )
+    going = start(tmp_path, text)
+    until(lambda: lines(tmp_path / "log") == 3, "the readers do not begin")
+    kill(doomed, 0)
+    _, said = going.communicate(timeout=90)
+    assert going.returncode == 0, said
