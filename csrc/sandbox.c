@@ -451,7 +451,7 @@ int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amf
             continue;
         amfs_text_add(detail, "cannot publish '%s' as '%s': %s", output->name, output->destination, strerror(failed));
         while (i-- > 0)
-            if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].kept_first)
+            if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].kept_first && !task->outputs[i].directory)
                 unlink(task->outputs[i].destination);
         memset(task->completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
         return failed;

@@ -325,9 +325,7 @@ class Submitter(Machine):
             self.failed += 1
             if outcome == Outcome.UPSTREAM_FAILED:
                 self.causes[tid] = cause
-            self._poison_outputs(tid, self.causes.get(tid, f"task #{tid} failed"))
-            if tid in self.maker.asked:
-                self._poison_token(tid)
+            self._poison(self._unmade(tid), tid)
         else:
             self.state[tid] = FINISHED
             self.finished += 1
@@ -335,12 +333,11 @@ class Submitter(Machine):
                 self.passed.append(self.info.scope + token(tid))
         self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
 
-    def _poison_outputs(self, tid: int, cause: str) -> None:
-        """Nobody will make the files that a task that stands for others declares, unless these are known and do."""
+    def _unmade(self, tid: int) -> list[str]:
+        """The files that a task declares which stands for others, unless one of these is known and makes them; and its token."""
         aliases, writers, scope = self.plan.aliases, self.plan.writers, self.info.scope
-        unmade = [scope + name for name in (aliases.get(name, name) for name in self.tasks[tid].outputs) if writers.get(name) == tid]
-        for shard, names in self.table.group(unmade).items():
-            self.send(shard, m.Poison(self.run, tuple(names), cause))
+        keys = [scope + name for name in (aliases.get(name, name) for name in self.tasks[tid].outputs) if writers.get(name) == tid]
+        return keys + [scope + token(tid)] * (tid in self.maker.asked)
 
     # ── results in ─────────────────────────────────────────────────────────────────────────────────
 
