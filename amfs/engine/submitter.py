@@ -331,6 +331,8 @@ class Submitter(Machine):
             self.finished += 1
             if tid in self.maker.asked:
                 self.passed.append(self.info.scope + token(tid))
+        if tid in self.missed:
+            self._tell_of_missed(tid)
         self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
 
     def _unmade(self, tid: int) -> list[str]:
