@@ -91,6 +91,10 @@ class Io:
     def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
     def set_table(self, owners: Sequence[int]) -> None: ...
+    def lose(self, partitions: Sequence[int], version: int) -> None:
+        """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs."""
+    def lost(self, ino: int) -> bool:
+        """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
         """Nobody reads or writes stripes of these here until the next table; then fetch_part them at their new owners."""
     def grant(self, peer: int, token: bytes) -> None:
@@ -129,8 +133,9 @@ class Io:
         create: bool = False,
         *,
         passing: bool = False,
+        since: int = ...,
     ) -> IoHandle:
-        """``passing``: for a moment, open_count does not count it."""
+        """``passing``: for a moment, open_count does not count it. ``since``: the version of the table when its record was asked for."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
     def grown(self, ino: int) -> bool:

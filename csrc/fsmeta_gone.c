@@ -60,11 +60,21 @@ static bool forget_in_dir(void *context, struct link *link) {
     return false;
 }
 
+/* Did a stripe of it lie at that node? */
+static bool had_stripe(const struct meta *meta, const struct inode *inode, int32_t node) {
+    uint64_t stripes = inode->layout == META_STRIPED ? inode->size / inode->stripe + (inode->size % inode->stripe != 0) : 0;
+    size_t partitions = atomic_load(&meta->partitions);
+    for (uint64_t i = 0; i < stripes && i < partitions; i++)
+        if (meta->owners[meta_stripe_partition(meta, inode->link.key, i)] == node) return true;
+    return false;
+}
+
 static bool forget_in_inode(void *context, struct link *link) {
     struct forget *forget = context;
     struct inode *inode = RECORD(struct inode, link, link);
     uint64_t ino = inode->link.key;
     bool wrote = inode->writer == forget->node, held = set_has(inode->holders, forget->node);
+    bool striped = inode->layout == META_STRIPED;
     set_remove(&inode->watchers, forget->node);
     set_remove(&inode->users, forget->node);
     set_remove(&inode->holders, forget->node);
@@ -73,8 +83,11 @@ static bool forget_in_inode(void *context, struct link *link) {
         inode->finished = 1;
     }
     bool gone = inode->nlink == 0 && inode->users == 0;
-    /* What was being written and had no older copy elsewhere is lost as well, even if nothing of it was recorded yet. */
-    bool lost = inode->layout == META_WHOLE && inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+    /* What was being written and had no older copy elsewhere is lost as well, even if nothing of it was recorded yet. In stripes the old content was
+     * written over. Of what a living node writes it is that node which says so; unless it writes nothing after all. */
+    bool lost = striped ? wrote || had_stripe(forget->meta, inode, forget->node)
+                        : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+    inode->lost = inode->lost || lost;
     if (gone) free_inode(forget->meta, inode);
     if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
     return gone;

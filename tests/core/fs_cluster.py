@@ -83,7 +83,7 @@ class Node:
         data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
         return len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime)
 
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, to: int) -> None:
         data = self.content(ino, kind, node, stripe, size)
         data[to:] = b""
         self.cluster.written[ino] = self.cluster.clock()
@@ -163,7 +163,7 @@ class Node:
     def usage(self) -> tuple[int, int, int]:
         return sum(map(len, self.parts.values())), 1 << 30, len(self.parts)
 
-    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
+    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, writing: bool, create: bool) -> int:
         self.content(ino, kind, node, stripe, size)
         if kind == 1 and writing and not self.cluster.nodes[node].is_written(ino):
             raise OSError(errno.ESTALE, "finished by now")
@@ -194,7 +194,7 @@ class Node:
         return len(data)
 
     def handle_truncate(self, number: int, size: int) -> None:
-        self.truncate(*self.handles[number], size)
+        self.truncate(*self.handles[number], 0, size)
 
     def flush(self, number: int) -> None:
         pass
@@ -221,7 +221,10 @@ class Node:
     def nothing(self, *args: Any) -> None:
         pass
 
-    peer = forget_peer = table = set_times = moving = nothing
+    def lost(self, ino: int) -> bool:
+        return ino in self.cluster.lost
+
+    peer = forget_peer = lose = table = set_times = moving = nothing
 
 
 class Cluster:
@@ -234,6 +237,7 @@ class Cluster:
         self.handles = 0
         self.growth = 0.0  # how likely a write makes a file outgrow its node
         self.striped: dict[int, bytearray] = {}
+        self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
         self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}

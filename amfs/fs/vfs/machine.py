@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,18 +68,22 @@ class FileSystem(Tasks):
         dead = self.live - live
         new = live - self.live
         self.live = live
+        lost = [part for part, owner in enumerate(self.owners) if owner in dead]
+        self.lost.update((part, version) for part in lost)
+        for node in sorted(dead):
+            self._bury(node)  # while the table says which stripes it had
         new_manager = manager == self.node and self.manager != manager
         self.manager = manager
         first, self.version = not self.version, version
         self.meta.set_table(owners, version)
         if first:
             self.meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=self.owner[0], gid=self.owner[1]), 0)
+        if lost:
+            self.tell(Work("lose", (tuple(lost), version)))
         self.tell(Work("table", (owners,)))
         if self.owners != owners:
             self.move(owners, set(dead))
         for node in sorted(dead):
-            self.meta.unlock_node(node)
-            self.meta.forget_node(node)
             self._fail(lambda asked, node=node: asked.node == node, errno.EHOSTDOWN)  # type: ignore[misc]
             self.tell(Work("forget_peer", (node,)))
         for node in sorted(new - {self.node}):
@@ -86,6 +91,20 @@ class FileSystem(Tasks):
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
                 self.spawn(self.introduce(node))
+
+    def _bury(self, node: int) -> None:
+        """It is dead: what only it had is lost, which the records say from now on."""
+        self.meta.unlock_node(node)
+        count = 0
+        for ino in self.meta.forget_node(node):
+            try:
+                self.meta.getattr(ino, self.node)
+                count += 1
+            except OSError:  # it had no name any more, and nobody else used it
+                for other in self.live:
+                    self.tell(Ask(other, "drop", ((ino,),)))
+        if count:
+            self.log(f"node {node} has died, and with it content of {count} files, which are EIO from now on (amfs stat says which)", logging.WARNING)
 
     def _greet(self, node: int) -> Any:
         """Let ``node`` reach this node's parts."""

@@ -24,7 +24,6 @@ class Moving(Paths):
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
         super().__init__(node, meta, clock)
-        self.owners: tuple[int, ...] = ()
         self.leaving: set[int] = set()  # partitions that are not ours any more and have not arrived yet where they belong
         self.arriving: set[int] = set()  # partitions that are ours and have not arrived
         self.early: set[int] = set()  # partitions that arrived before the table that gives them to us

@@ -14,6 +14,7 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.attr import (
+    LOST,
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
@@ -53,7 +54,16 @@ class Shard(Calls):
         self.clock = clock
         self.manager = node
         self.version = 0  # of the partition table
+        self.owners: tuple[int, ...] = ()
+        self.lost: dict[int, int] = {}  # partition -> version of the table with which its stripes were lost: their node had died
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
+
+    def was_lost(self, ino: int, stripe: int, size: int, since: int) -> bool:
+        """Was a stripe of so many bytes lost after the table of version ``since``?"""
+        if not any(version > since for version in self.lost.values()):
+            return False
+        stripes = min(-(-size // stripe), len(self.owners))
+        return any(self.lost.get(self.meta.stripe_partition(ino, index), 0) > since for index in range(stripes))
 
     # ── finding the shard ──────────────────────────────────────────────────────────────────────────
 
@@ -274,11 +284,13 @@ class Shard(Calls):
         return out
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
-        """The record, the holders, and whether ``peer`` has become the writer by this: else, if it is, it was before."""
-        was = attr_of(self.meta.getattr(ino, self.node)).writer
+        """The record, the holders, whether ``peer`` has become the writer by this (else, if it is, it was before), whether the content is lost,
+        and the version of the table: of nodes that died later this shard has not heard."""
+        was = attr_of(self.meta.getattr(ino, self.node))
         out, holders, tell = self.meta.open(ino, peer, writing)
+        version = self.version
         yield from self.told(peer, tell, (ino,))
-        return out, holders, writing and out[9] == peer != was
+        return out, holders, writing and out[9] == peer != was.writer, was.finished == LOST, version
 
     def s_step_back(self, peer: int, ino: int) -> None:
         """``peer`` has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
@@ -287,10 +299,12 @@ class Shard(Calls):
             self.meta.unused(ino, peer)
             self.meta.open(ino, peer, False)
 
-    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool) -> Operation:
+    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool, version: int, lost: bool) -> Operation:
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
-        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open.
-        Answers the record if it was written."""
+        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open; ``lost``:
+        some of that was lost with nodes that had died when the table had that version. Answers the record if it was written."""
+        if version > self.version:
+            raise failure(META_NOT_MINE)  # when we hear of them we look only at what was written before
         out: Any = None
         tell: tuple[int, ...] = ()
         if facts is not None:
@@ -302,7 +316,9 @@ class Shard(Calls):
                     for node in set(self.meta.holders(ino)) - {peer}:  # what it contained before
                         self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
-                done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
+                now = attr_of(self.meta.getattr(ino, self.node))
+                lost = lost or (now.layout == STRIPED and self.was_lost(ino, now.stripe, size, version))
+                done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime), finished=LOST if lost else 1)
                 out, tell = self._finish(peer, ino, done)
         if not used:
             self.s_unused(peer, ino)  # before anything else can happen: it may open it again at once
