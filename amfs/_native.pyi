@@ -275,7 +275,11 @@ class Meta:
         """EPROTO: damaged, nothing was taken."""
     def drop(self, partition: int) -> None: ...
     def forget_node(self, node: int) -> builtins.list[int]:
-        """Files whose last whole copy it had, and orphans that only it used (their records are away)."""
+        """Before the table that names its heirs. Files that it took content of along, and orphans that only it used (their records are away)."""
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Stripes of these partitions are lost: files that have one there say so from now on."""
+    def mend_dirs(self, anew: bool) -> None:
+        """Entries of directories that went with a node are made again. ``anew``: those of directories that are not known go."""
     def open_here(self, ino: int, writing: bool) -> _Attr: ...
     def setattr_here(self, ino: int, mask: int, attr: tuple[int, ...], now: int) -> _Attr: ...
     def counts(self) -> dict[str, int]:

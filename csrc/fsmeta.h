@@ -244,7 +244,7 @@ void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t 
  * number. The exporting node becomes a watcher of what it gave. */
 int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *size); /* malloc'd: entries and inodes of it */
 int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
-/* EPROTO: damaged, EEXIST: another directory has the name of one of these; then nothing was taken. ENOMEM: some of it may have been. */
+/* EPROTO: damaged; then nothing was taken. ENOMEM: some of it may have been. Of directories: those that are not among them go. */
 int meta_import(struct meta *meta, const uint8_t *bytes, size_t size);
 int meta_drop(struct meta *meta, uint32_t partition);
 /* A node is gone: no holder, user, watcher, writer any more. To be called before the table that names the heirs of its partitions. Files of here are
@@ -252,6 +252,12 @@ int meta_drop(struct meta *meta, uint32_t partition);
  * they contained before; until they are written anew. Calls `lost` (which must not call back) for each of them, and for each orphan that only
  * it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
+
+/* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
+int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count);
+/* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from
+ * a new manager: entries of those that it does not know go, and none is frozen by the one before it. */
+int meta_mend_dirs(struct meta *meta, bool anew);
 
 struct meta_counts { uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */ };
 void meta_counts(struct meta *meta, struct meta_counts *counts);

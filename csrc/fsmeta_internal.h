@@ -254,5 +254,6 @@ struct dir *find_child(const struct meta *meta, uint64_t parent, const char *nam
 void touch_dir(struct dir *dir, int64_t now);
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
 void free_dirs(struct meta *meta);
+void forget_dir(struct meta *meta, struct dir *dir); /* one without children that is not in the table of numbers any more */
 
 #endif

@@ -496,19 +496,28 @@ static int get_dirs(struct in *in, struct seen_tables *tables, bool apply) {
     return error;
 }
 
-struct clash {
-    const struct meta *meta;
+/* Directories that are not part of the import go: those above others are left until these have gone, or moved away. */
+struct surplus {
+    struct meta *meta;
     const struct seen_tables *tables;
-    bool found;
+    bool gone;
 };
 
-/* Does a directory that is not part of the import have the place of one that is? */
-static bool look_for_clash(void *context, struct link *link) {
-    struct clash *clash = context;
-    const struct seen *seen = RECORD(struct seen, link, link);
-    const struct dir *there = seen->name.length == 0 ? NULL : find_child(clash->meta, seen->parent, seen->name.at, seen->name.length);
-    if (there != NULL && table_first(&clash->tables->numbers, there->link.key) == NULL) clash->found = true;
-    return false;
+static bool drop_surplus(void *context, struct link *link) {
+    struct surplus *surplus = context;
+    struct dir *dir = RECORD(struct dir, link, link);
+    if (dir->parent == dir || dir->children > 0 || table_first(&surplus->tables->numbers, link->key) != NULL) return false;
+    forget_dir(surplus->meta, dir);
+    surplus->gone = true;
+    return true;
+}
+
+static void drop_all_surplus(struct meta *meta, const struct seen_tables *tables) {
+    struct surplus surplus = {meta, tables, true};
+    while (surplus.gone) {
+        surplus.gone = false;
+        table_sift(&meta->dirs, drop_surplus, &surplus);
+    }
 }
 
 static int import_dirs(struct in *in) {
@@ -517,9 +526,11 @@ static int import_dirs(struct in *in) {
     bool made = table_init(&tables.numbers, &in->meta->slabs);
     int error = table_init(&tables.names, &in->meta->slabs) && made ? get_dirs(in, &tables, false) : ENOMEM;
     if (error == 0 && in->failed) error = EPROTO;
-    struct clash clash = {in->meta, &tables, false};
-    if (error == 0) table_sift(&tables.numbers, look_for_clash, &clash);
-    if (error == 0) error = clash.found ? EEXIST : get_dirs(&again, &tables, true);
+    if (error == 0) {
+        drop_all_surplus(in->meta, &tables); /* nobody has their names then */
+        error = get_dirs(&again, &tables, true);
+        drop_all_surplus(in->meta, &tables); /* those that others were moved out of */
+    }
     table_sift(&tables.numbers, free_seen, NULL);
     table_free(&tables.numbers);
     table_free(&tables.names);

@@ -46,7 +46,7 @@ class Opened(NamedTuple):
     node: int
     stripe: int
     size: int
-    version: int  # of the table with which that was so: what was lost later with a node is not known yet
+    known: int  # the losses that were known when that was so
 
 
 class Uses(NamedTuple):
@@ -160,7 +160,7 @@ class Contents(Directories):
             since = self.meta.moment()
             if writing and not first_look and (looked is None or looked.writer != self.node):
                 self._lacking.add(ino)
-            answer, answered, granted, lost, version = yield from self.at_ino("open", ino, writing and not first_look)
+            answer, answered, granted, lost, known = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders, became = attr_of(answer), [int(node) for node in answered], became or granted
             if writing and not first_look:
                 self._uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
@@ -169,7 +169,7 @@ class Contents(Directories):
             if lost and not truncate:
                 raise failure(errno.EIO)
             mine = self.node in holders or (attr.writer == self.node and not attr.finished and not became)
-            if version < self.version:
+            if known < self.known:
                 pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
@@ -177,9 +177,9 @@ class Contents(Directories):
                     looked, brought = attr, attr if elsewhere else None
                     continue
             elif attr.writer not in (-1, self.node):
-                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, version)
+                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, known)
             elif attr.layout == STRIPED:
-                opened = Opened(STRIPES, self.node, attr.stripe, attr.size, version)
+                opened = Opened(STRIPES, self.node, attr.stripe, attr.size, known)
             elif not attr.size or truncate:
                 was = looked or attr
                 if not mine and not truncate:
@@ -193,9 +193,9 @@ class Contents(Directories):
                         if error.errno != errno.EAGAIN:
                             raise
                         continue
-                opened = Opened(LOCAL, self.node, 0, attr.size, version)
+                opened = Opened(LOCAL, self.node, 0, attr.size, known)
             elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
-                opened = Opened(LOCAL, self.node, 0, attr.size, version)
+                opened = Opened(LOCAL, self.node, 0, attr.size, known)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                     self.meta.cache(tuple(attr), True, since)  # so that the mount opens it by itself the next time
             elif not holders:
@@ -209,11 +209,11 @@ class Contents(Directories):
             else:
                 try:
                     if (yield from self._bring(attr, holders, False)):
-                        return Opened(LOCAL, self.node, 0, attr.size, version)
+                        return Opened(LOCAL, self.node, 0, attr.size, known)
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
-                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size, version)  # it is read where it lies
+                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size, known)  # it is read where it lies
             if opened is None:
                 if self.now >= end:
                     raise failure(errno.EIO)
@@ -313,8 +313,8 @@ class Contents(Directories):
             raise failure(errno.EIO)
         if attr.writer >= 0:
             return None
-        out, holders, _, _, version = yield from super().s_open(peer, ino, True)
-        return out, holders, version
+        out, holders, _, _, known = yield from super().s_open(peer, ino, True)
+        return out, holders, known
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
@@ -329,13 +329,13 @@ class Contents(Directories):
                     answer = None if ino in self._lacking else (yield from self.at_ino("resume", ino))
                     if answer is None or ino in self._lacking:
                         return False
-                    attr, version = attr_of(answer[0]), answer[1]
+                    attr, known = attr_of(answer[0]), answer[1]
                     self._uncache((ino,))
                     if attr.layout == WHOLE and not attr.size:
                         yield Work("make", (ino,))
                     kind = STRIPES if attr.layout == STRIPED else LOCAL
                     create = kind == STRIPES or not attr.size
-                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, version, True, create))
+                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, known, True, create))
                     self.spawn(self._watch_hosted(ino))
             finally:
                 self.release(key)
@@ -345,15 +345,15 @@ class Contents(Directories):
         return True
 
     def s_resume(self, peer: int, ino: int) -> Operation:
-        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and the version of the table; None: it is
+        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and what is known of losses; None: it is
         another node, or was when the file was written last, or the content is lost."""
         attr = attr_of(self.meta.getattr(ino, self.node))
         if attr.finished == LOST:
             return None
         if attr.writer not in (-1, peer) or (attr.writer < 0 and attr.layout == WHOLE and attr.size and peer not in self.meta.holders(ino)):
             return None
-        out, _, _, _, version = yield from super().s_open(peer, ino, True)
-        return (out, version) if out[9] == peer else None
+        out, _, _, _, known = yield from super().s_open(peer, ino, True)
+        return (out, known) if out[9] == peer else None
 
     def _handles(self, ino: int) -> Operation:
         """Is it open here?"""
@@ -458,10 +458,10 @@ class Contents(Directories):
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
         stripe = self._striped.pop(ino, 0) if facts is not None else 0
-        since, version = self.meta.moment(), self.version
+        since, known = self.meta.moment(), self.known
         try:
             lost = facts is not None and bool(self.lost) and (yield Work("lost", (ino,)))
-            answer = yield from self.at_ino("closed", ino, facts, stripe, used, version, lost)
+            answer = yield from self.at_ino("closed", ino, facts, stripe, used, known, lost)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise

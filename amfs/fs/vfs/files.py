@@ -233,7 +233,7 @@ class Files(Room):
         finally:
             self._end_opening(attr.ino, True)
         kind = STRIPES if attr.layout == STRIPED else LOCAL
-        return attr, Opened(kind, self.node, attr.stripe, 0, self.version)
+        return attr, Opened(kind, self.node, attr.stripe, 0, self.known)
 
     def op_mknod(self, r: Request, dir: int, name: bytes, mode: int, rdev: int) -> Operation:
         attr = attr_of((yield from self.at_name("create", dir, name, r.now, None, tuple(self._new(r, dir, mode, rdev=rdev)))))

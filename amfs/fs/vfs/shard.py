@@ -55,11 +55,17 @@ class Shard(Calls):
         self.manager = node
         self.version = 0  # of the partition table
         self.owners: tuple[int, ...] = ()
-        self.lost: dict[int, int] = {}  # partition -> version of the table with which its stripes were lost: their node had died
+        self.losses = 0  # how often stripes were lost since that was set, on their way from a node that died
+        self.lost: dict[int, int] = {}  # partition -> what was ``known`` when its stripes were lost
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
 
+    @property
+    def known(self) -> int:
+        """Of which losses this node has heard: grows with each."""
+        return self.version << 16 | self.losses
+
     def was_lost(self, ino: int, stripe: int, size: int, since: int) -> bool:
-        """Was a stripe of so many bytes lost after the table of version ``since``?"""
+        """Was a stripe of so many bytes lost since that was ``known``?"""
         if not any(version > since for version in self.lost.values()):
             return False
         stripes = min(-(-size // stripe), len(self.owners))
@@ -285,12 +291,12 @@ class Shard(Calls):
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
         """The record, the holders, whether ``peer`` has become the writer by this (else, if it is, it was before), whether the content is lost,
-        and the version of the table: of nodes that died later this shard has not heard."""
+        and of which losses this shard has heard."""
         was = attr_of(self.meta.getattr(ino, self.node))
         out, holders, tell = self.meta.open(ino, peer, writing)
-        version = self.version
+        known = self.known
         yield from self.told(peer, tell, (ino,))
-        return out, holders, writing and out[9] == peer != was.writer, was.finished == LOST, version
+        return out, holders, writing and out[9] == peer != was.writer, was.finished == LOST, known
 
     def s_step_back(self, peer: int, ino: int) -> None:
         """``peer`` has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
@@ -299,12 +305,12 @@ class Shard(Calls):
             self.meta.unused(ino, peer)
             self.meta.open(ino, peer, False)
 
-    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool, version: int, lost: bool) -> Operation:
+    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool, known: int, lost: bool) -> Operation:
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
         ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open; ``lost``:
-        some of that was lost with nodes that had died when the table had that version. Answers the record if it was written."""
-        if version > self.version:
-            raise failure(META_NOT_MINE)  # when we hear of them we look only at what was written before
+        some of that was lost, as far as ``peer`` has ``known``. Answers the record if it was written."""
+        if known > self.known:
+            raise failure(META_NOT_MINE)  # when we hear of these losses we look only at what was written before
         out: Any = None
         tell: tuple[int, ...] = ()
         if facts is not None:
@@ -317,7 +323,7 @@ class Shard(Calls):
                         self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
                 now = attr_of(self.meta.getattr(ino, self.node))
-                lost = lost or (now.layout == STRIPED and self.was_lost(ino, now.stripe, size, version))
+                lost = lost or (now.layout == STRIPED and self.was_lost(ino, now.stripe, size, known))
                 done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime), finished=LOST if lost else 1)
                 out, tell = self._finish(peer, ino, done)
         if not used:
