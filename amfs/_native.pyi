@@ -135,7 +135,8 @@ class Io:
         passing: bool = False,
         since: int = ...,
     ) -> IoHandle:
-        """``passing``: for a moment, open_count does not count it. ``since``: the version of the table when its record was asked for."""
+        """``passing``: for a moment, open_count does not count it. ``since``: the losses that were known when its record was asked for (a
+        version as of ``lose``); later ones are losses to it."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
     def grown(self, ino: int) -> bool:
@@ -275,7 +276,8 @@ class Meta:
         """EPROTO: damaged, nothing was taken."""
     def drop(self, partition: int) -> None: ...
     def forget_node(self, node: int) -> builtins.list[int]:
-        """Before the table that names its heirs. Files that it took content of along, and orphans that only it used (their records are away)."""
+        """Before the table that names its heirs. Files of whose content it took some along, and orphans that only it used (their records
+        are away)."""
     def lose(self, partitions: Sequence[int]) -> None:
         """Stripes of these partitions are lost: files that have one there say so from now on."""
     def mend_dirs(self, anew: bool) -> None:

@@ -206,7 +206,8 @@ def fields_of(path: bytes, attr: Attr) -> dict[str, Any]:
         "atime": attr.atime / 1e9, "mtime": attr.mtime / 1e9, "ctime": attr.ctime / 1e9,
     }  # fmt: skip
     if stat.S_ISREG(attr.mode):
-        fields |= {"layout": "striped" if attr.layout else "whole", "stripe": attr.stripe, "finished": attr.finished == 1, "lost": attr.finished == LOST}
+        fields |= {"layout": "striped" if attr.layout else "whole", "stripe": attr.stripe}
+        fields |= {"finished": attr.finished == 1, "lost": attr.finished == LOST}
     return fields
 
 

@@ -31,7 +31,6 @@ from amfs.cli.fs_common import (
     session_option,
     user_name,
 )
-
 from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
@@ -286,7 +285,8 @@ def _stat_lines(path: bytes, attr: Attr, more: dict[str, Any]) -> list[str]:
     ]
     if "nodes" in more:
         layout = f"striped, {human(attr.stripe)} each" if attr.layout else "whole"
-        state = _LOST_TEXT if attr.finished == LOST else "finished" if attr.finished else f"being written on node {attr.writer}" if attr.writer >= 0 else "not finished"
+        writing = f"being written on node {attr.writer}" if attr.writer >= 0 else "not finished"
+        state = _LOST_TEXT if attr.finished == LOST else "finished" if attr.finished else writing
         pinned = f", pinned to node {attr.rank}" if attr.rank >= 0 else ""
         lines.append(f"Layout: {layout}, {state}; on {_nodes_text(more['nodes'])}{pinned}")
     elif more.get("rule"):

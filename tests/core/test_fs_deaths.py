@@ -128,7 +128,7 @@ def test_stripes_that_went_with_a_node_are_an_error_until_the_file_is_written_an
     cluster = Cluster(3, 7)
     meta = cluster.nodes[0].meta
     stripes = {b"/%d" % number: 1 + number % 3 for number in range(30)}
-    inodes = {path: write(cluster, number % 3, path, b"x" * (count * STRIPE), STRIPED) for number, (path, count) in enumerate(stripes.items())}
+    inodes = {path: write(cluster, count % 3, path, b"x" * (count * STRIPE), STRIPED) for path, count in stripes.items()}
     there = [path for path in stripes if owner(cluster, meta.name_partition(1, path[1:])) != dead]
     lost = {path for path in there for i in range(stripes[path]) if owner(cluster, meta.stripe_partition(inodes[path], i)) == dead}
     assert lost and set(there) - lost

@@ -213,7 +213,8 @@ class Contents(Directories):
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
-                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size, known)  # it is read where it lies
+                    # It is read where it lies.
+                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size, known)
             if opened is None:
                 if self.now >= end:
                     raise failure(errno.EIO)
@@ -345,8 +346,8 @@ class Contents(Directories):
         return True
 
     def s_resume(self, peer: int, ino: int) -> Operation:
-        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and what is known of losses; None: it is
-        another node, or was when the file was written last, or the content is lost."""
+        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and what is known of losses; None: it
+        is another node, or was when the file was written last, or the content is lost."""
         attr = attr_of(self.meta.getattr(ino, self.node))
         if attr.finished == LOST:
             return None

@@ -1,8 +1,9 @@
 """Directories are on every node. Pure.
 
-Changes of them are serialised by the manager and spread down a tree over all nodes, answered up it (AMFS Shell §3): O(log N) steps. Who finds a
-node below it dead asks those below that one; so a node may be asked twice, and applies a change once. The entry of a directory's name lies with the
-entries of files, so that one name is never both; the node that has its partition keeps it in step with the directory.
+Changes of them are serialised by the manager and spread down a tree over all nodes, answered up it (AMFS Shell §3): O(log N) steps. A
+node that finds one below it dead asks those below that one; so a node may be asked twice, and applies a change once. The entry of a
+directory's name lies with the entries of files, so that one name is never both; the node that has its partition keeps it in step with the
+directory.
 """
 
 from __future__ import annotations
@@ -268,7 +269,7 @@ class Directories(Shard):
         self.meta.dir_set_layout(ino, layout, stripe)
 
     def _enter(self, dir: int, name: bytes, ino: int) -> None:
-        """The entry was made before the directory; unless it was in a partition that came here without it, from a node that has died since."""
+        """The entry was made before the directory; unless its partition came here without it, since the node that had it died."""
         with suppress(OSError):  # there it is, or elsewhere
             self.meta.insert(dir, name, 0, ino, stat.S_IFDIR, False)
 

@@ -111,7 +111,8 @@ class FileSystem(Tasks):
                 for other in self.live:
                     self.tell(Ask(other, "drop", ((ino,),)))
         if count:
-            self.log(f"node {node} has died, and with it content of {count} files, which are EIO from now on (amfs stat says which)", logging.WARNING)
+            what = f"content of {count} files, which are EIO from now on (amfs stat says which)"
+            self.log(f"node {node} has died, and with it {what}", logging.WARNING)
 
     def _greet(self, node: int) -> Any:
         """Let ``node`` reach this node's parts."""

@@ -1,9 +1,10 @@
 """Partitions that move when nodes come or go (MemFS §II): only those whose owner changed, each with its records and its stripes. Pure.
 
-At any time one node has the records of a partition. When it learns of a table that gives the partition to another it stops serving it and sends
-the records, until that one has said that they are there; who is asked twice for the same answers so again. Both must have the same table, so
-nothing that is older than what the owner has can come to it. The owner serves the records from then on, and brings the stripes one after the
-other. A partition whose records no living node has is taken over as it is: empty but for what every node knows, the directories.
+At any time one node has the records of a partition. When it learns of a table that gives the partition to another it stops serving it and
+sends the records, until that one has said that they are there; a node that is asked twice for the same answers so again. Both must have the
+same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and brings the
+stripes one after the other. A partition whose records no living node has is taken over as it is: empty but for what every node knows, the
+directories.
 
 A node that is new waits for the directories as well, from the manager.
 """
@@ -136,8 +137,8 @@ class Moving(Paths):
     # ── taking in ──────────────────────────────────────────────────────────────────────────────────
 
     def s_arrive(self, peer: int, version: int, records: Sequence[Any]) -> Operation:
-        """Partitions with their records come from ``peer``, which has the table of ``version``. Answers which of them are here, or are known
-        better here; the others are not, and may be sent again."""
+        """Partitions with their records come from ``peer``, which has the table of ``version``. Answers which of them are here, or are
+        known better here; the others are not, and may be sent again."""
         yield from self._tabled()
         taken, new = [], []
         for part, since, data in records:
@@ -179,7 +180,7 @@ class Moving(Paths):
             for at in range(0, len(left or ()), STRIPES_AT_ONCE):
                 calls = [Work("fetch_part", (ino, index, peer)) for ino, index in left[at : at + STRIPES_AT_ONCE]]
                 for result in (yield All(calls)):
-                    failed = failed or (isinstance(result, OSError) and result.errno != errno.ENOENT)  # ENOENT: deleted meanwhile
+                    failed = failed or (isinstance(result, OSError) and result.errno != errno.ENOENT)  # else it was deleted meanwhile
             if failed:
                 yield Sleep(pause)  # the connection, or the room, may be there in a moment
                 pause = min(2 * pause, BRING_PAUSE_S)

@@ -290,8 +290,8 @@ class Shard(Calls):
         return out
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
-        """The record, the holders, whether ``peer`` has become the writer by this (else, if it is, it was before), whether the content is lost,
-        and of which losses this shard has heard."""
+        """The record, the holders, whether ``peer`` has become the writer by this (else, if it is, it was before), whether the content is
+        lost, and of which losses this shard has heard."""
         was = attr_of(self.meta.getattr(ino, self.node))
         out, holders, tell = self.meta.open(ino, peer, writing)
         known = self.known
@@ -307,8 +307,8 @@ class Shard(Calls):
 
     def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool, known: int, lost: bool) -> Operation:
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
-        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open; ``lost``:
-        some of that was lost, as far as ``peer`` has ``known``. Answers the record if it was written."""
+        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open;
+        ``lost``: some of that was lost, as far as ``peer`` has ``known``. Answers the record if it was written."""
         if known > self.known:
             raise failure(META_NOT_MINE)  # when we hear of these losses we look only at what was written before
         out: Any = None
@@ -324,7 +324,8 @@ class Shard(Calls):
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
                 now = attr_of(self.meta.getattr(ino, self.node))
                 lost = lost or (now.layout == STRIPED and self.was_lost(ino, now.stripe, size, known))
-                done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime), finished=LOST if lost else 1)
+                done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
+                done = done._replace(finished=LOST if lost else 1)
                 out, tell = self._finish(peer, ino, done)
         if not used:
             self.s_unused(peer, ino)  # before anything else can happen: it may open it again at once
