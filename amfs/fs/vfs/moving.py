@@ -170,14 +170,15 @@ class Moving(Paths):
         """The stripes of some partitions. False: ``peer`` died before all of them were here."""
         pause = PAUSE_FIRST_S
         while peer in self.live:
+            left: Sequence[tuple[int, int]] = ()
+            failed = False
             try:
                 left = yield Ask(peer, "stripes_of", (parts,))
             except OSError:
-                left = None
-            if left is not None and not left:
+                failed = True
+            if not left and not failed:
                 return True
-            failed = left is None
-            for at in range(0, len(left or ()), STRIPES_AT_ONCE):
+            for at in range(0, len(left), STRIPES_AT_ONCE):
                 calls = [Work("fetch_part", (ino, index, peer)) for ino, index in left[at : at + STRIPES_AT_ONCE]]
                 for result in (yield All(calls)):
                     failed = failed or (isinstance(result, OSError) and result.errno != errno.ENOENT)  # else it was deleted meanwhile

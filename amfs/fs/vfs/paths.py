@@ -10,6 +10,7 @@ import fnmatch
 import posixpath
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
@@ -433,10 +434,19 @@ class Paths(Layouts):
             yield Work("adopt", (number, bytes(scratch), attr.ino)) if here else Work("pour", (number, bytes(scratch)))
         except OSError as error:
             failed = error
-        yield from self.op_close(r, number)
-        if failed is not None:
-            raise failed
+        yield from self._closed_whole(r, number, path, failed)
         return (yield from self.inode(attr.ino))
+
+    def _closed_whole(self, r: Request, number: int, path: bytes, failed: OSError | None) -> Operation:
+        """Close what was to become a file as a whole. If that has failed there is none: an empty one, or half of it, would be taken for it."""
+        try:
+            yield from self.op_close(r, number)
+        except OSError as error:
+            failed = failed or error
+        if failed is not None:
+            with suppress(OSError):
+                yield from self.op_unlink_path(r, path)
+            raise failed
 
     # ── many files ─────────────────────────────────────────────────────────────────────────────────
 
