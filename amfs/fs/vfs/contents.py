@@ -169,7 +169,7 @@ class Contents(Directories):
             if lost and not truncate:
                 raise failure(errno.EIO)
             mine = self.node in holders or (attr.writer == self.node and not attr.finished and not became)
-            if known < self.known:
+            if self.is_behind(known):
                 pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine

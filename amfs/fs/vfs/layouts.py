@@ -38,7 +38,7 @@ class Layouts(Files):
                 attr, holders, known = attr_of(answer[0]), answer[1], answer[2]
                 self._uncache((ino,))
                 try:
-                    if known < self.known:
+                    if self.is_behind(known):
                         raise failure(errno.EBUSY)  # its shard has not heard yet which node has died
                     stripe = yield from change(attr, [int(node) for node in holders])
                 except OSError:

@@ -227,12 +227,11 @@ class Moving(Paths):
 
     def _lose(self, parts: list[int]) -> Operation:
         """Stripes of these were lost on their way here. Nobody is served with them until all know."""
-        left = set(self.live)
-        while left & self.live:
-            nodes = sorted(left & self.live)
+        told: set[int] = set()
+        while nodes := sorted(self.live - told):
             answers = yield All([Ask(node, "lose", (parts,)) for node in nodes])
-            left = {node for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, OSError)}
-            if left & self.live:
+            told.update(node for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, OSError))
+            if self.live - told:
                 yield Sleep(PAUSE_LAST_S)
 
     def s_lose(self, peer: int, parts: Sequence[int]) -> Operation:

@@ -438,7 +438,7 @@ class Paths(Layouts):
         return (yield from self.inode(attr.ino))
 
     def _closed_whole(self, r: Request, number: int, path: bytes, failed: OSError | None) -> Operation:
-        """Close what was to become a file as a whole. If that has failed there is none: an empty one, or half of it, would be taken for it."""
+        """Close what was to become a file as a whole. If that has failed there is none: an empty one, or half of it, would pass for it."""
         try:
             yield from self.op_close(r, number)
         except OSError as error:

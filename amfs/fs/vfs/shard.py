@@ -37,6 +37,7 @@ OWNER = META_SET_UID | META_SET_GID
 UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
+LOSSES_BITS = 16
 
 
 def attr_of(value: Any) -> Attr:
@@ -61,8 +62,12 @@ class Shard(Calls):
 
     @property
     def known(self) -> int:
-        """Of which losses this node has heard: grows with each."""
-        return self.version << 16 | self.losses
+        """Of which losses this node has heard: grows with each. Those with a version of the table are the same everywhere."""
+        return self.version << LOSSES_BITS | self.losses
+
+    def is_behind(self, known: int) -> bool:
+        """Does a node that has ``known`` this have an older table? Then it has not heard of the nodes that have died since."""
+        return known >> LOSSES_BITS < self.version
 
     def was_lost(self, ino: int, stripe: int, size: int, since: int) -> bool:
         """Was a stripe of so many bytes lost since that was ``known``?"""
@@ -309,7 +314,7 @@ class Shard(Calls):
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
         ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open;
         ``lost``: some of that was lost, as far as ``peer`` has ``known``. Answers the record if it was written."""
-        if known > self.known:
+        if known >> LOSSES_BITS > self.version:
             raise failure(META_NOT_MINE)  # when we hear of these losses we look only at what was written before
         out: Any = None
         tell: tuple[int, ...] = ()
@@ -322,8 +327,8 @@ class Shard(Calls):
                     for node in set(self.meta.holders(ino)) - {peer}:  # what it contained before
                         self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
-                now = attr_of(self.meta.getattr(ino, self.node))
-                lost = lost or (now.layout == STRIPED and self.was_lost(ino, now.stripe, size, known))
+                laid = wanted if stripe else attr
+                lost = lost or (laid.layout == STRIPED and self.was_lost(ino, laid.stripe, size, known))
                 done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
                 done = done._replace(finished=LOST if lost else 1)
                 out, tell = self._finish(peer, ino, done)
