@@ -84,7 +84,7 @@ class Moving(Paths):
     # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
     def _wake_senders(self) -> None:
-        for node in {self._target(part) for part in self.leaving} - self._senders:
+        for node in {self._target(part) for part in self.leaving} & self.live - self._senders - {self.node}:
             self._senders.add(node)
             self.spawn(self._send(node))
 
