@@ -46,7 +46,7 @@ void fsio_end_keep(struct fsio_file *file) {
         (*at)->since_ms = now_ms();
         (*at)->stripe = file->stripe;
         (*at)->since = atomic_load(&file->since);
-        (*at)->lost = atomic_load(&file->lost);
+        (*at)->lost = atomic_load(&file->torn);
     }
     pthread_mutex_unlock(&io->ends_lock);
 }

@@ -148,7 +148,7 @@ struct fsio_file {
     atomic_bool serves;    /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
     _Atomic uint32_t stripe;
-    atomic_bool lost;       /* STRIPED: some of it was, with a node; it cannot be told from a hole any more */
+    atomic_bool torn;       /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
     _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
 
     pthread_mutex_t lock;

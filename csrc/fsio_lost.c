@@ -30,18 +30,18 @@ bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t 
 
 void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost) {
     atomic_store(&file->since, since);
-    atomic_store(&file->lost, lost);
+    atomic_store(&file->torn, lost);
 }
 
 /* Asked at the beginning of whatever is done with a file, so that what is written later, to the heirs, is not taken for lost. */
 bool fsio_file_lost(struct fsio_file *file) {
     uint64_t since = atomic_load(&file->since), latest = atomic_load(&file->io->lost_version);
     if (file->kind != FSIO_STRIPED) return false;
-    if (atomic_load(&file->lost)) return true;
+    if (atomic_load(&file->torn)) return true;
     if (latest <= since) return false;
-    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), 0, atomic_load(&file->size), since)) atomic_store(&file->lost, true);
+    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), 0, atomic_load(&file->size), since)) atomic_store(&file->torn, true);
     else atomic_compare_exchange_strong(&file->since, &since, latest);
-    return atomic_load(&file->lost);
+    return atomic_load(&file->torn);
 }
 
 void fsio_known_since(struct fsio_handle *handle, uint64_t version) {

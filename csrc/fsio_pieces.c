@@ -373,7 +373,7 @@ int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, u
         grow(file, offset);
         /* It may have been taken by a node that has died since: nobody has counted that as a part of the file yet. */
         if (fsio_stripes_lost(file->io, file->ino, file->stripe, offset - piece, offset, before)) {
-            atomic_store(&file->lost, true);
+            atomic_store(&file->torn, true);
             error = EIO;
         }
     }
