@@ -91,6 +91,10 @@ class Io:
     def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
     def set_table(self, owners: Sequence[int]) -> None: ...
+    def lose(self, partitions: Sequence[int], version: int) -> None:
+        """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs."""
+    def lost(self, ino: int) -> bool:
+        """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
         """Nobody reads or writes stripes of these here until the next table; then fetch_part them at their new owners."""
     def grant(self, peer: int, token: bytes) -> None:
@@ -129,8 +133,10 @@ class Io:
         create: bool = False,
         *,
         passing: bool = False,
+        since: int = ...,
     ) -> IoHandle:
-        """``passing``: for a moment, open_count does not count it."""
+        """``passing``: for a moment, open_count does not count it. ``since``: the losses that were known when its record was asked for (a
+        version as of ``lose``); later ones are losses to it."""
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) through this node, other nodes' included."""
     def grown(self, ino: int) -> bool:
@@ -270,7 +276,12 @@ class Meta:
         """EPROTO: damaged, nothing was taken."""
     def drop(self, partition: int) -> None: ...
     def forget_node(self, node: int) -> builtins.list[int]:
-        """Files whose last whole copy it had, and orphans that only it used (their records are away)."""
+        """Before the table that names its heirs. Files of whose content it took some along, and orphans that only it used (their records
+        are away)."""
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Stripes of these partitions are lost: files that have one there say so from now on."""
+    def mend_dirs(self, anew: bool) -> None:
+        """Entries of directories that went with a node are made again. ``anew``: those of directories that are not known go."""
     def open_here(self, ino: int, writing: bool) -> _Attr: ...
     def setattr_here(self, ino: int, mask: int, attr: tuple[int, ...], now: int) -> _Attr: ...
     def counts(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ or out of the store. Else, and for what is striped, 1 MiB at a time with several
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -251,11 +252,19 @@ def _write(line: Line, source: Source, layout: Layout, exclusive: bool, progress
                     line.wait(out.popleft())
             while out:
                 line.wait(out.popleft())
-            return Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
-        finally:
+            attr = Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
+            line.wait(line.submit(Call("close", (handle,), about), generation))
+            return attr
+        except BaseException as error:
             if line.generation == generation and line.gateway >= 0 and not line.closed:
                 line.settle(out)
-                line.wait(line.submit(Call("close", (handle,), about), generation))
+                left = [Call("close", (handle,), about)]
+                if isinstance(error, OSError):  # half of a file is none: who reads it would take it for all
+                    left.append(Call("unlink_path", (source.path,), about))
+                for call in left:
+                    with contextlib.suppress(OSError):
+                        line.wait(line.submit(call, generation))
+            raise
 
 
 # ── out of the file system ─────────────────────────────────────────────────────────────────────────

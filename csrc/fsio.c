@@ -162,6 +162,7 @@ static void free_all(struct fsio *io) {
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
     free(io->moving);
+    free(io->lost);
     pthread_rwlock_destroy(&io->writes);
     pthread_cond_destroy(&io->jobs_work);
     pthread_mutex_destroy(&io->jobs_lock);

@@ -38,6 +38,10 @@ int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
 int fsio_root_fd(const struct fsio *io);
 void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); /* stripe (hash(ino)+i)%P -> node, as fsmeta.h */
+/* The owner of these partitions has died, and their stripes with it: to be called before the table of that version, which names heirs that have none of
+ * them, is set. A file that has a stripe there is lost: whatever is done with it is EIO but cutting it to nothing. What is opened from now on has been
+ * written since then, unless fsio_known_since says otherwise. */
+void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version);
 /* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
  * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
 void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
@@ -63,6 +67,7 @@ void fsio_expect_room(struct fsio *io, int patience_ms);
 void fsio_keep_ends(struct fsio *io);
 bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns, uint32_t *stripe);
 void fsio_end_recorded(struct fsio *io, uint64_t ino);
+bool fsio_lost(struct fsio *io, uint64_t ino); /* of what is open here in stripes, or was written here and is not recorded yet */
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
 
 /* ── handles ──
@@ -77,6 +82,8 @@ int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /
  * whether the file is in use waits for a closing that is told to no one. */
 int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
                       struct fsio_handle **handle);
+/* What the handle was opened for is what the record said when the table had this version: stripes that were lost later are lost to it. */
+void fsio_known_since(struct fsio_handle *handle, uint64_t version);
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
 /* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in

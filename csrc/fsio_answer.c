@@ -64,7 +64,7 @@ static bool answer_read(struct asking *asking) {
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
     if (request->index >= 0) ours = fsio_stripe_ours(asking->io, request->ino, (uint64_t)request->index, &moving);
     if (moving && !exact) return reply(asking, ESTALE, 0, NULL, 0);
-    if (moving) { /* it is fetched away: what was being written when that began is in it */
+    if (moving || !ours) { /* it is fetched away: what was being written when that began is in it */
         pthread_rwlock_wrlock(&asking->io->writes);
         pthread_rwlock_unlock(&asking->io->writes);
     }

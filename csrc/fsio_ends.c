@@ -11,7 +11,9 @@ struct fsio_end {
     struct fsio_end *next;
     uint64_t ino, size;
     int64_t written_ns, since_ms;
+    uint64_t since; /* as of the file */
     uint32_t stripe;
+    bool lost;
 };
 
 void fsio_keep_ends(struct fsio *io) { atomic_store(&io->keeps_ends, true); }
@@ -43,6 +45,8 @@ void fsio_end_keep(struct fsio_file *file) {
         (*at)->written_ns = atomic_load(&file->written_ns);
         (*at)->since_ms = now_ms();
         (*at)->stripe = file->stripe;
+        (*at)->since = atomic_load(&file->since);
+        (*at)->lost = atomic_load(&file->torn);
     }
     pthread_mutex_unlock(&io->ends_lock);
 }
@@ -58,6 +62,18 @@ bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns
     }
     pthread_mutex_unlock(&io->ends_lock);
     return known;
+}
+
+bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost) {
+    pthread_mutex_lock(&io->ends_lock);
+    const struct fsio_end *end = *find(io, ino);
+    bool known = end != NULL && now_ms() - end->since_ms < END_MS;
+    struct fsio_end copy = known ? *end : (struct fsio_end){0};
+    pthread_mutex_unlock(&io->ends_lock);
+    if (!known) return false;
+    *since = copy.since;
+    *lost = copy.lost || fsio_stripes_lost(io, ino, copy.stripe, 0, copy.size, copy.since);
+    return true;
 }
 
 void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns) {

@@ -130,6 +130,8 @@ bool fsio_file_written(struct fsio_file *file) {
 /* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
 static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool create) {
     int64_t written_ns = 0;
+    uint64_t since = atomic_load(&file->io->lost_version);
+    bool lost = false;
     if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
     if (kind != FSIO_REMOTE && fsio_end(file->io, file->ino, &size, &written_ns, &stripe)) kind = FSIO_STRIPED;
     if (file->known && (file->kind != kind || (kind == FSIO_REMOTE && file->node != node))) {
@@ -146,6 +148,8 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     if (kind == FSIO_STRIPED) {
         atomic_store(&file->size, size);
         fsio_striped_begin(file, written_ns);
+        (void)fsio_end_lost(file->io, file->ino, &since, &lost);
+        fsio_not_lost(file, since, lost);
     }
     atomic_store(&file->serves, error == 0 && kind != FSIO_REMOTE);
     return error;
@@ -262,6 +266,7 @@ int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to,
     case FSIO_REMOTE: error = fsio_remote_read(file, to, count, offset, got); break;
     default: error = fsio_striped_read(file, stream, to, count, offset, got); break;
     }
+    if (error == 0 && fsio_file_lost(file)) error = EIO; /* perhaps meanwhile: then these are no bytes of it */
     pthread_rwlock_unlock(&file->gate);
     return error;
 }
@@ -277,7 +282,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
         switch (kind) {
         case FSIO_LOCAL: error = fsio_local_write(file, from, count, offset, &done); break;
         case FSIO_REMOTE: error = fsio_remote_write(file, from, count, offset); break;
-        default: error = fsio_striped_write(file, (const char *)from + done, count - done, offset == FSIO_APPEND ? offset : offset + done);
+        default: error = fsio_file_lost(file) ? EIO : fsio_striped_write(file, (const char *)from + done, count - done, offset == FSIO_APPEND ? offset : offset + done);
         }
         pthread_rwlock_unlock(&file->gate);
         if (kind != FSIO_LOCAL || error != ENOSPC || !fsio_has_others(file->io)) return error;
@@ -296,7 +301,7 @@ int fsio_file_truncate(struct fsio_file *file, uint64_t size) {
     switch (file->kind) {
     case FSIO_LOCAL: error = fsio_local_truncate(file, size); break;
     case FSIO_REMOTE: error = fsio_remote_truncate(file, size); break;
-    default: error = fsio_striped_truncate(file, size); break;
+    default: error = size > 0 && fsio_file_lost(file) ? EIO : fsio_striped_truncate(file, size); break;
     }
     pthread_rwlock_unlock(&file->gate);
     return error;
@@ -316,7 +321,7 @@ int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint6
         error = 0;
     }
     if (error == 0 && file->kind == FSIO_REMOTE) error = fsio_remote_fallocate(file, mode, offset, length);
-    else if (error == 0 && file->kind == FSIO_STRIPED) error = fsio_striped_fallocate(file, mode, offset, length);
+    else if (error == 0 && file->kind == FSIO_STRIPED) error = fsio_file_lost(file) ? EIO : fsio_striped_fallocate(file, mode, offset, length);
     pthread_rwlock_unlock(&file->gate);
     return error;
 }
@@ -329,7 +334,7 @@ int fsio_file_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t
     switch (file->kind) {
     case FSIO_LOCAL: error = fsio_local_seek(file, offset, whence, found); break;
     case FSIO_REMOTE: error = fsio_remote_seek(file, offset, whence, found); break;
-    default: error = fsio_striped_seek(file, offset, whence, found); break;
+    default: error = fsio_file_lost(file) ? EIO : fsio_striped_seek(file, offset, whence, found); break;
     }
     pthread_rwlock_unlock(&file->gate);
     return error;
@@ -352,7 +357,8 @@ int fsio_file_flush(struct fsio_file *file, uint64_t *seen) {
     if (file->kind == FSIO_LOCAL) return 0;
     if (file->kind == FSIO_REMOTE) return fsio_remote_flush(file);
     fsio_striped_settle(file);
-    return fsio_file_error(file, seen);
+    int error = fsio_file_error(file, seen);
+    return error == 0 && fsio_file_lost(file) ? EIO : error;
 }
 
 int fsio_file_error(struct fsio_file *file, uint64_t *seen) {
@@ -376,6 +382,10 @@ int fsio_read_in_place(struct fsio_handle *handle, void *to, size_t count, uint6
     pthread_rwlock_rdlock(&file->gate);
     bool lends = file->kind == FSIO_STRIPED && fsio_striped_lends(file, count);
     int error = lends ? fsio_striped_lend(file, &handle->stream, to, count, offset, lent) : EOPNOTSUPP;
+    if (error == 0 && fsio_file_lost(file)) {
+        fsio_striped_return(file, lent);
+        error = EIO;
+    }
     pthread_rwlock_unlock(&file->gate);
     if (error != 0) return error;
     pthread_mutex_lock(&file->io->files_lock);

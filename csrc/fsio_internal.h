@@ -1,7 +1,7 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
  * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
  * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
- * fsio_room.c: what is done before there is no room.
+ * fsio_room.c: what is done before there is no room. fsio_lost.c: stripes that went with a node.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, peers_lock,
  * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */
@@ -147,7 +147,9 @@ struct fsio_file {
     bool known;            /* false: just made, what follows says nothing yet */
     atomic_bool serves;    /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
-    uint32_t stripe;
+    _Atomic uint32_t stripe;
+    atomic_bool torn;       /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -235,6 +237,8 @@ struct fsio {
     bool *moving;
     size_t partitions;
     bool others; /* a partition belongs to another node */
+    uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    _Atomic uint64_t lost_version; /* the last of them */
 
     pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
 
@@ -277,6 +281,11 @@ bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *movin
 bool fsio_any_moving(struct fsio *io);
 void fsio_fair_lock(pthread_rwlock_t *lock);
 bool fsio_has_others(struct fsio *io);
+
+/* fsio_lost.c */
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end, uint64_t since); /* of those bytes, after that version */
+bool fsio_file_lost(struct fsio_file *file);
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
 
 /* fsio_count.c */
 void fsio_count_begin(struct fsio *io);
@@ -321,6 +330,7 @@ struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference 
 void fsio_file_drop(struct fsio_file *file);
 /* fsio_ends.c */
 void fsio_end_keep(struct fsio_file *file);
+bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
 void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
 void fsio_ends_free(struct fsio *io);
 
@@ -392,7 +402,7 @@ void fsio_striped_leave(struct fsio_file *file);  /* settle, and forget what was
 
 /* fsio_spread.c */
 int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */
-int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size);
+int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since); /* EIO if some of it was lost after that version */
 
 /* fsio_jobs.c */
 int fsio_workers_start(struct fsio *io, int threads);

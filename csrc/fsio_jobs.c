@@ -11,7 +11,7 @@ enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE,
 struct fsio_job {
     struct fsio_job *next;
     enum job_kind kind;
-    uint64_t serial, ino, size;
+    uint64_t serial, ino, size, since;
     int64_t index;
     int32_t from;
     uint32_t stripe;
@@ -155,7 +155,7 @@ static int run(struct fsio *io, struct fsio_job *job) {
     case JOB_FETCH:
     case JOB_FETCH_PART: return run_fetch(io, job);
     case JOB_RESTRIPE: return run_restripe(io, job);
-    case JOB_GATHER: return fsio_gather_now(io, job->ino, job->stripe, job->size);
+    case JOB_GATHER: return fsio_gather_now(io, job->ino, job->stripe, job->size, job->since);
     default: return run_delete(io, job);
     }
 }
@@ -260,7 +260,8 @@ int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t strip
 }
 
 int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size) {
-    struct fsio_job job = {.kind = JOB_GATHER, .serial = serial, .ino = ino, .stripe = stripe, .size = size};
+    struct fsio_job job = {.kind = JOB_GATHER, .serial = serial, .ino = ino, .stripe = stripe, .size = size,
+                           .since = atomic_load(&io->lost_version)};
     return queue(io, &job, NULL, 0);
 }
 

@@ -356,6 +356,7 @@ static void grow(struct fsio_file *file, uint64_t end) {
 }
 
 int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset) {
+    uint64_t before = atomic_load(&file->io->lost_version);
     int error = 0;
     if (offset == FSIO_APPEND) offset = atomic_fetch_add(&file->size, count); /* the place is ours; until the bytes are there it reads as zeros */
     if (offset > INT64_MAX - count) return EFBIG;
@@ -370,6 +371,11 @@ int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, u
         offset += piece;
         count -= piece;
         grow(file, offset);
+        /* It may have been taken by a node that has died since: nobody has counted that as a part of the file yet. */
+        if (fsio_stripes_lost(file->io, file->ino, file->stripe, offset - piece, offset, before)) {
+            atomic_store(&file->torn, true);
+            error = EIO;
+        }
     }
     return error;
 }

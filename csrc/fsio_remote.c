@@ -259,8 +259,10 @@ int fsio_file_used_flush(struct fsio_file *file, int32_t node) {
     int error = 0;
     pthread_rwlock_rdlock(&file->gate);
     if (file->kind == FSIO_STRIPED) fsio_striped_settle(file);
+    bool lost = fsio_file_lost(file);
     pthread_rwlock_unlock(&file->gate);
-    return fsio_file_uses(file, node, &error) ? error : ESTALE;
+    if (!fsio_file_uses(file, node, &error)) return ESTALE;
+    return error == 0 && lost ? EIO : error;
 }
 
 /* A node is gone. The files are found again for each: the table may change as they are dropped. */

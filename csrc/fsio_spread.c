@@ -26,6 +26,7 @@ struct spread {
     bool *sent;     /* by stripe: another node has it, by the table as it was then */
     uint64_t freed; /* stripes before this one that were sent take no room here any more */
     char *buffer;   /* COPY_BYTES */
+    uint64_t since; /* what is known to be lost when it begins */
 };
 
 /* The next piece of stripe `index` that holds data, from `*at` on. False: there is none any more. */
@@ -119,6 +120,7 @@ static int send_all(struct spread *spread) {
         spread->sent[i] = fsio_stripe_owner(file->io, file->ino, i) != file->io->node;
         if (spread->sent[i]) error = send_stripe(spread, i);
     }
+    if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, 0, spread->size, spread->since)) error = EIO; /* with a node that had taken some */
     if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, 0, spread->size);
     return error;
 }
@@ -139,6 +141,7 @@ static int keep_all(struct spread *spread) {
 static int spread_open(struct spread *spread, struct stat *found) {
     struct fsio_file *file = spread->file;
     if (fstat(spread->whole, found) != 0) return errno;
+    spread->since = atomic_load(&file->io->lost_version);
     spread->size = (uint64_t)found->st_size;
     spread->stripes = (spread->size + file->stripe - 1) / file->stripe;
     spread->buffer = malloc(COPY_BYTES);
@@ -162,6 +165,7 @@ static void become_striped(struct fsio_file *file, const struct spread *spread, 
     fsio_to_stat(found, &stat);
     file->kind = FSIO_STRIPED;
     atomic_store(&file->size, spread->size);
+    fsio_not_lost(file, spread->since, false);
     atomic_store(&file->read_ns, stat.atime);
     atomic_store(&file->written_ns, stat.mtime);
     atomic_store(&file->changed_ns, stat.ctime);
@@ -229,13 +233,14 @@ static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, u
     return 0;
 }
 
-int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
+int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since) {
     char name[FSIO_NAME_BYTES];
     if (stripe == 0) return EINVAL;
     if (!fsio_room(io, size)) return ENOSPC;
     char *buffer = malloc(GATHER_BYTES);
     int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
     int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);
+    if (error == 0 && fsio_stripes_lost(io, ino, stripe, 0, size, since)) error = EIO;
     if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
     free(buffer);
     return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, error);

@@ -270,10 +270,11 @@ int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t s
 
 int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
     fsio_striped_leave(file);
-    uint64_t old = atomic_load(&file->size);
+    uint64_t old = atomic_load(&file->size), since = atomic_load(&file->io->lost_version);
     int error = fsio_stripes_trim(file->io, file->ino, file->stripe, size, old);
     if (error != 0) return error;
     atomic_store(&file->size, size);
+    if (size == 0) fsio_not_lost(file, since, false); /* what was lost is not part of it any more */
     fsio_striped_touch(file);
     return 0;
 }

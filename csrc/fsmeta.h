@@ -31,6 +31,7 @@ enum {
 };
 
 enum meta_layout { META_WHOLE = 0, META_STRIPED = 1 };
+enum { META_LOST = 2 }; /* meta_attr.finished: not being written, and some of its content was lost with a node: nobody may read it */
 
 struct meta;
 
@@ -42,7 +43,7 @@ struct meta_attr {
     uint32_t uid, gid, rdev;
     uint32_t stripe;  /* bytes; of striped files */
     uint8_t layout;   /* enum meta_layout */
-    uint8_t finished; /* 0: being written; size may be old */
+    uint8_t finished; /* 0: being written; size may be old. 1: finished. META_LOST */
     int32_t writer;   /* node that has it open for writing, or -1 */
     int32_t rank;     /* node it was pinned to by set_rank, or -1 */
     uint64_t size, blocks;
@@ -149,7 +150,7 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
  * granted): watchers. */
 int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
               struct meta_nodes *tell);
-/* The writer is done: size, blocks, mtime, atime are what its data file says; finished; writer -1; holders of a whole file = {node}. If
+/* The writer is done: size, blocks, mtime, atime are what its data file says; finished (META_LOST if `in` says so); writer -1; holders of a whole file = {node}. If
  * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
  * have old content, or the file is claimed. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
@@ -243,12 +244,20 @@ void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t 
  * number. The exporting node becomes a watcher of what it gave. */
 int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *size); /* malloc'd: entries and inodes of it */
 int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
-/* EPROTO: damaged, EEXIST: another directory has the name of one of these; then nothing was taken. ENOMEM: some of it may have been. */
+/* EPROTO: damaged; then nothing was taken. ENOMEM: some of it may have been. Of directories: those that are not among them go. */
 int meta_import(struct meta *meta, const uint8_t *bytes, size_t size);
 int meta_drop(struct meta *meta, uint32_t partition);
-/* A node is gone: no holder, user, watcher, writer any more. Calls `lost` (which must not call back) for each file of here whose last
- * whole copy it had, also if nothing of what it wrote was recorded yet, and for each orphan that only it used: its record is away. */
+/* A node is gone: no holder, user, watcher, writer any more. To be called before the table that names the heirs of its partitions. Files of here are
+ * META_LOST from then on if it had their last whole copy, if a stripe of theirs lay in one of its partitions, or if it wrote them and nobody has what
+ * they contained before; until they are written anew. Calls `lost` (which must not call back) for each of them, and for each orphan that only
+ * it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
+
+/* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
+int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count);
+/* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from
+ * a new manager: entries of those that it does not know go, and none is frozen by the one before it. */
+int meta_mend_dirs(struct meta *meta, bool anew);
 
 struct meta_counts { uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */ };
 void meta_counts(struct meta *meta, struct meta_counts *counts);

@@ -122,6 +122,12 @@ int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, 
     return 0;
 }
 
+void forget_dir(struct meta *meta, struct dir *dir) {
+    table_remove(&meta->dir_names, &dir->named);
+    abandon(dir);
+    free_dir(meta, dir);
+}
+
 static bool below(const struct dir *dir, const struct dir *ancestor) {
     while (dir != ancestor && dir->parent != dir) dir = dir->parent;
     return dir == ancestor;
@@ -181,9 +187,7 @@ int meta_dir_remove(struct meta *meta, uint64_t ino) {
     if (dir->parent == dir) return leave(meta, EBUSY);
     if (dir->children > 0) return leave(meta, ENOTEMPTY);
     table_remove(&meta->dirs, &dir->link);
-    table_remove(&meta->dir_names, &dir->named);
-    abandon(dir);
-    free_dir(meta, dir);
+    forget_dir(meta, dir);
     return leave(meta, 0);
 }
 

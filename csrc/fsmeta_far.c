@@ -30,7 +30,8 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = find_inode(meta, ino);
     if (inode == NULL) return leave(meta, ENOENT);
-    bool good = S_ISREG(inode->mode) && inode->finished && inode->closing == 0 && inode->layout == META_WHOLE && (inode->size == 0 || set_has(inode->holders, asker));
+    bool good = S_ISREG(inode->mode) && inode->finished && !inode->lost && inode->closing == 0 && inode->layout == META_WHOLE &&
+                (inode->size == 0 || set_has(inode->holders, asker));
     int error = good && inode->nlink > 0 ? watch(meta, &inode->watchers, asker) : META_BUSY;
     if (error == 0) error = set_add(&inode->holders, asker);
     if (error == 0) inode_attr(inode, attr);

@@ -47,7 +47,7 @@ void inode_attr(const struct inode *inode, struct meta_attr *attr) {
         .rdev = inode->rdev,
         .stripe = inode->stripe,
         .layout = inode->layout,
-        .finished = inode->finished,
+        .finished = inode->finished && inode->lost ? META_LOST : inode->finished,
         .writer = inode->writer,
         .rank = inode->rank,
         .size = inode->size,
@@ -232,6 +232,7 @@ void record_written(struct inode *inode, int32_t node, const struct meta_attr *i
     record_content(inode, in);
     inode->timed = inode->atimed = 0;
     inode->finished = 1;
+    inode->lost = in->finished == META_LOST;
     inode->writer = -1;
     set_holder(inode, node);
 }
@@ -266,7 +267,7 @@ static void end_writing(struct inode *inode) {
 void stop_using(struct inode *inode, int32_t node) {
     if (inode->writer >= 0 && inode->writer == node) {
         end_writing(inode);
-        if (inode->holders == 0) set_holder(inode, node);
+        if (inode->holders == 0 && !inode->lost) set_holder(inode, node);
     }
     set_remove(&inode->users, node);
 }
@@ -303,7 +304,7 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
     int error = content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
     /* Whoever is no watcher any more was told of a change since it opened the file to copy it. */
-    bool good = inode->finished && inode->layout == META_WHOLE && set_has(inode->watchers, node);
+    bool good = inode->finished && !inode->lost && inode->layout == META_WHOLE && set_has(inode->watchers, node);
     return leave(meta, good ? set_add(&inode->holders, node) : EAGAIN);
 }
 
@@ -403,7 +404,7 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
  * one that is opening an empty file clears away first what lies here. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
     bool holds = set_has(inode->holders, meta->node);
-    if (inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
+    if (inode->lost || inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node)) return META_BUSY;
     if (!holds && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0) || is_claimed(meta, inode->link.key))) return META_BUSY;
     return !writing || inode->writer >= 0 || nobody_else(meta, inode->watchers) ? 0 : META_BUSY;
 }

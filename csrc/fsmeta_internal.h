@@ -98,6 +98,7 @@ struct inode {
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
     uint8_t layout, finished;
+    bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
     bool dropped; /* nodes that watched it were told of a change and do not any more: their kernels may know its names still */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
@@ -253,5 +254,6 @@ struct dir *find_child(const struct meta *meta, uint64_t parent, const char *nam
 void touch_dir(struct dir *dir, int64_t now);
 void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
 void free_dirs(struct meta *meta);
+void forget_dir(struct meta *meta, struct dir *dir); /* one without children that is not in the table of numbers any more */
 
 #endif

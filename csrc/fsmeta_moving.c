@@ -5,8 +5,8 @@
  *   records, each begun by a byte that says which, and a zero byte:
  *     E  entry       u64 directory, u64 inode, u32 type, name, nodes (watchers)
  *     L  lock        u64 directory, u64 owner, name
- *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, i32 writer, rank, u64 size, blocks, i64 atime,
- * mtime, ctime,
+ *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, u8 lost, i32 writer, rank, u64 size, blocks,
+ *                    i64 atime, mtime, ctime,
  *                    nodes (holders, users, watchers), u32 length and target, attributes
  *     D  directory   u64 number, parent, u32 mode, uid, gid, i32 rank, u64 size, blocks, i64 atime, mtime, ctime, u8 layout, u32 stripe,
  *                    u8 frozen, name, attributes; parents before their children
@@ -23,7 +23,7 @@
 
 enum {
     MAGIC = 0x4d464d41, /* "AMFM" */
-    FORMAT = 1,
+    FORMAT = 2,
     KIND_PARTITION = 1,
     KIND_DIRS = 2,
     HEADER_BYTES = 16,
@@ -124,6 +124,7 @@ static bool put_inode(void *context, struct link *link) {
     const uint32_t words[] = {inode->mode, inode->nlink, inode->uid, inode->gid, inode->rdev, inode->stripe};
     for (size_t i = 0; i < 6; i++) put(out, words[i], 4);
     put(out, inode->layout, 1);
+    put(out, inode->lost, 1);
     put(out, (uint32_t)inode->writer, 4);
     put(out, (uint32_t)inode->rank, 4);
     const uint64_t longs[] = {inode->size, inode->blocks, (uint64_t)inode->atime, (uint64_t)inode->mtime, (uint64_t)inode->ctime};
@@ -336,6 +337,8 @@ static int get_inode(struct in *in, bool apply) {
     uint32_t *words[] = {&got.mode, &got.nlink, &got.uid, &got.gid, &got.rdev, &got.stripe};
     for (size_t i = 0; i < 6; i++) *words[i] = (uint32_t)get(in, 4);
     got.layout = (uint8_t)get(in, 1);
+    uint64_t lost = get(in, 1);
+    got.lost = lost != 0;
     got.writer = (int32_t)(uint32_t)get(in, 4);
     got.rank = (int32_t)(uint32_t)get(in, 4);
     got.finished = got.writer < 0;
@@ -349,6 +352,7 @@ static int get_inode(struct in *in, bool apply) {
     target.at = (const char *)get_bytes(in, target.length);
     if (in->failed) return 0;
     bool regular = S_ISREG(got.mode);
+    demand(in, lost <= 1 && (regular || !got.lost));
     demand(in, is_type(got.mode & S_IFMT) && !S_ISDIR(got.mode) && (got.mode & ~(uint32_t)(S_IFMT | 07777)) == 0);
     demand(in, got.nlink > 0 || users.count > 0);
     demand(in, got.writer < 0 ? got.writer == -1 : regular && listed_has(users, got.writer));
@@ -492,19 +496,28 @@ static int get_dirs(struct in *in, struct seen_tables *tables, bool apply) {
     return error;
 }
 
-struct clash {
-    const struct meta *meta;
+/* Directories that are not part of the import go: those above others are left until these have gone, or moved away. */
+struct surplus {
+    struct meta *meta;
     const struct seen_tables *tables;
-    bool found;
+    bool gone;
 };
 
-/* Does a directory that is not part of the import have the place of one that is? */
-static bool look_for_clash(void *context, struct link *link) {
-    struct clash *clash = context;
-    const struct seen *seen = RECORD(struct seen, link, link);
-    const struct dir *there = seen->name.length == 0 ? NULL : find_child(clash->meta, seen->parent, seen->name.at, seen->name.length);
-    if (there != NULL && table_first(&clash->tables->numbers, there->link.key) == NULL) clash->found = true;
-    return false;
+static bool drop_surplus(void *context, struct link *link) {
+    struct surplus *surplus = context;
+    struct dir *dir = RECORD(struct dir, link, link);
+    if (dir->parent == dir || dir->children > 0 || table_first(&surplus->tables->numbers, link->key) != NULL) return false;
+    forget_dir(surplus->meta, dir);
+    surplus->gone = true;
+    return true;
+}
+
+static void drop_all_surplus(struct meta *meta, const struct seen_tables *tables) {
+    struct surplus surplus = {meta, tables, true};
+    while (surplus.gone) {
+        surplus.gone = false;
+        table_sift(&meta->dirs, drop_surplus, &surplus);
+    }
 }
 
 static int import_dirs(struct in *in) {
@@ -513,9 +526,11 @@ static int import_dirs(struct in *in) {
     bool made = table_init(&tables.numbers, &in->meta->slabs);
     int error = table_init(&tables.names, &in->meta->slabs) && made ? get_dirs(in, &tables, false) : ENOMEM;
     if (error == 0 && in->failed) error = EPROTO;
-    struct clash clash = {in->meta, &tables, false};
-    if (error == 0) table_sift(&tables.numbers, look_for_clash, &clash);
-    if (error == 0) error = clash.found ? EEXIST : get_dirs(&again, &tables, true);
+    if (error == 0) {
+        drop_all_surplus(in->meta, &tables); /* nobody has their names then */
+        error = get_dirs(&again, &tables, true);
+        drop_all_surplus(in->meta, &tables); /* those that others were moved out of */
+    }
     table_sift(&tables.numbers, free_seen, NULL);
     table_free(&tables.numbers);
     table_free(&tables.names);

@@ -91,6 +91,22 @@ static PyObject *io_set_table(PyObject *self, PyObject *numbers)
     Py_RETURN_NONE;
 }
 
+static PyObject *io_lose(PyObject *self, PyObject *args)
+{
+    PyObject *numbers;
+    ull version;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "OK:lose", &numbers, &version))
+        return NULL;
+    int32_t *partitions = node_list(numbers, &count);
+    if (partitions == NULL)
+        return NULL;
+    fsio_lose(io_of(self), (const uint32_t *)partitions, count, version);
+    free(partitions);
+    Py_RETURN_NONE;
+}
+
 static PyObject *io_set_moving(PyObject *self, PyObject *args)
 {
     PyObject *numbers;
@@ -312,6 +328,13 @@ static PyObject *io_grown(PyObject *self, PyObject *number)
     return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(io_of(self), ino));
 }
 
+static PyObject *io_lost(PyObject *self, PyObject *number)
+{
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_lost(io_of(self), ino));
+}
+
 static PyObject *io_keep_ends(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -361,13 +384,13 @@ static PyObject *io_usage(PyObject *self, PyObject *unused)
 
 static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", NULL};
-    ull ino, size = 0;
+    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", "since", NULL};
+    ull ino, size = 0, since = UINT64_MAX;
     unsigned stripe = 0;
     int kind, node = -1, writing = 0, create = 0, passing = 0, error;
     struct fsio_handle *handle;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp$p:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create, &passing))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp$pK:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create, &passing, &since))
         return NULL;
     if (kind < FSIO_LOCAL || kind > FSIO_STRIPED) {
         PyErr_Format(PyExc_ValueError, "%d is no kind of file", kind);
@@ -379,6 +402,8 @@ static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords)
     }
     WITHOUT_GIL(error = passing ? fsio_open_passing(io_of(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
                                 : fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
+    if (error == 0)
+        fsio_known_since(handle, since);
     return error != 0 ? py_failed(error) : fsio_handle_object(self, handle);
 }
 
@@ -527,6 +552,8 @@ static PyObject *io_questions(PyObject *self, void *closure)
 
 static PyMethodDef io_methods[] = {
     {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"lose", io_lose, METH_VARARGS, "lose(partitions, version)\n--\n\nTheir stripes went with a node; before that table is set."},
+    {"lost", io_lost, METH_O, "Is a stripe of it lost that is written here, or was and is not recorded yet."},
     {"set_moving", io_set_moving, METH_VARARGS, "set_moving(partitions, moving)\n--\n\nNobody reads or writes their stripes here until the next table."},
     {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
     {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},

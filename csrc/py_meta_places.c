@@ -142,6 +142,25 @@ static PyObject *forget_node(PyObject *self, PyObject *args) {
     return list;
 }
 
+static PyObject *lose(PyObject *self, PyObject *args) {
+    PyObject *sequence;
+    size_t count = 0;
+    int error;
+    if (!PyArg_ParseTuple(args, "O:lose", &sequence)) return NULL;
+    uint32_t *partitions = py_meta_numbers(sequence, &count);
+    if (partitions == NULL) return NULL;
+    WITHOUT_GIL(error = meta_lose(of(self), partitions, count));
+    free(partitions);
+    return py_meta_nothing_or(error);
+}
+
+static PyObject *mend_dirs(PyObject *self, PyObject *args) {
+    int anew, error;
+    if (!PyArg_ParseTuple(args, "p:mend_dirs", &anew)) return NULL;
+    WITHOUT_GIL(error = meta_mend_dirs(of(self), anew != 0));
+    return py_meta_nothing_or(error);
+}
+
 PyMethodDef py_meta_places_methods[] = {
     VARARGS("set_table", set_table, "set_table(owners, version)"),
     VARARGS("set_moving", set_moving, "set_moving(partitions, moving)"),
@@ -155,5 +174,7 @@ PyMethodDef py_meta_places_methods[] = {
     VARARGS("import_", import_, "import_(data)"),
     VARARGS("drop", drop, "drop(partition)"),
     VARARGS("forget_node", forget_node, "forget_node(node)"),
+    VARARGS("lose", lose, "lose(partitions)"),
+    VARARGS("mend_dirs", mend_dirs, "mend_dirs(anew)"),
     {NULL, NULL, 0, NULL},
 };

@@ -15,6 +15,7 @@ import click
 
 from amfs.errors import UsageError
 from amfs.files_path import parse
+from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
     from amfs.files import Files
@@ -205,7 +206,8 @@ def fields_of(path: bytes, attr: Attr) -> dict[str, Any]:
         "atime": attr.atime / 1e9, "mtime": attr.mtime / 1e9, "ctime": attr.ctime / 1e9,
     }  # fmt: skip
     if stat.S_ISREG(attr.mode):
-        fields |= {"layout": "striped" if attr.layout else "whole", "stripe": attr.stripe, "finished": bool(attr.finished)}
+        fields |= {"layout": "striped" if attr.layout else "whole", "stripe": attr.stripe}
+        fields |= {"finished": attr.finished == 1, "lost": attr.finished == LOST}
     return fields
 
 

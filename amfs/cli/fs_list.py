@@ -31,11 +31,13 @@ from amfs.cli.fs_common import (
     session_option,
     user_name,
 )
+from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
     from amfs.files_tree import Entry
     from amfs.fs.attr import Attr
 
+_LOST_TEXT = "content lost with a node that died"
 TROUBLE = 2  # exit status of ls for an argument that is not there, as with the ls of coreutils
 
 
@@ -82,7 +84,8 @@ def ls(
 ) -> int:  # fmt: skip
     """List what is in directories (the root without PATH).
 
-    Patterns are expanded: amfs ls 'amfs:/images/*.fits'. In the long form a ~ behind the mode marks a file that is still being written.
+    Patterns are expanded: amfs ls 'amfs:/images/*.fits'. In the long form a ~ behind the mode marks a file that is still being written, a !
+    one whose content was lost with a node that died.
     Exit status: 0; 1 if something could not be listed; 2 if a PATH is not there.
     """
     style = Style(long, all_, almost_all or all_, human_, time_, by_time, by_size, reverse, one)
@@ -171,9 +174,9 @@ def _long(work: Work, rows: Sequence[Shown], style: Style) -> list[bytes]:
     cells = []
     for row in rows:
         attr = row.attr
-        writing = modes.S_ISREG(attr.mode) and not attr.finished
+        mark = "" if not modes.S_ISREG(attr.mode) else "!" if attr.finished == LOST else "" if attr.finished else "~"
         cells.append((
-            modes.filemode(attr.mode) + ("~" if writing else ""), str(attr.nlink), user(attr.uid), group(attr.gid),
+            modes.filemode(attr.mode) + mark, str(attr.nlink), user(attr.uid), group(attr.gid),
             human(attr.size) if style.human else str(attr.size), date_text(getattr(attr, style.time)),
         ))  # fmt: skip
     heads = aligned(cells, left=(0, 2, 3))
@@ -282,7 +285,8 @@ def _stat_lines(path: bytes, attr: Attr, more: dict[str, Any]) -> list[str]:
     ]
     if "nodes" in more:
         layout = f"striped, {human(attr.stripe)} each" if attr.layout else "whole"
-        state = "finished" if attr.finished else f"being written on node {attr.writer}" if attr.writer >= 0 else "not finished"
+        writing = f"being written on node {attr.writer}" if attr.writer >= 0 else "not finished"
+        state = _LOST_TEXT if attr.finished == LOST else "finished" if attr.finished else writing
         pinned = f", pinned to node {attr.rank}" if attr.rank >= 0 else ""
         lines.append(f"Layout: {layout}, {state}; on {_nodes_text(more['nodes'])}{pinned}")
     elif more.get("rule"):

@@ -316,6 +316,8 @@ class Availability(WorkerState):
 
     def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
         short = name[len(run.info.scope):]
+        if entry is not None and file is not None and in_namespace(short):
+            self._taken_out(run, file, entry, bool(event.error))
         if not event.error:
             run.counters["copied_out_bytes"] += event.size
             run.counters["copied_out_files"] += 1
@@ -336,6 +338,19 @@ class Availability(WorkerState):
             good = entry.result.outcome == Outcome.OK
             self._move(entry, TaskEvent.FLUSHED if good else TaskEvent.WENT_WRONG)
             self._end(entry, entry.result)
+
+    def _taken_out(self, run: Run, file: File, entry: TaskEntry, failed: bool) -> None:
+        """An output has become a file of the session's file system, or not: then it is no output, and those who wait for it go on waiting
+        until it is made again or given up."""
+        if not failed:
+            fresh = file.state == FileState.INVALID
+            self._move_file(file, FileEvent.PRODUCED)
+            self._publish_file(run, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.fates, strict=True))[file.name])
+            self._there(run, file, fresh)
+        elif file.state == FileState.INVALID:
+            self._delete.append(file.name)
+            if not file.waiting and file.users == 1:
+                del run.files[file.name]
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 

@@ -261,6 +261,8 @@ class Worker(Availability):
             if fate & m.FINAL:
                 entry.flushing += 1
                 self._copy_out(run, name, entry)
+                if in_namespace(name, cut):
+                    continue  # whether it becomes a file is known when it has been taken out: nobody reads it before
             fresh = file.state == FileState.INVALID
             self._move_file(file, FileEvent.PRODUCED)
             self._publish_file(run, name, size, fate)

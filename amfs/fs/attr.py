@@ -32,6 +32,9 @@ XATTR_CREATE = 1
 XATTR_REPLACE = 2
 
 
+LOST = 2  # of ``finished``: some of the content was lost with a node, and is not to be read
+
+
 class Attr(NamedTuple):
     """Of a file or directory. Times in nanoseconds since 1970. ``Attr(*value)`` of what Meta gives; Meta takes it as it is."""
 
@@ -43,7 +46,7 @@ class Attr(NamedTuple):
     rdev: int = 0
     stripe: int = 0  # bytes, of striped files; of a directory: of its rule
     layout: int = WHOLE  # of a directory: its rule for new files, or NO_LAYOUT
-    finished: int = 0  # 0: being written; size may be old
+    finished: int = 0  # 0: being written; size may be old. LOST
     writer: int = -1  # node that has it open for writing, or -1
     rank: int = -1  # node it was pinned to, or -1
     size: int = 0

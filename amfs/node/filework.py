@@ -32,7 +32,7 @@ _MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
 _AT_ONCE = frozenset((
     "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times", "uses",
-    "room_made", "end", "end_recorded",
+    "room_made", "end", "end_recorded", "lose", "lost",
 ))  # fmt: skip
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
@@ -229,9 +229,9 @@ class FileWork:
     def room_made(self, serial: int, freed: int) -> None:
         self.io.room_made(serial, freed)
 
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> tuple[int, int, int, int] | None:
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, to: int) -> tuple[int, int, int, int] | None:
         """(size, blocks, atime, mtime) afterwards; None: the node through which it was done knows."""
-        handle = self.io.open(ino, kind, node, stripe, size, True, True)
+        handle = self.io.open(ino, kind, node, stripe, size, True, True, since=known)
         try:
             handle.truncate(to)
             return None if kind == _REMOTE else handle.stat()[:4]
@@ -265,8 +265,8 @@ class FileWork:
 
     # ── handles ────────────────────────────────────────────────────────────────────────────────────
 
-    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
-        handle = self.io.open(ino, kind, node, stripe, size, writing, create)
+    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, writing: bool, create: bool) -> int:
+        handle = self.io.open(ino, kind, node, stripe, size, writing, create, since=known)
         number = next(self._numbers)
         self.handles[number] = handle
         self.inodes[number] = ino
@@ -329,7 +329,7 @@ class FileWork:
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
-    def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, mode: int, key: str) -> int:
+    def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, mode: int, key: str) -> int:
         """The content of a file into the store of a run; returns its size."""
         target = self.store_path(key)
         os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
@@ -338,7 +338,7 @@ class FileWork:
         if kind == 0 and _MAY_LINK:
             os.link(self.path(ino), target)
             return os.stat(target).st_size
-        handle = self.io.open(ino, kind, node, stripe, size, False, False)
+        handle = self.io.open(ino, kind, node, stripe, size, False, False, since=known)
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:
@@ -390,6 +390,13 @@ class FileWork:
         return kept or any(self.io.open_count(ino))
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
+
+    def lose(self, partitions: tuple[int, ...], known: int) -> None:
+        self.io.lose(partitions, known)
+
+    def lost(self, ino: int) -> bool:
+        """Was some of what was written here lost with a node, and its record does not know yet?"""
+        return self.io.lost(ino)
 
     def table(self, owners: tuple[int, ...]) -> None:
         self.io.set_table(owners)

@@ -38,7 +38,7 @@ from amfs.net.wire import decode, encode
 
 STEPS_MAX = 100_000
 STRIPE = 4096
-TAKES_A_WHILE = ("fetch", "restripe", "gather")
+TAKES_A_WHILE = ("fetch", "restripe", "gather", "fetch_part")
 
 
 class Node:
@@ -55,6 +55,7 @@ class Node:
         self.grown: set[int] = set()  # files that lie in stripes, and whose record may not say so yet
         self.ends: set[int] = set()  # striped files that were written here since their record was told
         self.handles: dict[int, tuple[Any, ...]] = {}
+        self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.timers: dict[object, float] = {}
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
@@ -83,7 +84,7 @@ class Node:
         data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
         return len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime)
 
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, to: int) -> None:
+    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, to: int) -> None:
         data = self.content(ino, kind, node, stripe, size)
         data[to:] = b""
         self.cluster.written[ino] = self.cluster.clock()
@@ -155,15 +156,21 @@ class Node:
         self.parts[ino] = bytearray(self.cluster.striped[ino])
 
     def stripes(self) -> list[tuple[int, int]]:
-        return []
+        return sorted(self.stripes_here)
 
     def fetch_part(self, ino: int, index: int, node: int) -> None:
-        pass
+        if node in self.cluster.dead:
+            raise OSError(errno.EIO, "dead")
+        there = self.cluster.nodes[node].stripes_here
+        if (ino, index) not in there:
+            raise OSError(errno.ENOENT, "no part")
+        there.discard((ino, index))
+        self.stripes_here.add((ino, index))
 
     def usage(self) -> tuple[int, int, int]:
         return sum(map(len, self.parts.values())), 1 << 30, len(self.parts)
 
-    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, writing: bool, create: bool) -> int:
+    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, writing: bool, create: bool) -> int:
         self.content(ino, kind, node, stripe, size)
         if kind == 1 and writing and not self.cluster.nodes[node].is_written(ino):
             raise OSError(errno.ESTALE, "finished by now")
@@ -194,7 +201,7 @@ class Node:
         return len(data)
 
     def handle_truncate(self, number: int, size: int) -> None:
-        self.truncate(*self.handles[number], size)
+        self.truncate(*self.handles[number], 0, size)
 
     def flush(self, number: int) -> None:
         pass
@@ -221,7 +228,10 @@ class Node:
     def nothing(self, *args: Any) -> None:
         pass
 
-    peer = forget_peer = table = set_times = moving = nothing
+    def lost(self, ino: int) -> bool:
+        return ino in self.cluster.lost
+
+    peer = forget_peer = lose = table = set_times = moving = nothing
 
 
 class Cluster:
@@ -234,6 +244,9 @@ class Cluster:
         self.handles = 0
         self.growth = 0.0  # how likely a write makes a file outgrow its node
         self.striped: dict[int, bytearray] = {}
+        self.held_works: set[str] = set()  # what does not end until this is cleared
+        self.held_links: set[tuple[int, int]] = set()  # likewise messages that do not arrive
+        self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
         self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
@@ -318,10 +331,10 @@ class Cluster:
 
     def step(self) -> bool:
         """One delivery, chosen by chance. False: nothing is under way."""
-        choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue]
+        choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue and key not in self.held_links]
         choices += [("work", number) for number, queue in self.worked.items() if queue]
         if not choices or self.random.random() < 0.3:
-            choices += [("slow", number) for number, queue in self.slow.items() if queue]
+            choices += [("slow", number) for number, queue in self.slow.items() if queue and queue[0].what not in self.held_works]
         if choices:
             kind, key = self.random.choice(choices)
             self.time += 1e-5

@@ -54,7 +54,7 @@ class MountAppender(Appender):
         with suppress(OSError):
             size = node.meta.open_here(self.ino, True)[11]
             node.make(self.ino)
-            self.number = node.handle(self.ino, 0, self.node, 0, size, True, True)
+            self.number = node.handle(self.ino, 0, self.node, 0, size, 0, True, True)
             open_here.add(self.number)
         while not self.number:
             self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)

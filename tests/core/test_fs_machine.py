@@ -554,7 +554,7 @@ def test_a_node_that_joins_takes_over_only_its_share(seed: int) -> None:
             listed, _ = cluster.finish(token)
             assert sorted(bytes(name) for name, _ in listed) == sorted(model.root)
         for node in cluster.nodes.values():
-            assert not node.fs.arriving and not node.fs.leaving and not node.fs.early
+            assert not node.fs.arriving and not node.fs.leaving and not node.fs.fetching
         cluster.check()
     for _ in range(60):
         op, args = chosen(rng)

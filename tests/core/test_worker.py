@@ -325,6 +325,24 @@ def test_a_final_that_cannot_be_written_fails_its_task() -> None:
     node.nothing_left()
 
 
+def test_a_file_of_the_session_is_published_when_it_has_been_taken_out_and_not_before() -> None:
+    node = Node().assign(mine(1, outputs="amfs:/out", readers=1, final=True), mine(2, "amfs:/out")).forget().exits(1, 12)
+    job = node.effect(CopyOut)
+    assert not node.take_all(m.Publish) and node.running() == [] and node.done() == []
+    node.feed(JobDone(job.serial, "", 12))
+    published = [(file.size, file.fate) for _, message in node.take_all(m.Publish) for file in message.files]
+    assert published == [(12, m.fate(1, True)), (12, SHARED_FATE)]
+    assert node.running() == [2] and [told.outcome for told in node.done()] == [0]
+
+
+def test_a_file_of_the_session_that_could_not_be_made_is_read_by_nobody() -> None:
+    node = Node().assign(mine(1, outputs="amfs:/out", readers=1, final=True), mine(2, "amfs:/out")).forget().exits(1, 12)
+    node.feed(JobDone(node.effect(CopyOut).serial, "no space", 0))
+    assert not node.take_all(m.Publish) and node.running() == []
+    assert [told.outcome for told in node.done()] == [Outcome.OUTPUT_LOST]
+    assert [list(effect.names) for effect in node.effects if isinstance(effect, Delete)] == [[key("amfs:/out")]]
+
+
 def test_outputs_written_in_place_are_shared_at_once() -> None:
     node = Node().assign(mine(1, outputs="out", unstaged=True), mine(2, "out"))
     (record,) = node.launched()

@@ -10,6 +10,7 @@ from typing import Any
 import xxhash
 
 from amfs.fs.attr import (
+    LOST,
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
@@ -64,6 +65,7 @@ class Inode:
     dropped: bool = False  # nodes that watched it were told, and do not any more
     timed: int = 0  # when somebody set mtime while it was being written
     atimed: int = 0  # likewise atime
+    lost: bool = False  # its content was, with a node; shown when nobody writes it
 
     @property
     def regular(self) -> bool:
@@ -143,6 +145,9 @@ class Reference:
 
     def ino_partition(self, ino: int) -> int:
         return (ino >> SHIFT) % len(self.owners)
+
+    def stripe_partition(self, ino: int, index: int) -> int:
+        return (xxhash.xxh64_intdigest(ino.to_bytes(8, "little")) + index) % len(self.owners)
 
     def mine(self, partition: int) -> bool:
         return self.owners[partition] == self.node and partition not in self.moving
@@ -463,24 +468,25 @@ class Reference:
             mtime=new.mtime,
             atime=new.atime,
             ctime=max(old.ctime, new.ctime) if changed else old.ctime,
-            finished=1,
+            finished=LOST if new.finished == LOST else 1,
             writer=-1,
         )
+        inode.lost = new.finished == LOST
         inode.holders = {node} if old.layout == WHOLE else set()
         return inode.attr, self.told_of(inode, node)
 
     def unused(self, ino: int, node: int) -> bool:
         inode = self.file_here(ino)
         if node >= 0 and inode.attr.writer == node:
-            inode.attr = inode.attr._replace(writer=-1, finished=1)
-            if not inode.holders and inode.attr.layout == WHOLE:
+            inode.attr = inode.attr._replace(writer=-1, finished=LOST if inode.lost else 1)
+            if not inode.holders and inode.attr.layout == WHOLE and not inode.lost:
                 inode.holders = {node}
         inode.users.discard(node)
         return self.gone(ino)
 
     def add_holder(self, ino: int, node: int) -> None:
         inode = self.file_here(ino, content=True)
-        refuse_if(not inode.attr.finished or inode.attr.layout != WHOLE or node not in inode.watchers, errno.EAGAIN)
+        refuse_if(inode.attr.finished != 1 or inode.attr.layout != WHOLE or node not in inode.watchers, errno.EAGAIN)
         inode.holders.add(node)
 
     def give_up(self, ino: int, node: int) -> None:
@@ -698,8 +704,16 @@ class Reference:
                 nodes.discard(node)
             if wrote:
                 inode.attr = inode.attr._replace(writer=-1, finished=1)
-            without = inode.attr.layout == WHOLE and not inode.holders and inode.attr.writer < 0
-            if self.gone(ino) or (without and (wrote or (held and inode.attr.size > 0))):
+            attr = inode.attr
+            if attr.layout == WHOLE:
+                now_lost = not inode.holders and attr.writer < 0 and (wrote or (held and attr.size > 0))
+            else:
+                owners = {self.owners[self.stripe_partition(ino, i)] for i in range(min(-(-attr.size // attr.stripe), len(self.owners)))}
+                now_lost = wrote or node in owners
+            inode.lost = inode.lost or now_lost
+            if inode.lost and attr.finished:
+                inode.attr = attr._replace(finished=LOST)
+            if self.gone(ino) or now_lost:
                 lost.add(ino)
         return lost
 
@@ -707,7 +721,7 @@ class Reference:
 
     def _may_open(self, inode: Inode, writing: bool) -> None:
         attr = inode.attr
-        refuse_if(attr.layout != WHOLE or attr.writer not in (-1, self.node), META_BUSY)
+        refuse_if(inode.lost or attr.layout != WHOLE or attr.writer not in (-1, self.node), META_BUSY)
         refuse_if(self.node not in inode.holders and (inode.holders or (attr.writer < 0 and attr.size)), META_BUSY)
         refuse_if(writing and attr.writer < 0 and not self.alone(inode.watchers), META_BUSY)
 

@@ -73,3 +73,28 @@ def test_mistakes_are_said_clearly(session: str, tmp_path: Path) -> None:
     assert ran.returncode != 0 and "'amfs:/nowhere' does not exist" in ran.stderr
     ran = amfs("run", "-", "--local", cwd=tmp_path, stdin=line)
     assert ran.returncode == 2 and "amfs:/nowhere is a file of a session, and this run has none; start one with 'amfs up'" in ran.stderr
+
+
+def test_an_output_for_which_there_is_no_room_is_no_file_and_its_readers_fail(tmp_path: Path) -> None:
+    up = amfs("up", "--nodes", "2", "--slots", "2", "--store-limit", "4M", cwd=tmp_path)
+    assert up.returncode == 0, up.stderr
+    session = up.stdout.strip()
+    try:
+        (tmp_path / "list").write_text(
+            "big -b sh -o amfs:/out/big -a -c -a 'head -c 20000000 /dev/urandom > amfs:/out/big'\n"
+            "read -b wc -i amfs:/out/big -stdout count -a -c amfs:/out/big\n"
+            "small -b sh -o amfs:/out/small -a -c -a 'echo 1 > amfs:/out/small'\n"
+        )
+        ran = amfs("run", "list", "--session", session, cwd=tmp_path)
+        assert ran.returncode == 1, ran.stderr
+        assert "cannot write its output: amfs:/out/big: " in ran.stderr
+        assert not (tmp_path / "count").exists()
+        assert amfs("ls", "amfs:/out", "--session", session, cwd=tmp_path).stdout == "small\n"
+        ran = amfs("run", "-", "--session", session, cwd=tmp_path, stdin="again -b cat -i amfs:/out/big -stdout got -a amfs:/out/big\n")
+        assert ran.returncode == 1 and "'amfs:/out/big' does not exist" in ran.stderr
+        (tmp_path / "local").write_bytes(os.urandom(20_000_000))
+        put = amfs("put", "--layout", "whole", "local", "amfs:/local", "--session", session, cwd=tmp_path)
+        assert put.returncode != 0
+        assert amfs("cat", "amfs:/local", "--session", session, cwd=tmp_path).returncode != 0
+    finally:
+        assert amfs("down", session, cwd=tmp_path).returncode == 0

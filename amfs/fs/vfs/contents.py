@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from amfs._native import Meta
 from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.fs.attr import (
+    LOST,
     META_BUSY,
     STRIPED,
     WHOLE,
@@ -45,6 +46,7 @@ class Opened(NamedTuple):
     node: int
     stripe: int
     size: int
+    known: int  # the losses that were known when that was so
 
 
 class Uses(NamedTuple):
@@ -158,22 +160,26 @@ class Contents(Directories):
             since = self.meta.moment()
             if writing and not first_look and (looked is None or looked.writer != self.node):
                 self._lacking.add(ino)
-            answer, answered, granted = yield from self.at_ino("open", ino, writing and not first_look)
+            answer, answered, granted, lost, known = yield from self.at_ino("open", ino, writing and not first_look)
             attr, holders, became = attr_of(answer), [int(node) for node in answered], became or granted
             if writing and not first_look:
                 self._uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EINVAL)
+            if lost and not truncate:
+                raise failure(errno.EIO)
             mine = self.node in holders or (attr.writer == self.node and not attr.finished and not became)
-            if first_look:
+            if self.is_behind(known):
+                pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
+            elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._bring(attr, holders, True)):
                     looked, brought = attr, attr if elsewhere else None
                     continue
             elif attr.writer not in (-1, self.node):
-                return Opened(REMOTE, attr.writer, attr.stripe, attr.size)
+                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, known)
             elif attr.layout == STRIPED:
-                opened = Opened(STRIPES, self.node, attr.stripe, attr.size)
+                opened = Opened(STRIPES, self.node, attr.stripe, attr.size, known)
             elif not attr.size or truncate:
                 was = looked or attr
                 if not mine and not truncate:
@@ -187,9 +193,9 @@ class Contents(Directories):
                         if error.errno != errno.EAGAIN:
                             raise
                         continue
-                opened = Opened(LOCAL, self.node, 0, attr.size)
+                opened = Opened(LOCAL, self.node, 0, attr.size, known)
             elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
-                opened = Opened(LOCAL, self.node, 0, attr.size)
+                opened = Opened(LOCAL, self.node, 0, attr.size, known)
                 if not writing and attr.finished and self.meta.owner(self.meta.ino_partition(ino)) != self.node:
                     self.meta.cache(tuple(attr), True, since)  # so that the mount opens it by itself the next time
             elif not holders:
@@ -203,11 +209,12 @@ class Contents(Directories):
             else:
                 try:
                     if (yield from self._bring(attr, holders, False)):
-                        return Opened(LOCAL, self.node, 0, attr.size)
+                        return Opened(LOCAL, self.node, 0, attr.size, known)
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
-                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size)  # it is read where it lies
+                    # It is read where it lies.
+                    return Opened(REMOTE, next(node for node in holders if node in self.live), 0, attr.size, known)
             if opened is None:
                 if self.now >= end:
                     raise failure(errno.EIO)
@@ -274,22 +281,22 @@ class Contents(Directories):
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
         if writing:
             attr = attr_of(self.meta.getattr(ino, self.node))
-            if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size:
+            if attr.rank not in (-1, peer) and attr.rank in self.live and attr.writer < 0 and not attr.size and attr.finished != LOST:
                 yield Ask(attr.rank, "host", (ino,))  # pinned by set_rank: all write through that node
         end, leaving = self.now + OPEN_S, self.now + LEAVE_S
         while True:
-            out, holders, granted = yield from super().s_open(peer, ino, writing)
-            writer = out[9]
+            answer = yield from super().s_open(peer, ino, writing)
+            writer = answer[0][9]
             if writer in (-1, peer) or writer not in self.live:
-                return out, holders, granted
+                return answer
             if (yield Ask(writer, "leave", (ino,))) and self.now < leaving:
                 yield Sleep(PAUSE_FIRST_S)  # that it has closed it is on its way
                 continue
             if not writing:
-                return out, holders, granted
+                return answer
             # The writer may be closing it at this moment, and what is written through it afterwards would never be recorded.
             if (yield Ask(writer, "host", (ino,))):
-                return out, holders, granted
+                return answer
             if self.now >= end:
                 raise failure(META_BUSY)
             yield Sleep(PAUSE_FIRST_S)
@@ -301,10 +308,14 @@ class Contents(Directories):
         return not ((yield from self._uses(ino)).writing or ino in self._opening_to_write)
 
     def s_open_alone(self, peer: int, ino: int) -> Operation:
-        """For writing, wherever the file is pinned to. None: it is written already."""
-        if attr_of(self.meta.getattr(ino, self.node)).writer >= 0:
+        """For writing, wherever the file is pinned to. None: it is written already. EIO: its content is lost."""
+        attr = attr_of(self.meta.getattr(ino, self.node))
+        if attr.finished == LOST:
+            raise failure(errno.EIO)
+        if attr.writer >= 0:
             return None
-        return (yield from super().s_open(peer, ino, True))[:2]
+        out, holders, _, _, known = yield from super().s_open(peer, ino, True)
+        return out, holders, known
 
     def s_host(self, peer: int, ino: int) -> Operation:
         """Open a file here for writing, so that others write through this node; closed when the last of them has. False: another node
@@ -319,13 +330,13 @@ class Contents(Directories):
                     answer = None if ino in self._lacking else (yield from self.at_ino("resume", ino))
                     if answer is None or ino in self._lacking:
                         return False
-                    attr = attr_of(answer)
+                    attr, known = attr_of(answer[0]), answer[1]
                     self._uncache((ino,))
                     if attr.layout == WHOLE and not attr.size:
                         yield Work("make", (ino,))
                     kind = STRIPES if attr.layout == STRIPED else LOCAL
                     create = kind == STRIPES or not attr.size
-                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, True, create))
+                    self.hosted[ino] = yield Work("handle", (ino, kind, self.node, attr.stripe, attr.size, known, True, create))
                     self.spawn(self._watch_hosted(ino))
             finally:
                 self.release(key)
@@ -335,13 +346,15 @@ class Contents(Directories):
         return True
 
     def s_resume(self, peer: int, ino: int) -> Operation:
-        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record; None: it is another node, or was when
-        the file was written last."""
+        """``peer`` is to be, or to stay, the node that a file is written through. Answers the record and what is known of losses; None: it
+        is another node, or was when the file was written last, or the content is lost."""
         attr = attr_of(self.meta.getattr(ino, self.node))
+        if attr.finished == LOST:
+            return None
         if attr.writer not in (-1, peer) or (attr.writer < 0 and attr.layout == WHOLE and attr.size and peer not in self.meta.holders(ino)):
             return None
-        out, *_ = yield from super().s_open(peer, ino, True)
-        return out if out[9] == peer else None
+        out, _, _, _, known = yield from super().s_open(peer, ino, True)
+        return (out, known) if out[9] == peer else None
 
     def _handles(self, ino: int) -> Operation:
         """Is it open here?"""
@@ -446,9 +459,10 @@ class Contents(Directories):
 
     def _tell_closed(self, ino: int, facts: Any, used: bool) -> Operation:
         stripe = self._striped.pop(ino, 0) if facts is not None else 0
-        since = self.meta.moment()
+        since, known = self.meta.moment(), self.known
         try:
-            answer = yield from self.at_ino("closed", ino, facts, stripe, used)
+            lost = facts is not None and bool(self.lost) and (yield Work("lost", (ino,)))
+            answer = yield from self.at_ino("closed", ino, facts, stripe, used, known, lost)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise

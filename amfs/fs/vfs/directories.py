@@ -1,7 +1,9 @@
 """Directories are on every node. Pure.
 
-Changes of them are serialised by the manager and spread down a tree over all nodes, answered up it (AMFS Shell §3): O(log N) steps. The
-entry of a directory's name lies with the entries of files, so that one name is never both.
+Changes of them are serialised by the manager and spread down a tree over all nodes, answered up it (AMFS Shell §3): O(log N) steps. A
+node that finds one below it dead asks those below that one; so a node may be asked twice, and applies a change once. The entry of a
+directory's name lies with the entries of files, so that one name is never both; the node that has its partition keeps it in step with the
+directory.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.attr import META_SET_MODE, ROOT, Attr
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
-from amfs.fs.vfs.shard import EVERY_NAME, OWNER, Shard, attr_of
+from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
+from amfs.fs.vfs.shard import EVERY_NAME, OWNER, PATIENCE_S, PAUSE_LAST_S, Shard, attr_of
 
 BRANCHES = 2
 LOCK = "directories"
@@ -27,6 +29,8 @@ class Directories(Shard):
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
         super().__init__(node, meta, clock)
+        self._spreads = 0  # changes that this node has spread as the manager
+        self._applied: tuple[int, int, int] = (-1, 0, 0)  # the last change applied: its manager, its number there, what came of it here
         self._forgotten: list[tuple[tuple[int, ...], tuple[tuple[int, bytes], ...]]] = []  # what the change being applied makes old
 
     def s_mkdir(self, peer: int, dir: int, name: bytes, attr: Any, now: int) -> Operation:
@@ -57,13 +61,16 @@ class Directories(Shard):
 
     def _remove_directory(self, peer: int, ino: int, dir: int, name: bytes, keep_entry: int) -> Operation:
         """Take it out everywhere if it is empty everywhere. ``keep_entry``: its entry is another's already."""
-        counts = yield from self.spread(peer, ("freeze", ino, True))
-        if sum(counts):
+        try:
+            counts = yield from self.spread(peer, ("freeze", ino, True))
+            if sum(counts):
+                raise failure(errno.ENOTEMPTY)
+            if not keep_entry:
+                yield from self.at_name("remove", dir, name, ino, 0)
+            yield from self.spread(peer, ("remove", ino, dir, name, bool(keep_entry)))
+        except OSError:
             yield from self.spread(peer, ("freeze", ino, False))
-            raise failure(errno.ENOTEMPTY)
-        if not keep_entry:
-            yield from self.at_name("remove", dir, name, ino, 0)
-        yield from self.spread(peer, ("remove", ino, dir, name))
+            raise
 
     def s_rename(self, peer: int, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int, now: int) -> Operation:
         """Rename where at least one of the two is a directory."""
@@ -98,7 +105,12 @@ class Directories(Shard):
                 if other:
                     yield from self._remove_directory(peer, other, to_dir, to_name, ino)
                 yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
-                yield from self.at_name("remove", dir, name, ino, owner)
+                try:
+                    yield from self.at_name("remove", dir, name, ino, owner)
+                except OSError as error:
+                    if error.errno not in (errno.EIO, errno.ENOENT):
+                        raise
+                    # Its node has died: the entry has gone with it, or goes when its heir hears that the directory has another name.
                 yield from self._moved(peer, ino, type, to_dir, to_name, now)
                 yield from self.spread(peer, ("forget", dir, name))
             self._touch(dir, now)
@@ -150,10 +162,26 @@ class Directories(Shard):
     def spread(self, asker: int, change: tuple[Any, ...]) -> Operation:
         """Apply ``change``, which node ``asker`` wants, on every node, this one first; the answers of all."""
         order = [self.node, *sorted(self.live - {self.node})]
-        return (yield from self.s_spread(self.node, change, order, 0, asker))
+        self._spreads += 1
+        return (yield from self.s_spread(self.node, change, order, 0, asker, self._spreads))
 
-    def s_spread(self, peer: int, change: Any, order: list[int], place: int, asker: int) -> Operation:
-        mine = getattr(self, f"apply_{change[0]}")(*change[1:]) or 0
+    def s_spread(self, peer: int, change: Any, order: list[int], place: int, asker: int, number: int) -> Operation:
+        end = self.now + PATIENCE_S
+        while self.manager != order[0]:
+            if order[0] not in self.live or self.now >= end:
+                raise failure(errno.EIO)  # of a manager before this one, who has told us what there is, or is about to
+            yield Sleep(PAUSE_LAST_S)
+        key = ("spread", order[0])
+        yield Acquire(key)  # who is asked twice answers twice when it is done, and so are those below it
+        try:
+            return (yield from self._spread(change, order, place, asker, number))
+        finally:
+            self.release(key)
+
+    def _spread(self, change: Any, order: list[int], place: int, asker: int, number: int) -> Operation:
+        if self._applied[:2] != (order[0], number):
+            self._applied = (order[0], number, self.apply(change))
+        mine = self._applied[2]
         forgotten, self._forgotten = self._forgotten, []
         works = [Work("invalidate", names) for names in forgotten]
         if self.node == asker:
@@ -162,26 +190,41 @@ class Directories(Shard):
                 self.tell(work)
         elif works:
             yield All(works)
-        return (yield from self.relay(change, order, place, asker, mine))
+        return (yield from self._relay(change, order, place, asker, number, mine))
 
-    def relay(self, change: Any, order: list[int], place: int, asker: int, mine: int) -> Operation:
+    def _relay(self, change: Any, order: list[int], place: int, asker: int, number: int, mine: int) -> Operation:
         """Pass a change on down the tree; the answers from below and ``mine``."""
-        below = [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < len(order)]
         answers = [mine]
-        for answer in (yield All([Ask(order[child], "spread", (change, order, child, asker)) for child in below])) if below else ():
-            if isinstance(answer, OSError):
-                if answer.errno == errno.EHOSTDOWN:
-                    continue  # it is no member any more, and has no say
-                raise answer
-            answers += answer
+        failed: OSError | None = None
+        below = _below(place, order)
+        while below:
+            asked = yield All([Ask(order[child], "spread", (change, order, child, asker, number)) for child in below])
+            dead: list[int] = []
+            for child, answer in zip(below, asked, strict=True):
+                if not isinstance(answer, OSError):
+                    answers += answer
+                elif answer.errno == errno.EHOSTDOWN:
+                    dead += _below(child, order)  # it is no member any more, and has no say; those below it have
+                else:
+                    failed = answer
+            below = dead
+        if failed is not None:
+            raise failed
         return answers
+
+    def apply(self, change: Any) -> int:
+        """Make a change here."""
+        return int(getattr(self, f"apply_{change[0]}")(*change[1:]) or 0)
 
     def apply_add(self, ino: int, dir: int, name: bytes, attr: Any) -> None:
         self.meta.dir_add(ino, dir, name, tuple(attr))
+        self._enter(dir, name, ino)
         self._forget_names((dir,), ((dir, name),))
 
-    def apply_remove(self, ino: int, dir: int, name: bytes) -> None:
+    def apply_remove(self, ino: int, dir: int, name: bytes, keep_entry: bool) -> None:
         self.meta.dir_remove(ino)
+        if not keep_entry:
+            self._strike(dir, name, ino)
         self._forget_names((dir, ino), ((dir, name),))
 
     def apply_forget(self, dir: int, name: bytes) -> None:
@@ -195,6 +238,8 @@ class Directories(Shard):
         _, parent = self.meta.dir_get(ino)
         name = self.meta.dir_name(ino)
         self.meta.dir_move(ino, to_dir, to_name, now)
+        self._strike(parent, name, ino)
+        self._enter(to_dir, to_name, ino)
         self._forget_names((ino, parent, to_dir), ((parent, name), (to_dir, to_name)))
 
     def apply_exchange(self, ino: int, other: int, now: int) -> None:
@@ -222,6 +267,16 @@ class Directories(Shard):
 
     def apply_layout(self, ino: int, layout: int, stripe: int) -> None:
         self.meta.dir_set_layout(ino, layout, stripe)
+
+    def _enter(self, dir: int, name: bytes, ino: int) -> None:
+        """The entry was made before the directory; unless its partition came here without it, since the node that had it died."""
+        with suppress(OSError):  # there it is, or elsewhere
+            self.meta.insert(dir, name, 0, ino, stat.S_IFDIR, False)
+
+    def _strike(self, dir: int, name: bytes, ino: int) -> None:
+        """Likewise it was removed before, unless it was made again from what we knew."""
+        with suppress(OSError):
+            self.meta.remove(dir, name, 0, ino)
 
     def _forget_names(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> None:
         self._forgotten.append((inodes, entries))
@@ -255,3 +310,8 @@ class Directories(Shard):
                 if error.errno not in (errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENOENT) and (error.errno or 0) < 1000:
                     raise
         return attr_of(attr)
+
+
+def _below(place: int, order: list[int]) -> list[int]:
+    """The places below one in the tree."""
+    return [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < len(order)]

@@ -10,6 +10,7 @@ from typing import Any
 from amfs._native import Meta
 from amfs.engine.events import FsReplied, FsRequested
 from amfs.fs.attr import (
+    LOST,
     META_NOT_MINE,
     META_SET_SIZE,
     SETATTR_BY_NAME,
@@ -75,6 +76,7 @@ class Files(Room):
     def find(self, dir: int, name: bytes) -> Operation:
         """The attributes of an entry. ENOENT, ENOTDIR."""
         end = self.now + PATIENCE_S
+        without = 0  # an inode that has no record
         while True:
             try:
                 known = self.meta.dir_find(dir, name)
@@ -90,8 +92,11 @@ class Files(Room):
                 try:
                     return (yield from self.inode(ino))
                 except OSError as error:  # replaced by a rename since we looked: look again
-                    if error.errno != errno.ENOENT or self.now >= end:
+                    if error.errno != errno.ENOENT:
                         raise
+                    if ino == without:
+                        raise failure(errno.EIO) from None  # it is named still: the record was lost with its node
+                    without = ino
             elif self._is_directory(ino):
                 return (yield from self.dir_attr(ino))
             elif self.now >= end:
@@ -228,7 +233,7 @@ class Files(Room):
         finally:
             self._end_opening(attr.ino, True)
         kind = STRIPES if attr.layout == STRIPED else LOCAL
-        return attr, Opened(kind, self.node, attr.stripe, 0)
+        return attr, Opened(kind, self.node, attr.stripe, 0, self.known)
 
     def op_mknod(self, r: Request, dir: int, name: bytes, mode: int, rdev: int) -> Operation:
         attr = attr_of((yield from self.at_name("create", dir, name, r.now, None, tuple(self._new(r, dir, mode, rdev=rdev)))))
@@ -363,9 +368,9 @@ class Files(Room):
         attr = yield from self.inode(ino)
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EINVAL)
-        if by_name and attr.size == size and not attr.blocks:
+        if by_name and attr.size == size and not attr.blocks and attr.finished != LOST:
             return
-        if attr.finished and attr.size == size and not attr.blocks:
+        if attr.finished == 1 and attr.size == size and not attr.blocks:
             return  # nothing to cut, and no change: as on tmpfs
         mine = Request(("truncate", ino), r.uid, r.gid, r.now)
         end = self.now + PATIENCE_S

@@ -35,14 +35,16 @@ class Layouts(Files):
                 answer = yield from self.at_ino("open_alone", ino)
                 if answer is None:
                     return False
-                attr, holders = attr_of(answer[0]), answer[1]
+                attr, holders, known = attr_of(answer[0]), answer[1], answer[2]
                 self._uncache((ino,))
                 try:
+                    if self.is_behind(known):
+                        raise failure(errno.EBUSY)  # its shard has not heard yet which node has died
                     stripe = yield from change(attr, [int(node) for node in holders])
                 except OSError:
                     yield from self.at_ino("step_back", ino)
                     raise
-                yield from self.at_ino("closed", ino, (attr.size, attr.blocks, 0, 0), stripe, True)
+                yield from self.at_ino("closed", ino, (attr.size, attr.blocks, 0, 0), stripe, True, known, False)
                 self.tell(Work("end_recorded", (ino,)))
             finally:
                 self.meta.closed(ino)

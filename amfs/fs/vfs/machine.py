@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,13 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
 from amfs.fs.attr import META_SET_GID, META_SET_UID, ROOT, Attr
-from amfs.fs.vfs.calls import Answer, Ask, Operation, Sleep, Work, failure
+from amfs.fs.vfs.calls import Answer, Ask, Operation, Work, failure
 from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
-_WITHOUT_DIRECTORIES = frozenset(("spread", "directories", "arrive", "have", "hello", "drop", "drop_whole", "usage", "counts"))
+_WITHOUT_DIRECTORIES = frozenset((
+    "spread", "directories", "arrive", "stripes_of", "have", "lose", "hello", "drop", "drop_whole", "usage", "counts",
+))  # fmt: skip
 
 
 class FileSystem(Tasks):
@@ -67,25 +70,49 @@ class FileSystem(Tasks):
         dead = self.live - live
         new = live - self.live
         self.live = live
+        lost = [part for part, owner in enumerate(self.owners) if owner in dead]
+        for node in sorted(dead):
+            self._bury(node)  # while the table says which stripes it had
         new_manager = manager == self.node and self.manager != manager
         self.manager = manager
-        first, self.version = not self.version, version
+        first, self.version, self.losses = not self.version, version, 0
+        self.lost.update((part, self.known) for part in lost)
         self.meta.set_table(owners, version)
         if first:
             self.meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=self.owner[0], gid=self.owner[1]), 0)
+        if lost:
+            self.tell(Work("lose", (tuple(lost), self.known)))
         self.tell(Work("table", (owners,)))
         if self.owners != owners:
             self.move(owners, set(dead))
         for node in sorted(dead):
-            self.meta.unlock_node(node)
-            self.meta.forget_node(node)
             self._fail(lambda asked, node=node: asked.node == node, errno.EHOSTDOWN)  # type: ignore[misc]
             self.tell(Work("forget_peer", (node,)))
         for node in sorted(new - {self.node}):
             self.spawn(self._greet(node))
+        if new_manager and not first:
+            self.meta.mend_dirs(True)  # what the one before us has begun and not told us is not so
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
                 self.spawn(self.introduce(node))
+
+    def _bury(self, node: int) -> None:
+        """It is dead: what only it had is lost, which the records say from now on."""
+        self.meta.unlock_node(node)
+        count = 0
+        for ino in self.meta.forget_node(node):
+            count += 1
+            try:
+                self.meta.getattr(ino, self.node)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    continue
+                count -= 1  # it had no name any more, and nobody else used it
+                for other in self.live:
+                    self.tell(Ask(other, "drop", ((ino,),)))
+        if count:
+            what = f"content of {count} files, which are EIO from now on (amfs stat says which)"
+            self.log(f"node {node} has died, and with it {what}", logging.WARNING)
 
     def _greet(self, node: int) -> Any:
         """Let ``node`` reach this node's parts."""
@@ -96,6 +123,5 @@ class FileSystem(Tasks):
     def s_hello(self, peer: int, port: int, token: bytes) -> Operation:
         if len(token) != 16:
             raise failure(errno.EINVAL)
-        while peer not in self.live:  # it has learnt sooner than we that we are both members; our view of it comes, or we are out
-            yield Sleep(0.01)
+        yield from self._until(lambda: peer in self.live)  # it has learnt sooner than we that we are both members; or has died since
         self.tell(Work("peer", (peer, port, token)))

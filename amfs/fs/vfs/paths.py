@@ -10,10 +10,11 @@ import fnmatch
 import posixpath
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
-from amfs.fs.attr import STRIPED, WHOLE, Attr
+from amfs.fs.attr import LOST, STRIPED, WHOLE, Attr
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import All, Ask, Operation, Work, failure
 from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
@@ -96,9 +97,9 @@ class Paths(Layouts):
             raise failure(errno.ENOTDIR)
         limit = max(1, min(limit, PAGE))
         page = yield from self.listing(attr.ino, cursor, limit)
-        return (yield from self._with_attrs(page)), page[-1][3] if len(page) == limit else 0
+        return (yield from self._with_attrs(attr.ino, page)), page[-1][3] if len(page) == limit else 0
 
-    def _with_attrs(self, page: list[Any]) -> Operation:
+    def _with_attrs(self, dir: int, page: list[Any]) -> Operation:
         listed: list[tuple[bytes, Attr]] = []
         for name, ino, type, _, known in page:
             try:
@@ -109,9 +110,16 @@ class Paths(Layouts):
                 else:
                     attr = yield from self.live_attr(attr_of(known))
             except OSError as error:
-                if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                    continue  # gone meanwhile
-                raise
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    raise
+                try:
+                    attr = yield from self.find(dir, name)
+                except OSError as failed:
+                    if failed.errno in (errno.ENOENT, errno.ENOTDIR):
+                        continue  # gone meanwhile
+                    if failed.errno != errno.EIO:
+                        raise
+                    attr = Attr(ino=ino, mode=type, nlink=1, finished=LOST)  # its record was lost with a node
             listed.append((name, attr))
         return listed
 
@@ -426,10 +434,19 @@ class Paths(Layouts):
             yield Work("adopt", (number, bytes(scratch), attr.ino)) if here else Work("pour", (number, bytes(scratch)))
         except OSError as error:
             failed = error
-        yield from self.op_close(r, number)
-        if failed is not None:
-            raise failed
+        yield from self._closed_whole(r, number, path, failed)
         return (yield from self.inode(attr.ino))
+
+    def _closed_whole(self, r: Request, number: int, path: bytes, failed: OSError | None) -> Operation:
+        """Close what was to become a file as a whole. If that has failed there is none: an empty one, or half of it, would pass for it."""
+        try:
+            yield from self.op_close(r, number)
+        except OSError as error:
+            failed = failed or error
+        if failed is not None:
+            with suppress(OSError):
+                yield from self.op_unlink_path(r, path)
+            raise failed
 
     # ── many files ─────────────────────────────────────────────────────────────────────────────────
 
@@ -462,7 +479,7 @@ class Paths(Layouts):
                     if error.errno in (errno.ENOENT, errno.ENOTDIR):
                         break  # removed meanwhile
                     raise
-                for name, below in (yield from self._with_attrs(page)):
+                for name, below in (yield from self._with_attrs(attr.ino, page)):
                     found.append((posixpath.join(above, name), below))
                     if stat.S_ISDIR(below.mode):
                         ahead.append(found[-1])

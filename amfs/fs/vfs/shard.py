@@ -14,6 +14,7 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.attr import (
+    LOST,
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
@@ -36,6 +37,7 @@ OWNER = META_SET_UID | META_SET_GID
 UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
+LOSSES_BITS = 16
 
 
 def attr_of(value: Any) -> Attr:
@@ -53,7 +55,26 @@ class Shard(Calls):
         self.clock = clock
         self.manager = node
         self.version = 0  # of the partition table
+        self.owners: tuple[int, ...] = ()
+        self.losses = 0  # how often stripes were lost since that was set, on their way from a node that died
+        self.lost: dict[int, int] = {}  # partition -> what was ``known`` when its stripes were lost
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
+
+    @property
+    def known(self) -> int:
+        """Of which losses this node has heard: grows with each. Those with a version of the table are the same everywhere."""
+        return self.version << LOSSES_BITS | self.losses
+
+    def is_behind(self, known: int) -> bool:
+        """Does a node that has ``known`` this have an older table? Then it has not heard of the nodes that have died since."""
+        return known >> LOSSES_BITS < self.version
+
+    def was_lost(self, ino: int, stripe: int, size: int, since: int) -> bool:
+        """Was a stripe of so many bytes lost since that was ``known``?"""
+        if not any(version > since for version in self.lost.values()):
+            return False
+        stripes = min(-(-size // stripe), len(self.owners))
+        return any(self.lost.get(self.meta.stripe_partition(ino, index), 0) > since for index in range(stripes))
 
     # ── finding the shard ──────────────────────────────────────────────────────────────────────────
 
@@ -274,11 +295,13 @@ class Shard(Calls):
         return out
 
     def s_open(self, peer: int, ino: int, writing: bool) -> Operation:
-        """The record, the holders, and whether ``peer`` has become the writer by this: else, if it is, it was before."""
-        was = attr_of(self.meta.getattr(ino, self.node)).writer
+        """The record, the holders, whether ``peer`` has become the writer by this (else, if it is, it was before), whether the content is
+        lost, and of which losses this shard has heard."""
+        was = attr_of(self.meta.getattr(ino, self.node))
         out, holders, tell = self.meta.open(ino, peer, writing)
+        known = self.known
         yield from self.told(peer, tell, (ino,))
-        return out, holders, writing and out[9] == peer != was
+        return out, holders, writing and out[9] == peer != was.writer, was.finished == LOST, known
 
     def s_step_back(self, peer: int, ino: int) -> None:
         """``peer`` has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
@@ -287,10 +310,12 @@ class Shard(Calls):
             self.meta.unused(ino, peer)
             self.meta.open(ino, peer, False)
 
-    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool) -> Operation:
+    def s_closed(self, peer: int, ino: int, facts: Any, stripe: int, used: bool, known: int, lost: bool) -> Operation:
         """``peer`` has closed it. ``facts``: (size, blocks, atime, mtime) of what it wrote (times 0: as they are), None: it did not write;
-        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open.
-        Answers the record if it was written."""
+        ``stripe``: it was laid in stripes of so many bytes meanwhile, 0: no, UNSTRIPED: made whole; ``used``: it still has it open;
+        ``lost``: some of that was lost, as far as ``peer`` has ``known``. Answers the record if it was written."""
+        if known >> LOSSES_BITS > self.version:
+            raise failure(META_NOT_MINE)  # when we hear of these losses we look only at what was written before
         out: Any = None
         tell: tuple[int, ...] = ()
         if facts is not None:
@@ -302,7 +327,10 @@ class Shard(Calls):
                     for node in set(self.meta.holders(ino)) - {peer}:  # what it contained before
                         self.tell(Ask(node, "drop_whole", (ino,)))
                     self.meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, tuple(wanted), mtime, peer)
+                laid = wanted if stripe else attr
+                lost = lost or (laid.layout == STRIPED and self.was_lost(ino, laid.stripe, size, known))
                 done = attr._replace(size=size, blocks=blocks, atime=atime, mtime=mtime, ctime=max(attr.ctime, mtime))
+                done = done._replace(finished=LOST if lost else 1)
                 out, tell = self._finish(peer, ino, done)
         if not used:
             self.s_unused(peer, ino)  # before anything else can happen: it may open it again at once

@@ -60,7 +60,5 @@ class Tasks(Moving):
             size = yield Work("from_store", (number, key, attr.ino if here else 0))
         except OSError as error:
             failed = error
-        yield from self.op_close(r, number)
-        if failed is not None:
-            raise failed
+        yield from self._closed_whole(r, number, path, failed)
         return size

@@ -1,0 +1,296 @@
+"""Nodes that die, and partitions that move, by machines of several nodes: nothing is silently wrong, and directories stay."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from typing import Any
+
+import pytest
+from fs_cluster import STRIPE, Cluster, Real
+
+from amfs.fs.attr import LOST, STRIPED, WHOLE, Attr
+
+LISTED = 1000
+
+
+def refused(cluster: Cluster, node: int, op: str, *args: Any) -> int:
+    """The errno with which it fails; 0: it does not."""
+    try:
+        cluster.call(node, op, *args)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+def listed(cluster: Cluster, node: int, path: bytes = b"/") -> list[bytes]:
+    page, more = cluster.call(node, "list_path", path, 0, LISTED)
+    assert not more
+    return sorted(bytes(name) for name, _ in page)
+
+
+def living(cluster: Cluster) -> list[int]:
+    return sorted(set(cluster.nodes) - cluster.dead)
+
+
+def write(cluster: Cluster, node: int, path: bytes, data: bytes, layout: int = WHOLE, flags: int = os.O_CREAT) -> int:
+    """Answers the inode."""
+    handle, attr = cluster.call(node, "open_path", path, os.O_WRONLY | flags, 0o644, layout, STRIPE if layout else 0, -1)
+    cluster.call(node, "write", handle, 0, data)
+    cluster.call(node, "close", handle)
+    return Attr(*attr).ino
+
+
+def read(cluster: Cluster, node: int, path: bytes) -> bytes:
+    handle, _ = cluster.call(node, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
+    data = bytes(cluster.call(node, "read", handle, 0, 1 << 20))
+    cluster.call(node, "close", handle)
+    return data
+
+
+def owner(cluster: Cluster, partition: int) -> int:
+    return cluster.table.owners[partition]
+
+
+# ── directories ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dead", [0, 1, 2])
+def test_directories_are_listed_and_changed_after_any_node_has_died(dead: int) -> None:
+    cluster = Cluster(3, dead)
+    names = [b"d%02d" % number for number in range(30)]
+    for name in names:
+        cluster.call(cluster.random.choice((0, 1, 2)), "mkdir_path", b"/" + name, 0o755, False)
+    cluster.kill(dead)
+    cluster.settle()
+    for node in living(cluster):
+        assert listed(cluster, node) == names
+    for name in names:
+        node = cluster.random.choice(living(cluster))
+        assert refused(cluster, node, "mkdir_path", b"/" + name, 0o755, False) == errno.EEXIST
+        assert refused(cluster, node, "rename_path", b"/" + name, b"/new" + name, 0) == 0
+    assert listed(cluster, living(cluster)[0]) == [b"new" + name for name in names]
+    for name in names:
+        assert refused(cluster, cluster.random.choice(living(cluster)), "rmdir_path", b"/new" + name) == 0
+    cluster.settle()
+    assert listed(cluster, living(cluster)[0]) == []
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_change_of_directories_reaches_all_or_none_though_a_node_dies_meanwhile(seed: int) -> None:
+    cluster = Cluster(8, seed)
+    for name in (b"/a", b"/b", b"/c", b"/a/full"):
+        cluster.call(0, "mkdir_path", name, 0o755, False)
+    dying = cluster.random.randrange(8)
+    # A file whose entry does not lie on the node that is going to die.
+    inside = next(b"%d" % i for i in range(100) if owner(cluster, cluster.nodes[0].meta.name_partition(full(cluster), b"%d" % i)) != dying)
+    cluster.call(0, "symlink_path", b"x", b"/a/full/" + inside)
+    asker = cluster.random.choice([node for node in range(8) if node != dying])
+    wishes = [("mkdir_path", b"/new", 0o755, False), ("rmdir_path", b"/b"), ("rmdir_path", b"/a/full"), ("rename_path", b"/c", b"/a/c", 0)]
+    tokens = [cluster.start(asker, *wish) for wish in wishes]
+    cluster.wander(60)
+    cluster.kill(dying)
+    outcomes = []
+    for token in tokens:
+        try:
+            cluster.finish(token)
+            outcomes.append(0)
+        except OSError as error:
+            outcomes.append(error.errno or 0)
+    cluster.settle()
+    trees = []
+    for node in living(cluster):
+        top, below = listed(cluster, node), listed(cluster, node, b"/a")
+        trees.append((top, below))
+        for name in top:
+            assert refused(cluster, node, "list_path", b"/" + name, 0, LISTED) == 0, "listed, and not there"
+    assert all(tree == trees[0] for tree in trees), trees
+    top, below = trees[0]
+    assert b"full" in below and outcomes[2] in (errno.ENOTEMPTY, errno.EIO), "removed with a file in it"
+    assert (outcomes[0] == 0) <= (b"new" in top) and (outcomes[1] == 0) <= (b"b" not in top)
+    assert (b"c" in top) != (b"c" in below)
+    for name in (b"/again", b"/a/full/again"):
+        assert refused(cluster, asker, "mkdir_path", name, 0o755, False) == 0  # nothing is left frozen
+
+
+def full(cluster: Cluster) -> int:
+    meta = cluster.nodes[0].meta
+    return int(meta.dir_find(meta.dir_find(1, b"a")[0], b"full")[0])
+
+
+# ── content ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_stripes_that_went_with_a_node_are_an_error_until_the_file_is_written_anew(dead: int) -> None:
+    cluster = Cluster(3, 7)
+    meta = cluster.nodes[0].meta
+    stripes = {b"/%d" % number: 1 + number % 3 for number in range(30)}
+    inodes = {path: write(cluster, count % 3, path, b"x" * (count * STRIPE), STRIPED) for path, count in stripes.items()}
+    there = [path for path in stripes if owner(cluster, meta.name_partition(1, path[1:])) != dead]
+    lost = {path for path in there for i in range(stripes[path]) if owner(cluster, meta.stripe_partition(inodes[path], i)) == dead}
+    assert lost and set(there) - lost
+    cluster.kill(dead)
+    cluster.settle()
+    for path in there:
+        node = cluster.random.choice(living(cluster))
+        attr = Attr(*cluster.call(node, "walk", path, True)[0])
+        assert (attr.finished == LOST) == (path in lost)
+        if path not in lost:
+            assert read(cluster, node, path) == b"x" * (stripes[path] * STRIPE)
+            continue
+        for flags in (os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND):
+            assert refused(cluster, node, "open_path", path, flags, 0, -1, 0, -1) == errno.EIO
+        assert refused(cluster, node, "set_xattr_path", path, b"user.amfs.layout", b"whole", 0) == errno.EIO
+        write(cluster, node, path, b"anew", flags=os.O_TRUNC)
+        for other in living(cluster):
+            assert read(cluster, other, path) == b"anew"
+
+
+@pytest.mark.parametrize("layout", [WHOLE, STRIPED])
+def test_what_a_dead_node_was_writing_is_no_finished_file(layout: int) -> None:
+    cluster = Cluster(3, 5)
+    meta = cluster.nodes[0].meta
+    paths = [b"/%d" % number for number in range(12)]
+    there = [path for path in paths if owner(cluster, meta.name_partition(1, path[1:])) != 2]
+    for path in there:
+        handle, _ = cluster.call(2, "open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, layout, STRIPE if layout else 0, -1)
+        cluster.call(2, "write", handle, 0, b"half of it")
+    cluster.kill(2)
+    cluster.settle()
+    for path in there:
+        assert refused(cluster, 0, "open_path", path, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
+        assert Attr(*cluster.call(1, "walk", path, True)[0]).finished == LOST
+        write(cluster, 1, path, b"all of it", flags=os.O_TRUNC)
+        assert read(cluster, 0, path) == b"all of it"
+
+
+def test_who_was_writing_stripes_when_a_node_died_says_what_was_lost() -> None:
+    cluster = Cluster(3, 6)
+    meta = cluster.nodes[0].meta
+    name = next(b"%d" % i for i in range(100) if owner(cluster, meta.name_partition(1, b"%d" % i)) == 0)
+    handles = {}
+    for path in (b"/" + name, b"/" + name + b"?"):
+        handles[path], attr = cluster.call(1, "open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, STRIPED, STRIPE, -1)
+        cluster.call(1, "write", handles[path], 0, b"y" * 5 * STRIPE)
+        if not cluster.lost:
+            cluster.lost.add(Attr(*attr).ino)
+    cluster.kill(2)
+    for handle in handles.values():
+        cluster.call(1, "close", handle)
+    assert refused(cluster, 0, "open_path", b"/" + name, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
+
+
+def test_a_name_whose_record_went_with_a_node_is_an_error_at_once_and_can_be_removed() -> None:
+    cluster = Cluster(3, 9)
+    meta = cluster.nodes[0].meta
+    of = [next(b"%d" % i for i in range(100) if owner(cluster, meta.name_partition(1, b"%d" % i)) == node) for node in range(3)]
+    write(cluster, 0, b"/" + of[2], b"renamed")
+    cluster.call(0, "rename_path", b"/" + of[2], b"/" + of[0], 0)
+    cluster.kill(2)
+    cluster.settle()
+    began = cluster.time
+    assert refused(cluster, 1, "walk", b"/" + of[0], True) == errno.EIO
+    (name, attr), *_ = cluster.call(1, "list_path", b"/", 0, LISTED)[0]
+    assert (bytes(name), Attr(*attr).finished) == (of[0], LOST)
+    assert cluster.time - began < 5
+    cluster.call(1, "unlink_path", b"/" + of[0])
+    assert listed(cluster, 1) == []
+
+
+# ── partitions that move ───────────────────────────────────────────────────────────────────────────
+
+
+def inodes_at(cluster: Cluster, count: int) -> list[int]:
+    return [write(cluster, 0, b"/f%d" % number, b"") for number in range(count)]
+
+
+def test_a_move_that_takes_minutes_keeps_nobody_from_listing() -> None:
+    cluster = Cluster(2, 3)
+    inodes = inodes_at(cluster, 20)
+    place = {(ino, index): owner(cluster, cluster.nodes[0].meta.stripe_partition(ino, index)) for ino in inodes for index in range(40)}
+    for stripe, node in place.items():
+        cluster.nodes[node].stripes_here.add(stripe)
+    cluster.held_works.add("fetch_part")
+    cluster.nodes[2] = type(cluster.nodes[0])(cluster, 2)
+    cluster.table = cluster.table.with_node(2)
+    cluster.view()
+    end = cluster.time + 100
+    while cluster.time < end and cluster.step():
+        pass
+    names = sorted(b"f%d" % number for number in range(20))
+    for node in range(3):
+        assert listed(cluster, node) == names
+        write(cluster, node, b"/f0", b"changed by %d" % node, flags=os.O_TRUNC)
+    assert cluster.nodes[2].fs.fetching
+    cluster.held_works.clear()
+    cluster.settle()
+    for (ino, index), _ in place.items():
+        assert (ino, index) in cluster.nodes[owner(cluster, cluster.nodes[0].meta.stripe_partition(ino, index))].stripes_here
+    assert not any(node.fs.fetching or node.fs.in_motion() for node in cluster.nodes.values())
+    assert read(cluster, 1, b"/f0") == b"changed by 2"
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_tables_that_follow_each_other_while_partitions_are_on_their_way_lose_nothing(seed: int) -> None:
+    cluster = Cluster(2, seed)
+    rng = random.Random(seed)
+    real = Real(cluster)
+    content: dict[bytes, bytes] = {}
+    cluster.held_links.update({(1, 0)} if seed % 2 else set())  # answers of a node that is slow
+    for number in range(2, 7):
+        for _ in range(6):
+            path, data = b"/%d" % rng.randrange(15), b"%d" % rng.randrange(10**6)
+            if path in content and rng.random() < 0.3:
+                real.do("unlink_path", path, node=0 if not cluster.held_links else 1)
+                del content[path]
+            elif not cluster.held_links:
+                write(cluster, rng.choice(sorted(cluster.nodes)), path, data, flags=os.O_CREAT | os.O_TRUNC)
+                content[path] = data
+        cluster.nodes[number] = type(cluster.nodes[0])(cluster, number)
+        cluster.table = cluster.table.with_node(number)
+        cluster.view()
+        if cluster.held_links:
+            end = cluster.time + 40  # longer than an answer is waited for
+            while cluster.time < end and cluster.step():
+                pass
+            cluster.held_links.clear()
+        cluster.wander(40)
+    cluster.settle()
+    for node in cluster.nodes.values():
+        assert not node.fs.in_motion() and not node.fs.fetching
+    assert listed(cluster, 0) == sorted(path[1:] for path in content)
+    for path, data in content.items():
+        assert read(cluster, rng.choice(sorted(cluster.nodes)), path) == data
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_node_that_dies_while_its_partitions_are_on_their_way_takes_only_its_own_along(seed: int) -> None:
+    cluster = Cluster(3, seed)
+    names = [b"d%02d" % number for number in range(20)]
+    for name in names:
+        cluster.call(0, "mkdir_path", b"/" + name, 0o755, False)
+    inodes = {b"/%d" % number: write(cluster, 0, b"/%d" % number, b"z" * 3 * STRIPE, STRIPED) for number in range(20)}
+    meta = cluster.nodes[0].meta
+    before = cluster.table
+    at = {path: [before.owners[meta.stripe_partition(ino, index)] for index in range(3)] for path, ino in inodes.items()}
+    for path, ino in inodes.items():
+        for index, node in enumerate(at[path]):
+            cluster.nodes[node].stripes_here.add((ino, index))
+    cluster.nodes[3] = type(cluster.nodes[0])(cluster, 3)
+    cluster.table = cluster.table.with_node(3)
+    cluster.view()
+    cluster.wander(120)
+    cluster.kill(1)
+    cluster.settle()
+    for node in living(cluster):
+        assert listed(cluster, node) and set(names) <= set(listed(cluster, node))
+        assert not cluster.nodes[node].fs.in_motion() and not cluster.nodes[node].fs.fetching
+    for path, ino in inodes.items():
+        error = refused(cluster, 0, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
+        here = [any((ino, index) in cluster.nodes[node].stripes_here for node in living(cluster)) for index in range(3)]
+        assert all(here) or error in (errno.EIO, errno.ENOENT), (path, here, error)
