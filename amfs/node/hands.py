@@ -30,6 +30,7 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
+from amfs.libexec import program
 from amfs.node.filework import FileWork
 from amfs.node.mounts import Mounts
 from amfs.node.store import Store
@@ -49,7 +50,7 @@ class Hands:
         self.mounts = mounts
         self.host_of = host_of
         self.listen = listen
-        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
+        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"))
         self._mover: Mover | None = Mover(2, listen=listen) if listen else None
         self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022

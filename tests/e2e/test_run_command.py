@@ -73,6 +73,15 @@ def test_what_tasks_print_is_passed_on_whole_whether_they_fail_or_not(amfs: Amfs
     assert "bytes of stdout" not in done.stderr
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_task_prints_without_an_end_is_cut_and_that_is_said(amfs: Amfs, tmp_path: Path, form: str) -> None:
+    done = amfs("run", "--output", form, write(tmp_path, "head -c 40000000 /dev/zero | tr '\\0' x\n"))
+    assert done.returncode == 0
+    assert done.stdout.count("x" * 1024) == 16 << 10
+    remark = "task 1 printed 40000000 bytes; only the first 16777216 are passed on (declare a file to have more)"
+    assert remark in (done.stdout if form == "json" else done.stderr)
+
+
 def test_a_kept_sandbox_is_where_the_message_says(amfs: Amfs, tmp_path: Path) -> None:
     done = amfs("run", "--keep-sandbox", write(tmp_path, "a -b sh -a -c 'echo left > here; exit 1'\n"), env={"TMPDIR": str(tmp_path)})
     places = {line.rpartition("sandbox kept: ")[2] for line in done.stderr.splitlines() if "sandbox kept" in line}
