@@ -40,7 +40,7 @@ from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FINISHED, SKIPPED, Outcome
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
-from amfs.errors import SessionError, UsageError
+from amfs.errors import AmfsError, SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
 from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from amfs.trace import TraceWriter
 
 FAILURES_KEPT = 100
-_UPSTREAM = re.compile(r"task #(\d+) failed")
+_BY_NUMBER = re.compile(r"\btask #(\d+)\b")
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
@@ -221,6 +221,10 @@ class RunShell:
         self.over: RunOver | None = None
         self.failures: list[tuple[int, m.Result]] = []  # the first that failed by themselves
         self.failures_omitted = 0
+        self.counted = bytearray()  # by task: 1 + the column of its stage in which it counts; 0: it has not ended
+        self.reruns = 0  # results of tasks that had ended before: their files were lost with a node
+        self.gone: list[int] = []  # nodes that were lost on the way
+        self.progress_made = (0, 0)  # the most that was finished, and had failed
         self.started = time.time()
         self.stages: dict[str, list[float]] = {}
         self.on_ended = on_ended
@@ -256,6 +260,7 @@ class RunShell:
             maker=self.maker, skip=skip, open_ended=open_ended, fail_fast=options.fail_fast,
         )  # fmt: skip
         self.journal: Journal | None = None
+        self.journal_fault = ""  # why it can be written no more
         if options.journal is not None:
             store = str(cluster.store.path) if cluster.store is not None else ""
             header = Header(options.source, plan.base, store, mark=mark, life=life)
@@ -348,7 +353,11 @@ class RunShell:
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
             self._for_reader(event.message)
             return []
-        return self.submitter.handle(event, time_now)
+        before = self.submitter.members
+        effects = self.submitter.handle(event, time_now)
+        if self.submitter.members is not before:
+            self.gone += sorted(before.keys() - self.submitter.members.keys())
+        return effects
 
     def send(self, node: int, message: m.Message) -> None:
         """Say something as this client, outside the submitter's protocol."""
@@ -391,9 +400,9 @@ class RunShell:
             stage = stages.get(label)
             if stage is None:
                 stage = stages[label] = [0.0] * 8
+            first = self._count(result, stage)
             if not result.outcome:
-                stage[0] += 1
-                if result.bytes_out:
+                if result.bytes_out and first:
                     stage[6] += result.bytes_out
                     for name, size in zip(task.outputs, result.sizes, strict=True):
                         if self.final(task, name):
@@ -404,11 +413,8 @@ class RunShell:
                 if journal is not None and result.tid not in self.plan.later:  # what one of those makes is said of its tasks
                     done.append((task_key(task), result.sizes))
             else:
-                if result.outcome == Outcome.UPSTREAM_FAILED:
-                    stage[2] += 1
+                if result.outcome in (Outcome.UPSTREAM_FAILED, Outcome.INPUT_CHANGED):
                     result = msgspec.structs.replace(result, detail=self.in_words(result.detail))
-                else:
-                    stage[1] += 1
                 if result.outcome != Outcome.UPSTREAM_FAILED:
                     if len(self.failures) < FAILURES_KEPT:
                         self.failures.append((result.tid, result))
@@ -416,19 +422,39 @@ class RunShell:
                         self.failures_omitted += 1  # a million of them would fill the memory with their last words
             stage[3] += result.end_us - result.start_us
             stage[4] += result.bytes_fetched
-            stage[6] += result.bytes_in
+            if first:
+                stage[6] += result.bytes_in
             stage[7] += result.cpu_us
             self.moved += result.bytes_fetched
             if self.trace is not None and result.tid not in self.plan.later:
                 self.trace.add(task.id, posixpath.basename(label) or label, result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
-        if journal is not None:
-            journal.add(done)
+        if journal is not None and not self.journal_fault:
+            try:
+                journal.add(done)
+            except AmfsError as error:
+                self.journal_fault = str(error)
+                self.cluster.loop.post(lambda: self.stop(f"stopped: {self.journal_fault}"))
+
+    def _count(self, result: m.Result, stage: list[float]) -> bool:
+        """A task counts once, as what it became last. Returns whether it had not ended before."""
+        column = 0 if not result.outcome else 2 if result.outcome == Outcome.UPSTREAM_FAILED else 1
+        counted, tid = self.counted, result.tid
+        if tid >= len(counted):
+            counted.extend(bytes(len(self.tasks) - len(counted)))
+        before = counted[tid]
+        counted[tid] = column + 1
+        stage[column] += 1
+        if before:
+            stage[before - 1] -= 1
+            self.reruns += 1
+        return not before
 
     def in_words(self, cause: str) -> str:
         """The dispatchers know tasks by number; people know them by id."""
-        return _UPSTREAM.sub(lambda found: f"task {self.tasks[int(found[1])].id} failed", cause)
+        tasks = self.tasks
+        return _BY_NUMBER.sub(lambda found: f"task {tasks[int(found[1])].id}" if int(found[1]) < len(tasks) else found[0], cause)
 
     # ── driving ────────────────────────────────────────────────────────────────────────────────────
 
@@ -509,12 +535,15 @@ class RunShell:
         from amfs.summary import Snapshot
 
         sub = self.submitter
+        # What was lost with a node and is made again has been told as finished: progress does not run backwards.
+        before = self.progress_made
+        finished, failed = self.progress_made = max(before[0], sub.finished + sub.skipped), max(before[1], sub.failed)
         return Snapshot(
             total=None if open_list else sub.total,
-            finished=sub.finished + sub.skipped,
-            failed=sub.failed,
+            finished=finished,
+            failed=failed,
             running=max(0, min(sub.outstanding, sum(sub.members.values()))),
-            waiting=sub.total - sub.ended,
+            waiting=max(0, sub.total - finished - failed),
             bytes_moved=self.moved,
         )
 
@@ -549,7 +578,7 @@ class RunShell:
                     stage = stages.setdefault(label, Stage(label))
                     if state[tid]:
                         stage.skipped += 1
-                    else:
+                    elif tid >= len(self.counted) or not self.counted[tid]:  # else it was to be made again
                         stage.not_run += 1
         self._shared_inputs(stages)
         failures = [
@@ -564,6 +593,9 @@ class RunShell:
         ]
         told = "\n".join(failure.what for failure in failures)
         untold = [error for error in self.flush_errors if error.partition(": ")[2] not in told]
+        if self.gone:
+            nodes = f"node {self.gone[0]} was" if len(self.gone) == 1 else f"nodes {', '.join(map(str, self.gone))} were"
+            untold.insert(0, f"{nodes} lost on the way; {self.reruns} {'task' if self.reruns == 1 else 'tasks'} had to run again")
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Summary(
             outcome=outcome,
@@ -575,6 +607,8 @@ class RunShell:
             nodes=max(1, len(self.submitter.members)),
             slots=sum(self.submitter.members.values()),
             engine_cpu_seconds=used.ru_utime + used.ru_stime,
+            lost_nodes=self.gone,
+            reruns=self.reruns,
             notes=[*notes, *untold[:10]],
         )
 

@@ -124,6 +124,8 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
     switch (nest->failed_at) {
     case AMFS_SPAWN_CLONE:
         amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why);
+        if (nest->error == EAGAIN)
+            amfs_text_add(detail, " (this user may have no more processes here: raise the limit, ulimit -u, or use fewer slots)");
         break;
     case AMFS_SPAWN_DIRECTORY:
         amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->directory, why);

@@ -264,9 +264,13 @@ class Driver:
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(shell, checker)
             shown = now()
+            gone = 0
             while shell.over is None:
                 shell.turn(min(1.0, self.progress.interval))
                 time_now = now()
+                for node in shell.gone[gone:]:
+                    self.progress.message(f"node {node} was lost; what it had and is still wanted is made again")
+                gone = len(shell.gone)
                 if time_now - shown >= self.progress.interval:
                     shown = time_now
                     self.progress.update(shell.snapshot(self.open))

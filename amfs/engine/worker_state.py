@@ -66,7 +66,7 @@ class Run:
     """What this node has of one run."""
 
     __slots__ = (
-        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "paths", "reported", "submitter",
+        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "paths", "reported", "spoilers", "submitter",
         "tasks",
     )  # fmt: skip
 
@@ -80,6 +80,7 @@ class Run:
         self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here
         self.reported: dict[int, int] = {}  # the same as last told to the dispatcher
         self.in_launcher = 0
+        self.spoilers: dict[str, list[tuple[int, int]]] = {}  # file -> tasks under whom it changed, and when each ended
         self.ended = 0  # tasks that ended here
         self.closing = False
         self.flags = (KEEP_FAILED if info.keep_sandbox else 0) | (WANT_OUTPUT if info.want_output else 0)

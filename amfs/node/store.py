@@ -1,6 +1,6 @@
 """The node's store: real files in tmpfs, published by rename. I/O.
 
-Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``sandboxes/``, ``logs/``. It is marked and locked,
+Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``work/sandboxes/``, ``logs/``. It is marked and locked,
 so that what a killed process leaves behind can be told from what is in use.
 """
 
@@ -60,7 +60,8 @@ class Store:
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
         self.inside = str(inside)  # for what else lives in this node's memory
         self.root = str(inside / "files")
-        self.sandboxes = str(inside / "sandboxes")
+        # In a directory of their own, so that a task that removes what is around its sandbox does not meet the files of others.
+        self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
         for directory in (self.sandboxes, self.logs):
             shutil.rmtree(directory, ignore_errors=True)
