@@ -10,7 +10,6 @@ import os
 import posixpath
 import random
 import re
-import resource
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +36,7 @@ from amfs.engine.events import (
     StopRun,
 )
 from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FINISHED, SKIPPED, Outcome
+from amfs.engine.states import Outcome
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, SessionError, UsageError
@@ -47,7 +46,7 @@ from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
 if TYPE_CHECKING:
-    from amfs.cli.output import Snapshot, Stage, Summary
+    from amfs.cli.output import Snapshot, Summary
     from amfs.expansion import Expander
     from amfs.remote import Fetcher
     from amfs.trace import TraceWriter
@@ -555,89 +554,10 @@ class RunShell:
             self.journal.close()
             self.journal = None
 
-    # ── the summary ────────────────────────────────────────────────────────────────────────────────
-
     def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
-        from amfs.summary import Failure, Stage, Summary
+        from amfs.run_summary import summary_of
 
-        stages: dict[str, Stage] = {}
-        for label, f in self.stages.items():
-            stage = stages.setdefault(posixpath.basename(label) or label, Stage(posixpath.basename(label) or label))
-            stage.ok += int(f[0])
-            stage.failed += int(f[1])
-            stage.upstream_failed += int(f[2])
-            stage.busy_seconds += f[3] * 1e-6
-            stage.between_nodes_bytes += int(f[4])
-            stage.to_shared_bytes += int(f[5])
-            stage.without_bytes += int(f[6])
-        state = self.submitter.state
-        if self.submitter.ended < len(state) or self.submitter.skipped:
-            for tid, task in enumerate(self.tasks):
-                if state[tid] == SKIPPED or not state[tid]:
-                    label = posixpath.basename(task.label or task.argv[0])
-                    stage = stages.setdefault(label, Stage(label))
-                    if state[tid]:
-                        stage.skipped += 1
-                    elif tid >= len(self.counted) or not self.counted[tid]:  # else it was to be made again
-                        stage.not_run += 1
-        self._shared_inputs(stages)
-        failures = [
-            Failure(
-                self.tasks[tid].id,
-                result.detail,
-                result.stderr.decode("utf-8", "replace"),
-                f"{self.options.source}:{self.tasks[tid].line}" if self.options.source and self.tasks[tid].line else "",
-                result.node,
-            )
-            for tid, result in self.failures
-        ]
-        told = "\n".join(failure.what for failure in failures)
-        untold = [error for error in self.flush_errors if error.partition(": ")[2] not in told]
-        if self.gone:
-            nodes = f"node {self.gone[0]} was" if len(self.gone) == 1 else f"nodes {', '.join(map(str, self.gone))} were"
-            untold.insert(0, f"{nodes} lost on the way; {self.reruns} {'task' if self.reruns == 1 else 'tasks'} had to run again")
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return Summary(
-            outcome=outcome,
-            exit_code=exit_code,
-            wall_seconds=time.time() - self.started,
-            stages=list(stages.values()),
-            failures=failures,
-            failures_omitted=self.failures_omitted,
-            nodes=max(1, len(self.submitter.members)),
-            slots=sum(self.submitter.members.values()),
-            engine_cpu_seconds=used.ru_utime + used.ru_stime,
-            lost_nodes=self.gone,
-            reruns=self.reruns,
-            notes=[*notes, *untold[:10]],
-        )
-
-    def _shared_inputs(self, stages: dict[str, Stage]) -> None:
-        """Add what was read from shared storage: each file once per node when staged, once per task when read in place."""
-        plan = self.plan
-        if not plan.shared:
-            return
-        sizes: dict[str, int] = {}
-        staged: set[str] = set()
-        for tid, task in enumerate(self.tasks):
-            if self.submitter.state[tid] != FINISHED:
-                continue
-            label = posixpath.basename(task.label or task.argv[0])
-            stage = stages[label]
-            for name in task.inputs:
-                name = plan.aliases.get(name, name)
-                if name not in plan.shared:
-                    continue
-                size = sizes.get(name)
-                if size is None:
-                    size = 0
-                    with suppress(OSError):
-                        size = os.stat(plan.shared[name]).st_size
-                    sizes[name] = size
-                stage.without_bytes += size
-                if not self.options.stage_shared or name not in staged:
-                    stage.from_shared_bytes += size
-                    staged.add(name)
+        return summary_of(self, exit_code, outcome, notes)
 
 
 def _umask() -> int:

@@ -17,7 +17,7 @@ import msgspec
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import JobDone, Launch, TasksExited
+from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
@@ -47,7 +47,7 @@ class Worker(Availability):
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
-        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done}
+        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed}
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
@@ -220,6 +220,9 @@ class Worker(Availability):
                 entry.bytes_fetched,
             )  # fmt: skip
             if outcome:
+                if outcome == Outcome.SETUP and run.unstored:
+                    why = next((error for name, error in run.unstored.items() if name in spec.inputs), "")
+                    result = msgspec.structs.replace(result, detail=f"{detail} ({why})" if why else detail)
                 if outcome == Outcome.INPUT_CHANGED:
                     result = msgspec.structs.replace(result, detail=detail + self._suspects(run, result, spec))
                     self._spoiled(run, spec, detail)

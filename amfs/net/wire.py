@@ -69,6 +69,14 @@ def encode(packet: Packet) -> bytes | bytearray:
     return frame
 
 
+def encodable(message: Message) -> bool:
+    try:
+        encode(Packet(0, 0, 1, 0, 1, 0, (message,)))
+    except ProtocolError:
+        return False
+    return True
+
+
 def decode(frame: bytes | bytearray | memoryview) -> Packet:
     """The packet of a frame. Raises RemoteProtocolError, and nothing else, whatever the bytes are."""
     if len(frame) < HEADER.size:

@@ -16,6 +16,7 @@ from amfs.engine.events import StoreInline
 from amfs.errors import SystemSetupError
 from amfs.fs.paths import ABSOLUTE, store_path
 from amfs.net import hugetmpfs, litter
+from amfs.net.trees import files_below, make_directories, remove_tree
 
 _FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
 
@@ -64,7 +65,7 @@ class Store:
         self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
         for directory in (self.sandboxes, self.logs):
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_tree(directory)
             os.makedirs(directory, 0o700)
         os.makedirs(self.root, 0o700, exist_ok=True)
 
@@ -73,18 +74,24 @@ class Store:
         return store_path(self.root, key[: key.index("/") + 1], key)
 
     def write(self, effect: StoreInline) -> None:
-        """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it."""
+        """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it.
+        Raises OSError."""
         path = self.path_of(effect.name)
         temporary = f"{path}.amfs-part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
             fd = os.open(temporary, flags, 0o600)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            make_directories(os.path.dirname(path))
             fd = os.open(temporary, flags, 0o600)
         try:
-            os.write(fd, effect.data)
+            rest = memoryview(effect.data)
+            while rest:  # a write may be short, above all where room runs out
+                rest = rest[os.write(fd, rest) :]
             os.fchmod(fd, effect.mode)
+        except OSError:
+            os.unlink(temporary)
+            raise
         finally:
             os.close(fd)
         try:
@@ -103,15 +110,13 @@ class Store:
                 continue  # never written, or gone already
 
     def drop_scope(self, scope: str) -> None:
-        shutil.rmtree(f"{self.root}/{scope}", ignore_errors=True)
+        remove_tree(f"{self.root}/{scope}")
 
     def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
         """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
         top = f"{self.root}/{scope}"
-        for directory, _, names in os.walk(top):
-            for name in names:
-                if name.endswith(".amfs-part") or name.startswith(".amfs-part"):
-                    continue
+        for directory, name in files_below(top):
+            if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
                 facts = os.lstat(path)
                 inner = path[len(top):].lstrip("/")

@@ -182,6 +182,30 @@ def test_names_that_are_not_utf_8(nodes: str, tmp_path: Path) -> None:
     assert b"2 tasks finished, 1 failed" in done.stderr
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("size", [40_000, 4_000_000])
+def test_a_node_that_is_full_fails_the_reader_and_lives(amfs: Run, tmp_path: Path, size: int) -> None:
+    """A small file comes inside a message, a large one through the data port. What is half written is never read."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=70m", "none", place], check=True)
+    try:
+        with running(2, "--store", str(place)) as session:
+            store = next(place.glob(f"amfs-*-{session.name}-n1-*"))
+            (tmp_path / "v").write_bytes(bytes(size))
+            ballast = f"f -b sh -node 1 -after p -a -c 'head -c 200000000 /dev/zero > {store}/ballast; true'\n"
+            text = f"p -b cp -node 0 -i v -o p -a v p\n{ballast}l -b ln -node 0 -after f -i p -o q -a p q\n"  # another name takes no room
+            text += "c -b sh -node 1 -i q -o w -a -c 'wc -c < q > w'\n"
+            summary = run(amfs, tmp_path, text, status=1)
+            assert "cannot read its input" in (why := summary["failures"][0]["what"]) or "cannot stage input" in why  # type: ignore[index]
+            assert "No space left on device" in why
+            (store / "ballast").unlink()
+            run(amfs, tmp_path, text.replace(f"> {store}/ballast", "> /dev/null"))
+            assert (tmp_path / "w").read_text() == f"{size}\n"
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
 def test_all_nodes_die_and_the_run_ends(doomed: Session, tmp_path: Path) -> None:
     log = tmp_path / "log"
     going = start(tmp_path, "".join(f"{i} -b sh -a -c 'echo >> {log}; sleep 1'\n" for i in range(100)))
