@@ -8,69 +8,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int amfs_catch(amfs_catchers *catchers, amfs_catcher *catcher)
+int amfs_catch(amfs_catcher *catcher)
 {
     catcher->seen = 0;
-    if (catchers->free_count > 0)
-        return catcher->fd = catchers->free[--catchers->free_count];
-    catcher->fd = memfd_create("output", MFD_CLOEXEC);
-    if (catcher->fd >= 0)
-        fcntl(catcher->fd, F_SETFL, O_APPEND);
+    if (catcher->fd < 0) {
+        catcher->fd = memfd_create("output", MFD_CLOEXEC);
+        if (catcher->fd >= 0)
+            fcntl(catcher->fd, F_SETFL, O_APPEND);
+    }
+    catcher->used = catcher->fd >= 0;
     return catcher->fd;
 }
 
 /* Without content again. The position matters only if a task took O_APPEND off the description that all of them share. */
 static bool empty(int fd)
 {
-    struct stat status;
-
-    if (fstat(fd, &status) < 0)
-        return false;
-    return status.st_size == 0 || (ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 && fcntl(fd, F_SETFL, O_APPEND) == 0);
+    return ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 && fcntl(fd, F_SETFL, O_APPEND) == 0;
 }
 
-void amfs_catch_end(amfs_catchers *catchers, amfs_catcher *catcher, bool written)
+void amfs_catch_end(amfs_catcher *catcher, bool written, bool alone)
 {
-    if (catcher->fd < 0)
-        return;
-    if (catchers->used_count < AMFS_CATCHERS_MAX && (!written || empty(catcher->fd)))
-        catchers->used[catchers->used_count++] = catcher->fd;
-    else
+    if (catcher->used && (!alone || (written && !empty(catcher->fd)))) {
         close(catcher->fd);
-    catcher->fd = -1;
-}
-
-bool amfs_catchers_full(const amfs_catchers *catchers)
-{
-    return catchers->used_count + 2 > AMFS_CATCHERS_MAX;
-}
-
-void amfs_catchers_clean(amfs_catchers *catchers, bool nothing_left, unsigned keep)
-{
-    if (keep > AMFS_CATCHERS_MAX)
-        keep = AMFS_CATCHERS_MAX;
-    while (catchers->used_count > 0) {
-        int fd = catchers->used[--catchers->used_count];
-        /* Whoever was left may have written after the task's own end. */
-        if (nothing_left && catchers->free_count < keep && empty(fd))
-            catchers->free[catchers->free_count++] = fd;
-        else
-            close(fd);
+        catcher->fd = -1;
     }
-    while (catchers->free_count > keep)
-        close(catchers->free[--catchers->free_count]);
-}
-
-void amfs_catchers_close(amfs_catchers *catchers)
-{
-    amfs_catchers_clean(catchers, false, 0);
+    catcher->used = false;
 }
 
 size_t amfs_caught(const amfs_catcher *catcher, size_t limit, bool beginning, bool wanted, char **data, size_t *length)
 {
     struct stat status;
 
-    if (catcher->fd < 0 || fstat(catcher->fd, &status) < 0 || status.st_size <= 0)
+    if (!catcher->used || fstat(catcher->fd, &status) < 0 || status.st_size <= 0)
         return 0;
     size_t size = (size_t)status.st_size, count = size < limit ? size : limit;
     if (!wanted || count == 0 || (*data = malloc(count)) == NULL)
@@ -85,7 +54,7 @@ int64_t amfs_catch_trim(amfs_catcher *catcher, int64_t limit, bool beginning)
     enum { SLACK = 1 << 20, PAGE = 4096 };
     struct stat status;
 
-    if (catcher->fd < 0 || fstat(catcher->fd, &status) < 0)
+    if (!catcher->used || fstat(catcher->fd, &status) < 0)
         return 0;
     int64_t grown = status.st_size - catcher->seen;
     catcher->seen = status.st_size;

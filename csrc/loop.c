@@ -84,6 +84,20 @@ static int own_file_table(const amfs_launcher *launcher)
     return 0;
 }
 
+/* Use the kernel's word on the number given last only where it knows of the process `pid` that we have just started: some containers have a
+ * /proc/loadavg that is not theirs. */
+static void know_last_pid(amfs_loop *loop, pid_t pid)
+{
+    enum { SINCE = 1000 };
+
+    loop->last_pid_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    pid_t last = amfs_last_pid(loop);
+    if (loop->last_pid_fd >= 0 && (last < pid || last > pid + SINCE)) {
+        close(loop->last_pid_fd);
+        loop->last_pid_fd = -1;
+    }
+}
+
 /* The process that ends what is left of our tasks when this one is killed. */
 static int start_watcher(amfs_loop *loop, char *fault, size_t fault_size)
 {
@@ -116,7 +130,10 @@ static int start_watcher(amfs_loop *loop, char *fault, size_t fault_size)
         amfs_nest_free(loop->watcher);
         loop->watcher = NULL;
     }
-    return failed ? failed : loop->watcher->error;
+    if (failed || loop->watcher->error)
+        return failed ? failed : loop->watcher->error;
+    know_last_pid(loop, loop->watcher->pid);
+    return 0;
 }
 
 static int prepare(amfs_loop *loop, char *fault, size_t fault_size)
@@ -178,12 +195,15 @@ static void end_watcher(amfs_loop *loop)
 static void dismantle(amfs_loop *loop)
 {
     for (uint32_t i = 0; loop->slots != NULL && i < loop->launcher->slots; i++) {
-        amfs_catch_end(&loop->catchers, &loop->slots[i].out, false);
-        amfs_catch_end(&loop->catchers, &loop->slots[i].err, false);
+        if (loop->slots[i].out.fd >= 0)
+            close(loop->slots[i].out.fd);
+        if (loop->slots[i].err.fd >= 0)
+            close(loop->slots[i].err.fd);
         free(loop->slots[i].env);
         amfs_nest_free(loop->slots[i].nest);
     }
-    amfs_catchers_close(&loop->catchers);
+    if (loop->last_pid_fd >= 0)
+        close(loop->last_pid_fd);
     end_watcher(loop);
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
@@ -435,7 +455,7 @@ void *amfs_launcher_thread(void *argument)
     pthread_setname_np(pthread_self(), "amfs-launcher");
     if (loop != NULL) {
         loop->launcher = launcher;
-        loop->epoll_fd = loop->null_fd = loop->files.directory_fd = loop->watcher_pipe = -1;
+        loop->epoll_fd = loop->null_fd = loop->files.directory_fd = loop->watcher_pipe = loop->last_pid_fd = -1;
         failed = prepare(loop, fault, sizeof fault);
     }
     pthread_mutex_lock(&launcher->lock);
@@ -455,8 +475,6 @@ void *amfs_launcher_thread(void *argument)
             loop->next_deadline_us = INT64_MAX; /* what is left in it is of tasks that are over */
         if (loop->unswept)
             until = earliest(until, loop->sweep_at_us);
-        else if (loop->running == 0)
-            amfs_catchers_clean(&loop->catchers, true, 2 * launcher->slots);
         if (!wait_and_finish(loop, until, true))
             break;
         if (loop->unswept && amfs_now_us() >= loop->sweep_at_us)

@@ -18,6 +18,7 @@ typedef struct {
     pid_t pid;
     int pidfd;
     uint64_t mark; /* of its processes; 0: none runs */
+    uint64_t forks; /* of others, when it was started: see loop.forks */
     int killed;          /* AMFS_KILLED_... */
     bool killed_hard;    /* SIGKILL is sent */
     int64_t deadline_us; /* monotonic; INT64_MAX: none */
@@ -36,9 +37,11 @@ typedef struct {
     int64_t next_deadline_us, last_signal_us, next_trim_us;
     int64_t trim_interval_us;
     int64_t own_rss_kib; /* the most this process had, as far as looked */
-    amfs_catchers catchers;
     uint64_t mark;      /* the launcher's; 0: there are no marks here */
     uint64_t started;   /* tasks so far: numbers their marks */
+    uint64_t forks;     /* how often, as far as is known, a process was started by somebody else than this loop */
+    pid_t last_pid;     /* of the process that this loop started last */
+    int last_pid_fd;    /* /proc/loadavg, which tells the number given to a process last; -1: not here */
     bool unswept;       /* tasks have ended since the last look for what they left */
     int64_t sweep_at_us; /* not to look again before */
     amfs_nest *watcher; /* NULL: none */
@@ -57,8 +60,12 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot);
 /* Signal the slot's process group, and all other processes of its task. */
 void amfs_run_signal(const amfs_loop *loop, const amfs_slot *slot, int number);
 
-/* End what is left of tasks that have ended. Takes a walk through /proc, so tasks that end in quick succession share one. */
-void amfs_run_sweep(amfs_loop *loop);
+/* End what is left of tasks that have ended. Takes a walk through /proc, so tasks that end in quick succession share one. Returns whether
+ * nothing is left. */
+bool amfs_run_sweep(amfs_loop *loop);
+
+/* The number that the kernel has given to a process last; 0: not known. */
+pid_t amfs_last_pid(const amfs_loop *loop);
 
 /* Give back the memory of captured output beyond what will be kept. Returns by how much the output has grown. */
 int64_t amfs_run_trim(amfs_slot *slot);

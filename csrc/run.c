@@ -57,12 +57,12 @@ static int open_streams(amfs_loop *loop, amfs_slot *slot, const amfs_task *task,
     if (*task->out != '\0')
         command->out = opened[1] = open_stream(loop, task, task->out, O_WRONLY | O_CREAT | O_TRUNC | (strcmp(task->out, task->err) ? 0 : O_APPEND));
     else
-        command->out = amfs_catch(&loop->catchers, &slot->out);
+        command->out = amfs_catch(&slot->out);
     if (command->out < 0)
         goto failed;
     name = task->err;
     if (*task->err == '\0')
-        command->err = amfs_catch(&loop->catchers, &slot->err);
+        command->err = amfs_catch(&slot->err);
     else if (strcmp(task->out, task->err) == 0)
         command->err = command->out;
     else
@@ -168,8 +168,8 @@ static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int fai
             amfs_files_remove(&loop->files, task);
     }
     completion->detail = detail->data;
-    amfs_catch_end(&loop->catchers, &slot->out, false);
-    amfs_catch_end(&loop->catchers, &slot->err, false);
+    amfs_catch_end(&slot->out, false, false);
+    amfs_catch_end(&slot->err, false, false);
     forget(slot);
 }
 
@@ -209,6 +209,10 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         failed = amfs_spawn(&loop->spawner, &command, slot->nest);
         if (failed)
             explain_spawn(task, slot->nest, &detail);
+        loop->forks += failed || slot->nest->pid != loop->last_pid + 1;
+        if (!failed)
+            loop->last_pid = slot->nest->pid;
+        slot->forks = loop->forks;
     }
     for (int i = 0; i < 3; i++)
         if (opened[i] >= 0)
@@ -275,7 +279,7 @@ static bool is_running(const void *context, uint64_t mark)
     return false;
 }
 
-void amfs_run_sweep(amfs_loop *loop)
+bool amfs_run_sweep(amfs_loop *loop)
 {
     enum { PATIENCE_US = 300000, PAUSE_PER_COST = 100 };
     int64_t start = amfs_now_us();
@@ -284,7 +288,34 @@ void amfs_run_sweep(amfs_loop *loop)
     int64_t end = amfs_now_us();
     loop->unswept = !clean;
     loop->sweep_at_us = end + PAUSE_PER_COST * (end - start);
-    amfs_catchers_clean(&loop->catchers, clean && loop->mark != 0, AMFS_CATCHERS_MAX);
+    return clean && loop->mark != 0;
+}
+
+pid_t amfs_last_pid(const amfs_loop *loop)
+{
+    char text[128];
+    ssize_t length = loop->last_pid_fd < 0 ? 0 : pread(loop->last_pid_fd, text, sizeof text - 1, 0);
+
+    text[length > 0 ? length : 0] = '\0';
+    const char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
+}
+
+/* Numbers are given to processes in order. If none has been given to any but ours since this task was started, it has started no other
+ * process (nor has anybody else on this machine), and nothing of it can be left. That is soon found out, and true of many short tasks. */
+static bool was_alone(amfs_loop *loop, const amfs_slot *slot)
+{
+    return slot->forks == loop->forks && amfs_last_pid(loop) == loop->last_pid;
+}
+
+/* The first process of the slot's task is gone: see to the others, at once if that can be. Returns whether it is known that none is left. */
+static bool end_others(amfs_loop *loop, amfs_slot *slot)
+{
+    slot->mark = 0;
+    if (was_alone(loop, slot))
+        return true;
+    loop->unswept = true;
+    return (slot->killed != AMFS_NOT_KILLED || amfs_now_us() >= loop->sweep_at_us) && amfs_run_sweep(loop);
 }
 
 /* Who runs tasks from another host cannot read such files, and nobody takes them away before the session ends. */
@@ -332,7 +363,7 @@ static void save_output(amfs_loop *loop, const amfs_task *task, const amfs_catch
         amfs_text_add(detail, "%sall %zu bytes of stdout: %s", separator, size, path);
 }
 
-static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, amfs_text *detail)
+static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool alone, amfs_text *detail)
 {
     amfs_completion *completion = task->completion;
     bool want = (task->flags & AMFS_WANT_OUTPUT) != 0;
@@ -340,9 +371,9 @@ static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, am
     size_t size = amfs_caught(&slot->out, task->capture, want, want || completion->outcome != AMFS_OK, &completion->out, &completion->out_length);
     if (want && size > task->capture)
         save_output(loop, task, &slot->out, size, detail);
-    amfs_catch_end(&loop->catchers, &slot->out, size > 0);
+    amfs_catch_end(&slot->out, size > 0, alone);
     size = amfs_caught(&slot->err, task->capture, false, true, &completion->err, &completion->err_length);
-    amfs_catch_end(&loop->catchers, &slot->err, size > 0);
+    amfs_catch_end(&slot->err, size > 0, alone);
 }
 
 int64_t amfs_run_trim(amfs_slot *slot)
@@ -444,11 +475,7 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
     int failed = amfs_collect(slot->pidfd, false, &ending);
     close(slot->pidfd);
     completion->end_us = epoch_us();
-    slot->mark = 0;
-    /* Before the files are looked at, if it can be done now. */
-    loop->unswept = true;
-    if (slot->killed != AMFS_NOT_KILLED || amfs_catchers_full(&loop->catchers) || amfs_now_us() >= loop->sweep_at_us)
-        amfs_run_sweep(loop);
+    bool alone = end_others(loop, slot);
     completion->cpu_us = ending.cpu_us;
     completion->maxrss_kib = peak_memory(loop, ending.maxrss_kib);
     if (failed && slot->killed == AMFS_NOT_KILLED) {
@@ -463,7 +490,7 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
         judge(slot, task, &ending, &detail);
     }
     judge_files(loop, task, &detail);
-    collect_output(loop, slot, task, &detail);
+    collect_output(loop, slot, task, alone, &detail);
     if (is_staged(task)) {
         bool keep = (task->flags & AMFS_KEEP_FAILED) && completion->outcome != AMFS_OK && completion->outcome != AMFS_CANCELLED;
         if (keep)
