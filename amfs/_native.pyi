@@ -14,13 +14,14 @@ class Launcher:
     """Starts processes from packed records (amfs/engine/records.py) on a thread of its own, without the GIL.
 
     First come, first run, while the running tasks' cores fit in ``slots`` and their memory in ``memory`` (a task larger than the whole
-    runs alone). Each task is a process group of its own and dies with this process.
+    runs alone). Each task is a process group of its own. All its processes end with it, and with this process.
     """
 
     fd: int  # eventfd, readable while completions wait
 
-    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str) -> None:
-        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system)."""
+    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, watcher: str = ...) -> None:
+        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system). ``watcher``: the
+        program amfs-watcher, which ends what tasks have left when this process is killed."""
     def set_context(self, context: int, base: str, env: Sequence[str]) -> None:
         """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces."""
     def drop_context(self, context: int) -> None: ...
@@ -40,7 +41,7 @@ class Launcher:
         first ``capture`` bytes, and if there were more, the whole is in ``log_dir`` and ``detail`` names the file).
         """
     def kill(self, serials: Sequence[int]) -> None:
-        """Withdraw those not started, SIGTERM then (after 1 s) SIGKILL the process groups of the others."""
+        """Withdraw those not started, SIGTERM then (after 1 s) SIGKILL all processes of the others."""
     def withdraw(self, count: int) -> list[int]:
         """Take up to ``count`` records back from the tail of the queue, at once; returns their serials (no completion follows)."""
     def queued(self) -> int: ...

@@ -16,6 +16,8 @@ the session was lost, --fail-fast); 4 and 5 as above; 130 interrupted by Ctrl-C;
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -105,6 +107,39 @@ class SessionError(AmfsError):
 
 class SystemSetupError(AmfsError):
     exit_code = 5
+
+
+_HINTS = {
+    errno.EAGAIN: "this user may have no more processes or threads here: raise the limit (ulimit -u), end some, or use fewer slots",
+    errno.EMFILE: "this process may have no more open files: raise the limit (ulimit -n)",
+    errno.ENFILE: "this machine has no more room for open files",
+    errno.ENOMEM: "there is not enough memory here",
+}
+
+
+def hint(text: str) -> str:
+    """What to do about a fault of the system that ``text`` names in the system's words, with a colon before it; "" if nothing is known."""
+    return next((f": {advice}" for number, advice in _HINTS.items() if os.strerror(number) in text), "")
+
+
+def understood(error: Exception) -> Exception:
+    """An error of amfs that says what to do, in place of one of the system whose cause is known; else ``error`` itself."""
+    if isinstance(error, AmfsError):
+        return error
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return UsageError("the current directory does not exist any more; change to one that does")
+    if isinstance(error, RuntimeError) and "new thread" in str(error):
+        error = OSError(errno.EAGAIN, "cannot start a thread")
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, "out of memory")
+    if isinstance(error, OSError) and error.filename is None and error.errno in _HINTS:
+        return SystemSetupError(f"{error.strerror}: {_HINTS[error.errno]}")
+    if isinstance(error, OSError) and error.errno is None and (advice := hint(str(error))):  # told by the C code in words
+        return SystemSetupError(f"{error}{advice}")
+    return error
 
 
 class ProtocolError(AmfsError):

@@ -10,7 +10,6 @@ import os
 import posixpath
 import random
 import re
-import resource
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -37,23 +36,23 @@ from amfs.engine.events import (
     StopRun,
 )
 from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FINISHED, SKIPPED, Outcome
+from amfs.engine.states import Outcome
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
-from amfs.errors import SessionError, UsageError
+from amfs.errors import AmfsError, SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
 from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 
 if TYPE_CHECKING:
-    from amfs.cli.output import Snapshot, Stage, Summary
+    from amfs.cli.output import Snapshot, Summary
     from amfs.expansion import Expander
     from amfs.remote import Fetcher
     from amfs.trace import TraceWriter
 
 FAILURES_KEPT = 100
-_UPSTREAM = re.compile(r"task #(\d+) failed")
+_BY_NUMBER = re.compile(r"\btask #(\d+)\b")
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
@@ -221,6 +220,10 @@ class RunShell:
         self.over: RunOver | None = None
         self.failures: list[tuple[int, m.Result]] = []  # the first that failed by themselves
         self.failures_omitted = 0
+        self.counted = bytearray()  # by task: 1 + the column of its stage in which it counts; 0: it has not ended
+        self.reruns = 0  # results of tasks that had ended before: their files were lost with a node
+        self.gone: list[int] = []  # nodes that were lost on the way
+        self.progress_made = (0, 0)  # the most that was finished, and had failed
         self.started = time.time()
         self.stages: dict[str, list[float]] = {}
         self.on_ended = on_ended
@@ -256,6 +259,7 @@ class RunShell:
             maker=self.maker, skip=skip, open_ended=open_ended, fail_fast=options.fail_fast,
         )  # fmt: skip
         self.journal: Journal | None = None
+        self.journal_fault = ""  # why it can be written no more
         if options.journal is not None:
             store = str(cluster.store.path) if cluster.store is not None else ""
             header = Header(options.source, plan.base, store, mark=mark, life=life)
@@ -348,7 +352,11 @@ class RunShell:
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
             self._for_reader(event.message)
             return []
-        return self.submitter.handle(event, time_now)
+        before = self.submitter.members
+        effects = self.submitter.handle(event, time_now)
+        if self.submitter.members is not before:
+            self.gone += sorted(before.keys() - self.submitter.members.keys())
+        return effects
 
     def send(self, node: int, message: m.Message) -> None:
         """Say something as this client, outside the submitter's protocol."""
@@ -391,9 +399,9 @@ class RunShell:
             stage = stages.get(label)
             if stage is None:
                 stage = stages[label] = [0.0] * 8
+            first = self._count(result, stage)
             if not result.outcome:
-                stage[0] += 1
-                if result.bytes_out:
+                if result.bytes_out and first:
                     stage[6] += result.bytes_out
                     for name, size in zip(task.outputs, result.sizes, strict=True):
                         if self.final(task, name):
@@ -404,11 +412,8 @@ class RunShell:
                 if journal is not None and result.tid not in self.plan.later:  # what one of those makes is said of its tasks
                     done.append((task_key(task), result.sizes))
             else:
-                if result.outcome == Outcome.UPSTREAM_FAILED:
-                    stage[2] += 1
+                if result.outcome in (Outcome.UPSTREAM_FAILED, Outcome.INPUT_CHANGED):
                     result = msgspec.structs.replace(result, detail=self.in_words(result.detail))
-                else:
-                    stage[1] += 1
                 if result.outcome != Outcome.UPSTREAM_FAILED:
                     if len(self.failures) < FAILURES_KEPT:
                         self.failures.append((result.tid, result))
@@ -416,19 +421,39 @@ class RunShell:
                         self.failures_omitted += 1  # a million of them would fill the memory with their last words
             stage[3] += result.end_us - result.start_us
             stage[4] += result.bytes_fetched
-            stage[6] += result.bytes_in
+            if first:
+                stage[6] += result.bytes_in
             stage[7] += result.cpu_us
             self.moved += result.bytes_fetched
             if self.trace is not None and result.tid not in self.plan.later:
                 self.trace.add(task.id, posixpath.basename(label) or label, result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
-        if journal is not None:
-            journal.add(done)
+        if journal is not None and not self.journal_fault:
+            try:
+                journal.add(done)
+            except AmfsError as error:
+                self.journal_fault = str(error)
+                self.cluster.loop.post(lambda: self.stop(f"stopped: {self.journal_fault}"))
+
+    def _count(self, result: m.Result, stage: list[float]) -> bool:
+        """A task counts once, as what it became last. Returns whether it had not ended before."""
+        column = 0 if not result.outcome else 2 if result.outcome == Outcome.UPSTREAM_FAILED else 1
+        counted, tid = self.counted, result.tid
+        if tid >= len(counted):
+            counted.extend(bytes(len(self.tasks) - len(counted)))
+        before = counted[tid]
+        counted[tid] = column + 1
+        stage[column] += 1
+        if before:
+            stage[before - 1] -= 1
+            self.reruns += 1
+        return not before
 
     def in_words(self, cause: str) -> str:
         """The dispatchers know tasks by number; people know them by id."""
-        return _UPSTREAM.sub(lambda found: f"task {self.tasks[int(found[1])].id} failed", cause)
+        tasks = self.tasks
+        return _BY_NUMBER.sub(lambda found: f"task {tasks[int(found[1])].id}" if int(found[1]) < len(tasks) else found[0], cause)
 
     # ── driving ────────────────────────────────────────────────────────────────────────────────────
 
@@ -509,12 +534,15 @@ class RunShell:
         from amfs.summary import Snapshot
 
         sub = self.submitter
+        # What was lost with a node and is made again has been told as finished: progress does not run backwards.
+        before = self.progress_made
+        finished, failed = self.progress_made = max(before[0], sub.finished + sub.skipped), max(before[1], sub.failed)
         return Snapshot(
             total=None if open_list else sub.total,
-            finished=sub.finished + sub.skipped,
-            failed=sub.failed,
+            finished=finished,
+            failed=failed,
             running=max(0, min(sub.outstanding, sum(sub.members.values()))),
-            waiting=sub.total - sub.ended,
+            waiting=max(0, sub.total - finished - failed),
             bytes_moved=self.moved,
         )
 
@@ -526,84 +554,10 @@ class RunShell:
             self.journal.close()
             self.journal = None
 
-    # ── the summary ────────────────────────────────────────────────────────────────────────────────
-
     def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
-        from amfs.summary import Failure, Stage, Summary
+        from amfs.run_summary import summary_of
 
-        stages: dict[str, Stage] = {}
-        for label, f in self.stages.items():
-            stage = stages.setdefault(posixpath.basename(label) or label, Stage(posixpath.basename(label) or label))
-            stage.ok += int(f[0])
-            stage.failed += int(f[1])
-            stage.upstream_failed += int(f[2])
-            stage.busy_seconds += f[3] * 1e-6
-            stage.between_nodes_bytes += int(f[4])
-            stage.to_shared_bytes += int(f[5])
-            stage.without_bytes += int(f[6])
-        state = self.submitter.state
-        if self.submitter.ended < len(state) or self.submitter.skipped:
-            for tid, task in enumerate(self.tasks):
-                if state[tid] == SKIPPED or not state[tid]:
-                    label = posixpath.basename(task.label or task.argv[0])
-                    stage = stages.setdefault(label, Stage(label))
-                    if state[tid]:
-                        stage.skipped += 1
-                    else:
-                        stage.not_run += 1
-        self._shared_inputs(stages)
-        failures = [
-            Failure(
-                self.tasks[tid].id,
-                result.detail,
-                result.stderr.decode("utf-8", "replace"),
-                f"{self.options.source}:{self.tasks[tid].line}" if self.options.source and self.tasks[tid].line else "",
-                result.node,
-            )
-            for tid, result in self.failures
-        ]
-        told = "\n".join(failure.what for failure in failures)
-        untold = [error for error in self.flush_errors if error.partition(": ")[2] not in told]
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return Summary(
-            outcome=outcome,
-            exit_code=exit_code,
-            wall_seconds=time.time() - self.started,
-            stages=list(stages.values()),
-            failures=failures,
-            failures_omitted=self.failures_omitted,
-            nodes=max(1, len(self.submitter.members)),
-            slots=sum(self.submitter.members.values()),
-            engine_cpu_seconds=used.ru_utime + used.ru_stime,
-            notes=[*notes, *untold[:10]],
-        )
-
-    def _shared_inputs(self, stages: dict[str, Stage]) -> None:
-        """Add what was read from shared storage: each file once per node when staged, once per task when read in place."""
-        plan = self.plan
-        if not plan.shared:
-            return
-        sizes: dict[str, int] = {}
-        staged: set[str] = set()
-        for tid, task in enumerate(self.tasks):
-            if self.submitter.state[tid] != FINISHED:
-                continue
-            label = posixpath.basename(task.label or task.argv[0])
-            stage = stages[label]
-            for name in task.inputs:
-                name = plan.aliases.get(name, name)
-                if name not in plan.shared:
-                    continue
-                size = sizes.get(name)
-                if size is None:
-                    size = 0
-                    with suppress(OSError):
-                        size = os.stat(plan.shared[name]).st_size
-                    sizes[name] = size
-                stage.without_bytes += size
-                if not self.options.stage_shared or name not in staged:
-                    stage.from_shared_bytes += size
-                    staged.add(name)
+        return summary_of(self, exit_code, outcome, notes)
 
 
 def _umask() -> int:

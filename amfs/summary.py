@@ -69,6 +69,8 @@ class Summary(msgspec.Struct):
     nodes: int = 1
     slots: int = 1
     engine_cpu_seconds: float = 0.0
+    lost_nodes: list[int] = []  # nodes that were there and are so no more
+    reruns: int = 0  # results beyond one for each task: what had been done, and was lost with a node
     notes: list[str] = []  # further sentences for the person: journal kept, trace written, files kept …
 
     def count(self, field: str) -> int:

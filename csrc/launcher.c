@@ -171,9 +171,10 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     launcher->sandbox_dir = realpath(options->sandbox_dir, NULL);
     failed = launcher->sandbox_dir == NULL ? errno : 0;
     launcher->log_dir = strdup(options->log_dir);
+    launcher->watcher = options->watcher != NULL ? strdup(options->watcher) : NULL;
     if (failed) {
         snprintf(fault, fault_size, "cannot use the sandbox directory '%s'", options->sandbox_dir);
-    } else if (launcher->log_dir == NULL) {
+    } else if (launcher->log_dir == NULL || (options->watcher != NULL && launcher->watcher == NULL)) {
         failed = ENOMEM;
     } else if (launcher->wake_fd < 0 || launcher->done_fd < 0) {
         failed = EMFILE;
@@ -423,5 +424,6 @@ void amfs_launcher_free(amfs_launcher *launcher)
         close(launcher->done_fd);
     free(launcher->sandbox_dir);
     free(launcher->log_dir);
+    free(launcher->watcher);
     free(launcher);
 }

@@ -2,14 +2,16 @@
  * same to Python.
  *
  * First come, first run, while the running tasks' cores fit in `slots` and their memory in `memory`; a task larger than the whole runs
- * alone. Every task is a process group of its own. When its first process ends, what is left of the group is killed; when this process
- * dies, the kernel kills the first process of every task.
+ * alone. Every task is a process group of its own, and all its processes bear a mark (mark.h). When its first process ends, what is left of
+ * the group is killed at once and other processes with its mark within milliseconds, before the outputs are looked at if tasks do not end
+ * in quick succession. When this process dies, the kernel kills the first process of every task and the watcher the others.
  *
  * Threads: any thread may call any function, but amfs_launcher_stop and _free only once nobody else calls. A child made by fork() must
  * not use a launcher of its parent (amfs_launcher_is_ours tells); freeing it there only gives up its memory.
  *
- * Captured stdout and stderr live in memory (a memfd per slot and stream). The tail is kept; of stdout with AMFS_WANT_OUTPUT the beginning,
- * and if there is more than `capture` bytes, the whole of it is written to <log_dir>/<serial hex>.stdout and `detail` says so.
+ * Captured stdout and stderr live in memory (catch.h). The tail is kept; of stdout with AMFS_WANT_OUTPUT the beginning, and if there is more
+ * than `capture` bytes, all of it up to 16 MiB is written to <log_dir>/<serial hex>.stdout and `detail` says so. What is beyond these bounds
+ * is given up while the task runs.
  *
  * The completion descriptor is signalled at once when the queue has fewer than `slots` records, when 32 completions wait, and otherwise at
  * most once in a millisecond, so that a busy consumer is woken for batches and an idle one without delay.
@@ -26,6 +28,7 @@ typedef struct {
     uint64_t memory;         /* 0: not accounted */
     const char *sandbox_dir; /* must exist, on the file system of the store */
     const char *log_dir;     /* made when first needed */
+    const char *watcher;     /* the program amfs-watcher; NULL: what tasks leave behind survives the death of this process */
 } amfs_launcher_options;
 
 /* Start a launcher. Returns 0, or an errno with a sentence in `fault`. */
@@ -45,7 +48,7 @@ int amfs_launcher_submit(amfs_launcher *launcher, amfs_task *const *tasks, size_
 /* What ended since the last call, oldest first, now the caller's. */
 amfs_completion *amfs_launcher_take(amfs_launcher *launcher);
 
-/* Withdraw those not started (they complete as cancelled), SIGTERM and after 1 s SIGKILL the process groups of the others. 0 or ENOMEM. */
+/* Withdraw those not started (they complete as cancelled), SIGTERM and after 1 s SIGKILL all processes of the others. 0 or ENOMEM. */
 int amfs_launcher_kill(amfs_launcher *launcher, const uint64_t *serials, size_t count);
 
 /* Take up to `count` records back from the tail of the queue. Writes their serials, oldest first; returns how many. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +22,9 @@
 enum {
     EVENTS = 64,
     SIGNAL_INTERVAL_US = 3000,
+    TRIM_SOON_US = 20000,      /* while a task that has just started or that writes much is running */
     TRIM_INTERVAL_US = 200000,
+    TRIM_MUCH = 1 << 20,
     GRACE_US = 1000000,     /* between SIGTERM and SIGKILL */
     STOP_WAIT_US = 5000000, /* for processes that the kernel does not let go (a dead network file system) */
 };
@@ -34,6 +37,11 @@ static const uint64_t WAKE = UINT64_MAX;
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
+
+static int64_t earliest(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 int64_t amfs_now_us(void)
 {
@@ -76,6 +84,58 @@ static int own_file_table(const amfs_launcher *launcher)
     return 0;
 }
 
+/* Use the kernel's word on the number given last only where it knows of the process `pid` that we have just started: some containers have a
+ * /proc/loadavg that is not theirs. */
+static void know_last_pid(amfs_loop *loop, pid_t pid)
+{
+    enum { SINCE = 1000 };
+
+    loop->last_pid_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    pid_t last = amfs_last_pid(loop);
+    if (loop->last_pid_fd >= 0 && (last < pid || last > pid + SINCE)) {
+        close(loop->last_pid_fd);
+        loop->last_pid_fd = -1;
+    }
+}
+
+/* The process that ends what is left of our tasks when this one is killed. */
+static int start_watcher(amfs_loop *loop, char *fault, size_t fault_size)
+{
+    const char *program = loop->launcher->watcher;
+    char mark[20];
+    const char *arguments[] = {NULL, program, mark, NULL}, *const no_environment[] = {NULL};
+    int ends[2];
+
+    if (program == NULL || loop->mark == 0)
+        return 0;
+    snprintf(fault, fault_size, "cannot start the process that ends what tasks leave behind, '%.150s'", program);
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return errno;
+    loop->watcher_pipe = ends[1];
+    loop->watcher = amfs_nest_new();
+    if (loop->watcher == NULL) {
+        close(ends[0]);
+        return ENOMEM;
+    }
+    snprintf(mark, sizeof mark, "%" PRIx64, loop->mark);
+    int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const amfs_command command = {
+        .directory = "/", .program = program, .argv = arguments + 1, .env = no_environment, .in = ends[0], .out = null_fd, .err = null_fd, .outlives = true,
+    };
+    int failed = null_fd < 0 ? errno : amfs_spawn(&loop->spawner, &command, loop->watcher);
+    close(ends[0]);
+    if (null_fd >= 0)
+        close(null_fd);
+    if (failed) {
+        amfs_nest_free(loop->watcher);
+        loop->watcher = NULL;
+    }
+    if (failed || loop->watcher->error)
+        return failed ? failed : loop->watcher->error;
+    know_last_pid(loop, loop->watcher->pid);
+    return 0;
+}
+
 static int prepare(amfs_loop *loop, char *fault, size_t fault_size)
 {
     amfs_launcher *launcher = loop->launcher;
@@ -112,7 +172,24 @@ static int prepare(amfs_loop *loop, char *fault, size_t fault_size)
     if (getrusage(RUSAGE_SELF, &own) == 0)
         loop->own_rss_kib = own.ru_maxrss;
     amfs_spawner_init(&loop->spawner);
-    return 0;
+    loop->mark = amfs_mark_new();
+    return start_watcher(loop, fault, fault_size);
+}
+
+/* Nothing is left for it to do, or else it goes on trying by itself when its pipe is closed. */
+static void end_watcher(amfs_loop *loop)
+{
+    amfs_ending ending;
+
+    if (loop->watcher != NULL) {
+        if (!loop->unswept)
+            syscall(SYS_pidfd_send_signal, loop->watcher->pidfd, SIGKILL, NULL, 0);
+        amfs_collect(loop->watcher->pidfd, !loop->unswept, &ending);
+        close(loop->watcher->pidfd);
+        amfs_nest_free(loop->watcher);
+    }
+    if (loop->watcher_pipe >= 0)
+        close(loop->watcher_pipe);
 }
 
 static void dismantle(amfs_loop *loop)
@@ -125,6 +202,9 @@ static void dismantle(amfs_loop *loop)
         free(loop->slots[i].env);
         amfs_nest_free(loop->slots[i].nest);
     }
+    if (loop->last_pid_fd >= 0)
+        close(loop->last_pid_fd);
+    end_watcher(loop);
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
     if (loop->files.directory_fd >= 0)
@@ -178,11 +258,11 @@ static void begin_kill(amfs_loop *loop, amfs_slot *slot, int reason, int64_t now
     if (slot->killed == AMFS_NOT_KILLED) {
         slot->killed = reason;
         slot->deadline_us = now + GRACE_US;
-        amfs_run_signal(slot, SIGTERM);
+        amfs_run_signal(loop, slot, SIGTERM);
     } else if (!slot->killed_hard && reason == AMFS_NOT_KILLED) {
         slot->killed_hard = true;
         slot->deadline_us = INT64_MAX;
-        amfs_run_signal(slot, SIGKILL);
+        amfs_run_signal(loop, slot, SIGKILL);
     }
     if (slot->deadline_us < loop->next_deadline_us)
         loop->next_deadline_us = slot->deadline_us;
@@ -219,12 +299,15 @@ static void check_deadlines(amfs_loop *loop, int64_t now)
 
 static void trim(amfs_loop *loop, int64_t now)
 {
+    bool much = false;
+
     if (now < loop->next_trim_us)
         return;
-    loop->next_trim_us = now + TRIM_INTERVAL_US;
     for (uint32_t i = 0; i < loop->launcher->slots; i++)
         if (loop->slots[i].task != NULL)
-            amfs_run_trim(&loop->slots[i]);
+            much |= amfs_run_trim(&loop->slots[i]) > TRIM_MUCH;
+    loop->trim_interval_us = much ? TRIM_SOON_US : earliest(2 * loop->trim_interval_us, TRIM_INTERVAL_US);
+    loop->next_trim_us = now + loop->trim_interval_us;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ loop */
@@ -263,8 +346,10 @@ static bool fill(amfs_loop *loop)
         if (task == NULL)
             return true;
         amfs_slot *slot = &loop->slots[loop->free_slots[--loop->free_count]];
-        if (loop->running++ == 0)
-            loop->next_trim_us = amfs_now_us() + TRIM_INTERVAL_US;
+        if (loop->running++ == 0) {
+            loop->trim_interval_us = TRIM_SOON_US;
+            loop->next_trim_us = amfs_now_us() + TRIM_SOON_US;
+        }
         loop->cores_used += cores_of(loop, task);
         loop->memory_used += memory_of(loop, task);
         if (!amfs_run_start(loop, slot, task))
@@ -328,11 +413,6 @@ static bool wait_and_finish(amfs_loop *loop, int64_t until, bool refill)
     return go_on;
 }
 
-static int64_t earliest(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void stop_all(amfs_loop *loop)
 {
     int64_t give_up = amfs_now_us() + STOP_WAIT_US;
@@ -342,7 +422,7 @@ static void stop_all(amfs_loop *loop)
         if (slot->task != NULL) {
             if (slot->killed == AMFS_NOT_KILLED)
                 slot->killed = AMFS_KILLED_ON_REQUEST;
-            amfs_run_signal(slot, SIGKILL);
+            amfs_run_signal(loop, slot, SIGKILL);
         }
     }
     while (loop->running > 0 && amfs_now_us() < give_up)
@@ -358,8 +438,10 @@ static void stop_all(amfs_loop *loop)
             amfs_files_remove(&loop->files, task);
         close(slot->pidfd);
         slot->task = NULL;
+        slot->mark = 0;
         release(loop, slot, task);
     }
+    amfs_run_sweep(loop);
     notify(loop, true);
 }
 
@@ -373,7 +455,7 @@ void *amfs_launcher_thread(void *argument)
     pthread_setname_np(pthread_self(), "amfs-launcher");
     if (loop != NULL) {
         loop->launcher = launcher;
-        loop->epoll_fd = loop->null_fd = loop->files.directory_fd = -1;
+        loop->epoll_fd = loop->null_fd = loop->files.directory_fd = loop->watcher_pipe = loop->last_pid_fd = -1;
         failed = prepare(loop, fault, sizeof fault);
     }
     pthread_mutex_lock(&launcher->lock);
@@ -391,8 +473,12 @@ void *amfs_launcher_thread(void *argument)
             until = earliest(until, earliest(loop->next_deadline_us, loop->next_trim_us));
         else
             loop->next_deadline_us = INT64_MAX; /* what is left in it is of tasks that are over */
+        if (loop->unswept)
+            until = earliest(until, loop->sweep_at_us);
         if (!wait_and_finish(loop, until, true))
             break;
+        if (loop->unswept && amfs_now_us() >= loop->sweep_at_us)
+            amfs_run_sweep(loop);
         if (loop->running > 0) {
             int64_t now = amfs_now_us();
             check_deadlines(loop, now);

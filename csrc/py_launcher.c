@@ -37,16 +37,16 @@ static PyObject *os_error(int number, const char *message)
 
 static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", NULL};
+    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", "watcher", NULL};
     launcher_object *object = (launcher_object *)self;
-    PyObject *sandbox = NULL, *logs = NULL;
+    PyObject *sandbox = NULL, *logs = NULL, *watcher = NULL;
     Py_ssize_t slots;
     long long memory = 0;
     char fault[512];
     int failed;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
-                                     PyUnicode_FSConverter, &logs))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
+                                     PyUnicode_FSConverter, &logs, PyUnicode_FSConverter, &watcher))
         goto error;
     if (sandbox == NULL || logs == NULL) {
         PyErr_SetString(PyExc_TypeError, "Launcher() needs sandbox_dir and log_dir");
@@ -60,7 +60,8 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_RuntimeError, "this launcher is already initialised");
         goto error;
     }
-    amfs_launcher_options options = {(uint32_t)slots, (uint64_t)memory, PyBytes_AsString(sandbox), PyBytes_AsString(logs)};
+    amfs_launcher_options options = {(uint32_t)slots, (uint64_t)memory, PyBytes_AsString(sandbox), PyBytes_AsString(logs),
+                                     watcher != NULL ? PyBytes_AsString(watcher) : NULL};
     WITHOUT_GIL(failed = amfs_launcher_new(&options, &object->launcher, fault, sizeof fault));
     if (failed) {
         os_error(failed, fault);
@@ -68,10 +69,12 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords)
     }
     Py_DECREF(sandbox);
     Py_DECREF(logs);
+    Py_XDECREF(watcher);
     return 0;
 error:
     Py_XDECREF(sandbox);
     Py_XDECREF(logs);
+    Py_XDECREF(watcher);
     return -1;
 }
 

@@ -1,6 +1,7 @@
 /* One task from its start to its completion. Thread side; loop.c decides when. */
 #include "loop.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -8,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { LOGS_MAX = 1 << 30 };
 
 static int64_t epoch_us(void)
 {
@@ -28,18 +30,6 @@ static bool is_staged(const amfs_task *task)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ start */
-
-static int catch_stream(amfs_catcher *catcher, const char *name)
-{
-    if (catcher->fd < 0) {
-        catcher->fd = memfd_create(name, MFD_CLOEXEC);
-        if (catcher->fd < 0)
-            return -1;
-        fcntl(catcher->fd, F_SETFL, O_APPEND);
-    }
-    catcher->used = true;
-    return catcher->fd;
-}
 
 /* Open a declared stdin, stdout or stderr file. Never waits: a FIFO without a partner is an error or empty. */
 static int open_stream(amfs_loop *loop, const amfs_task *task, const char *name, int flags)
@@ -60,7 +50,6 @@ static int open_streams(amfs_loop *loop, amfs_slot *slot, const amfs_task *task,
 {
     const char *name = task->in, *what = "open";
 
-    slot->out.used = slot->err.used = false;
     command->in = loop->null_fd;
     if (*task->in != '\0' && (command->in = opened[0] = open_stream(loop, task, task->in, O_RDONLY)) < 0)
         goto failed;
@@ -68,12 +57,12 @@ static int open_streams(amfs_loop *loop, amfs_slot *slot, const amfs_task *task,
     if (*task->out != '\0')
         command->out = opened[1] = open_stream(loop, task, task->out, O_WRONLY | O_CREAT | O_TRUNC | (strcmp(task->out, task->err) ? 0 : O_APPEND));
     else
-        command->out = catch_stream(&slot->out, "stdout");
+        command->out = amfs_catch(&slot->out);
     if (command->out < 0)
         goto failed;
     name = task->err;
     if (*task->err == '\0')
-        command->err = catch_stream(&slot->err, "stderr");
+        command->err = amfs_catch(&slot->err);
     else if (strcmp(task->out, task->err) == 0)
         command->err = command->out;
     else
@@ -135,6 +124,8 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
     switch (nest->failed_at) {
     case AMFS_SPAWN_CLONE:
         amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why);
+        if (nest->error == EAGAIN)
+            amfs_text_add(detail, " (this user may have no more processes here: raise the limit, ulimit -u, or use fewer slots)");
         break;
     case AMFS_SPAWN_DIRECTORY:
         amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->directory, why);
@@ -158,6 +149,7 @@ static void forget(amfs_slot *slot)
     slot->env = NULL;
     slot->task = NULL;
     slot->pidfd = -1;
+    slot->mark = 0;
 }
 
 static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int failed, amfs_text *detail)
@@ -176,6 +168,8 @@ static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int fai
             amfs_files_remove(&loop->files, task);
     }
     completion->detail = detail->data;
+    amfs_catch_end(&slot->out, false, false);
+    amfs_catch_end(&slot->err, false, false);
     forget(slot);
 }
 
@@ -209,10 +203,16 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         amfs_text_add(&detail, "cannot make room for a process: %s", strerror(failed = ENOMEM));
     if (!failed) {
         command.directory = loop->files.path;
+        if (loop->mark != 0)
+            command.mark = slot->mark = loop->mark | (loop->started++ & ((UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1));
         task->completion->start_us = epoch_us();
         failed = amfs_spawn(&loop->spawner, &command, slot->nest);
         if (failed)
             explain_spawn(task, slot->nest, &detail);
+        loop->forks += failed || slot->nest->pid != loop->last_pid + 1;
+        if (!failed)
+            loop->last_pid = slot->nest->pid;
+        slot->forks = loop->forks;
     }
     for (int i = 0; i < 3; i++)
         if (opened[i] >= 0)
@@ -227,7 +227,7 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         failed = watch(loop, slot);
         if (failed) { /* the limit on epoll watches; not a state to run in */
             amfs_ending ending;
-            amfs_run_signal(slot, SIGKILL);
+            amfs_run_signal(loop, slot, SIGKILL);
             amfs_collect(slot->pidfd, true, &ending);
             close(slot->pidfd);
             amfs_text_add(&detail, "cannot wait for '%s': %s", task->program, strerror(failed));
@@ -247,91 +247,142 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
 
 /* -------------------------------------------------------------------------------------------------------------------- end */
 
-void amfs_run_signal(const amfs_slot *slot, int number)
+static bool is_another(const void *mark, uint64_t other)
+{
+    return *(const uint64_t *)mark != other;
+}
+
+/* Those that have left the group. */
+static void signal_others(const amfs_loop *loop, const amfs_slot *slot, int number)
+{
+    if (slot->mark != 0)
+        amfs_mark_signal(loop->mark, number, is_another, &slot->mark);
+}
+
+void amfs_run_signal(const amfs_loop *loop, const amfs_slot *slot, int number)
 {
     int unheard = kill(-slot->pid, number);
     /* A task that left its group (setsid) or has yet to make it would not have heard; others need not be told twice before the end. */
     if (unheard < 0 || number == SIGKILL || getpgid(slot->pid) != slot->pid)
         syscall(SYS_pidfd_send_signal, slot->pidfd, number, NULL, 0);
+    if (number != SIGKILL) /* what SIGKILL leaves is swept up when the first process has ended */
+        signal_others(loop, slot, number);
 }
 
-/* Read the end (or the beginning) of what was caught. Returns how much there was. */
-static size_t read_caught(const amfs_catcher *catcher, size_t limit, bool beginning, bool wanted, char **data, size_t *length)
+static bool is_running(const void *context, uint64_t mark)
 {
-    struct stat status;
+    const amfs_loop *loop = context;
 
-    if (!catcher->used || fstat(catcher->fd, &status) < 0 || status.st_size <= 0)
-        return 0;
-    size_t size = (size_t)status.st_size, count = size < limit ? size : limit;
-    if (!wanted || count == 0 || (*data = malloc(count)) == NULL)
-        return size;
-    ssize_t got = pread(catcher->fd, *data, count, beginning ? 0 : (off_t)(size - count));
-    *length = got > 0 ? (size_t)got : 0;
+    for (uint32_t i = 0; i < loop->launcher->slots; i++)
+        if (loop->slots[i].mark == mark)
+            return true;
+    return false;
+}
+
+bool amfs_run_sweep(amfs_loop *loop)
+{
+    enum { PATIENCE_US = 300000, PAUSE_PER_COST = 100 };
+    int64_t start = amfs_now_us();
+
+    bool clean = amfs_mark_end(loop->mark, PATIENCE_US, is_running, loop, NULL);
+    int64_t end = amfs_now_us();
+    loop->unswept = !clean;
+    loop->sweep_at_us = end + PAUSE_PER_COST * (end - start);
+    return clean && loop->mark != 0;
+}
+
+pid_t amfs_last_pid(const amfs_loop *loop)
+{
+    char text[128];
+    ssize_t length = loop->last_pid_fd < 0 ? 0 : pread(loop->last_pid_fd, text, sizeof text - 1, 0);
+
+    text[length > 0 ? length : 0] = '\0';
+    const char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
+}
+
+/* Numbers are given to processes in order. If none has been given to any but ours since this task was started, it has started no other
+ * process (nor has anybody else on this machine), and nothing of it can be left. That is soon found out, and true of many short tasks. */
+static bool was_alone(amfs_loop *loop, const amfs_slot *slot)
+{
+    return slot->forks == loop->forks && amfs_last_pid(loop) == loop->last_pid;
+}
+
+/* The first process of the slot's task is gone: see to the others, at once if that can be. Returns whether it is known that none is left. */
+static bool end_others(amfs_loop *loop, amfs_slot *slot)
+{
+    slot->mark = 0;
+    if (was_alone(loop, slot))
+        return true;
+    loop->unswept = true;
+    return (slot->killed != AMFS_NOT_KILLED || amfs_now_us() >= loop->sweep_at_us) && amfs_run_sweep(loop);
+}
+
+/* Who runs tasks from another host cannot read such files, and nobody takes them away before the session ends. */
+static int64_t size_of_logs(const amfs_loop *loop)
+{
+    int64_t size = 0;
+    struct dirent *entry;
+    struct stat status;
+    DIR *logs = opendir(loop->launcher->log_dir);
+
+    while (logs != NULL && (entry = readdir(logs)) != NULL)
+        if (fstatat(dirfd(logs), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode))
+            size += status.st_size;
+    if (logs != NULL)
+        closedir(logs);
     return size;
 }
 
-/* Make it ready for the slot's next task. The position matters only if a task took O_APPEND off the description that all of them share. */
-static void empty_catcher(amfs_catcher *catcher)
-{
-    if (ftruncate(catcher->fd, 0) < 0 || lseek(catcher->fd, 0, SEEK_SET) < 0) {
-        close(catcher->fd);
-        catcher->fd = -1;
-    }
-    catcher->used = false;
-}
-
-static void save_whole(amfs_loop *loop, const amfs_task *task, const amfs_catcher *catcher, size_t size, amfs_text *detail)
+/* What is more than a completion takes along goes to a file, as far as the bound allows. */
+static void save_output(amfs_loop *loop, const amfs_task *task, const amfs_catcher *catcher, size_t size, amfs_text *detail)
 {
     char *path = loop->files.other;
     int failed = ENAMETOOLONG, fd = -1;
 
+    if (size_of_logs(loop) > LOGS_MAX) {
+        amfs_text_add(detail, "%sstdout had %zu bytes; the rest is lost: this node holds too much output that nobody has fetched", detail->length ? "; " : "", size);
+        return;
+    }
     int length = snprintf(path, PATH_MAX, "%s/%.*s.stdout", loop->launcher->log_dir, (int)task->top_length, task->prefix);
     if (length < PATH_MAX) {
         failed = amfs_make_parents(path);
         if (!failed && (fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
             failed = errno;
     }
-    if (!failed) {
-        lseek(catcher->fd, 0, SEEK_SET);
-        failed = amfs_copy_descriptor(catcher->fd, fd);
-    }
+    if (!failed)
+        failed = amfs_catch_save(catcher, fd);
     if (fd >= 0)
         close(fd);
+    const char *separator = detail->length ? "; " : "";
     if (failed)
-        amfs_text_add(detail, "%sstdout had %zu bytes; the rest is lost: '%s': %s", detail->length ? "; " : "", size, path, strerror(failed));
+        amfs_text_add(detail, "%sstdout had %zu bytes; the rest is lost: '%s': %s", separator, size, path, strerror(failed));
+    else if (size > AMFS_OUTPUT_MAX)
+        amfs_text_add(detail, "%sonly the first %d of %zu bytes of stdout (declare a file for it to have more): %s", separator, AMFS_OUTPUT_MAX, size, path);
     else
-        amfs_text_add(detail, "%sall %zu bytes of stdout: %s", detail->length ? "; " : "", size, path);
+        amfs_text_add(detail, "%sall %zu bytes of stdout: %s", separator, size, path);
 }
 
-static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, amfs_text *detail)
+static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool alone, amfs_text *detail)
 {
     amfs_completion *completion = task->completion;
     bool want = (task->flags & AMFS_WANT_OUTPUT) != 0;
 
-    size_t size = read_caught(&slot->out, task->capture, want, want || completion->outcome != AMFS_OK, &completion->out, &completion->out_length);
+    size_t size = amfs_caught(&slot->out, task->capture, want, want || completion->outcome != AMFS_OK, &completion->out, &completion->out_length);
     if (want && size > task->capture)
-        save_whole(loop, task, &slot->out, size, detail);
-    if (size > 0)
-        empty_catcher(&slot->out);
-    size = read_caught(&slot->err, task->capture, false, true, &completion->err, &completion->err_length);
-    if (size > 0)
-        empty_catcher(&slot->err);
+        save_output(loop, task, &slot->out, size, detail);
+    amfs_catch_end(&slot->out, size > 0, alone);
+    size = amfs_caught(&slot->err, task->capture, false, true, &completion->err, &completion->err_length);
+    amfs_catch_end(&slot->err, size > 0, alone);
 }
 
-void amfs_run_trim(amfs_slot *slot)
+int64_t amfs_run_trim(amfs_slot *slot)
 {
-    enum { SLACK = 1 << 20, PAGE = 4096 };
     const amfs_task *task = slot->task;
-    amfs_catcher *catchers[] = {&slot->out, &slot->err};
+    bool want = (task->flags & AMFS_WANT_OUTPUT) != 0;
 
-    for (int i = 0; i < 2; i++) {
-        struct stat status;
-        if (!catchers[i]->used || (i == 0 && (task->flags & AMFS_WANT_OUTPUT)) || fstat(catchers[i]->fd, &status) < 0)
-            continue;
-        off_t excess = (status.st_size - (off_t)task->capture) & ~(off_t)(PAGE - 1);
-        if (excess > SLACK && (off_t)status.st_blocks * 512 > (off_t)task->capture + SLACK)
-            fallocate(catchers[i]->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, excess);
-    }
+    return amfs_catch_trim(&slot->out, want ? AMFS_OUTPUT_MAX : (int64_t)task->capture, want) +
+           amfs_catch_trim(&slot->err, (int64_t)task->capture, false);
 }
 
 static const char *signal_name(int number)
@@ -424,6 +475,7 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
     int failed = amfs_collect(slot->pidfd, false, &ending);
     close(slot->pidfd);
     completion->end_us = epoch_us();
+    bool alone = end_others(loop, slot);
     completion->cpu_us = ending.cpu_us;
     completion->maxrss_kib = peak_memory(loop, ending.maxrss_kib);
     if (failed && slot->killed == AMFS_NOT_KILLED) {
@@ -438,7 +490,7 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot)
         judge(slot, task, &ending, &detail);
     }
     judge_files(loop, task, &detail);
-    collect_output(loop, slot, task, &detail);
+    collect_output(loop, slot, task, alone, &detail);
     if (is_staged(task)) {
         bool keep = (task->flags & AMFS_KEEP_FAILED) && completion->outcome != AMFS_OK && completion->outcome != AMFS_CANCELLED;
         if (keep)

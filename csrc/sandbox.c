@@ -121,6 +121,19 @@ static int copy_file(int directory, const char *name, int to_directory, const ch
 
 /* ---------------------------------------------------------------------------------------------------------------- prepare */
 
+/* A task has removed the directory of all sandboxes (rm -rf ../../..): make it again, or no task would ever run here again. */
+static int make_directory_again(amfs_files *files)
+{
+    snprintf(files->other, sizeof files->other, "%s/", files->directory);
+    int failed = amfs_make_parents(files->other);
+    int fd = failed ? -1 : open(files->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed ? failed : errno;
+    close(files->directory_fd);
+    files->directory_fd = fd;
+    return 0;
+}
+
 static int make_top(amfs_files *files, amfs_task *task)
 {
     char *prefix = task->prefix;
@@ -129,6 +142,8 @@ static int make_top(amfs_files *files, amfs_task *task)
     prefix[task->top_length] = '\0';
     if (mkdirat(files->directory_fd, prefix, 0700) < 0) {
         failed = errno;
+        if (failed == ENOENT && (failed = make_directory_again(files)) == 0)
+            failed = mkdirat(files->directory_fd, prefix, 0700) < 0 ? errno : 0;
         if (failed == EEXIST) { /* kept from an earlier attempt, or left behind by a crash */
             amfs_remove_tree(files->directory_fd, prefix);
             failed = mkdirat(files->directory_fd, prefix, 0700) < 0 ? errno : 0;

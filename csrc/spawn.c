@@ -70,7 +70,11 @@ CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
 
 void amfs_spawner_init(amfs_spawner *spawner)
 {
+    struct rlimit limit = {0};
+
     spawner->parent = getpid();
+    getrlimit(RLIMIT_RTTIME, &limit);
+    spawner->most_rttime = limit.rlim_max;
     amfs_spawner_look(spawner);
 }
 
@@ -112,7 +116,10 @@ CHILD_CODE static int child(void *argument)
     for (uint64_t odd = nest->spawner->odd_signals; odd != 0; odd &= odd - 1)
         call(SYS_rt_sigaction, __builtin_ctzll(odd) + 1, (long)&standard, 0, KERNEL_SIGSET, 0);
     call(SYS_setpgid, 0, 0, 0, 0, 0);
-    call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (!command->outlives)
+        call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (command->mark != 0)
+        call(SYS_prlimit64, 0, RLIMIT_RTTIME, (long)nest->rttime, 0, 0);
     if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
         goto out;
 
@@ -147,10 +154,13 @@ int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_ne
     nest->command = *command;
     snprintf(nest->directory, sizeof nest->directory, "%s", command->directory);
     nest->command.directory = nest->directory;
+    nest->rttime[0] = command->mark;
+    nest->rttime[1] = spawner->most_rttime;
     nest->failed_at = AMFS_SPAWN_CLONE;
     nest->error = 0;
     int pidfd = -1;
-    nest->pid = clone(child, (char *)nest + NEST, CLONE_VM | WAIT_FOR_CHILD | CLONE_PIDFD | SIGCHLD, nest, &pidfd);
+    int wait = command->outlives ? CLONE_VFORK : WAIT_FOR_CHILD;
+    nest->pid = clone(child, (char *)nest + NEST, CLONE_VM | wait | CLONE_PIDFD | SIGCHLD, nest, &pidfd);
     nest->pidfd = pidfd;
     return nest->pid < 0 ? nest->error = errno : 0;
 }

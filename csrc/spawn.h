@@ -13,6 +13,7 @@
 /* What a launcher thread needs to start children; one per thread. */
 typedef struct {
     pid_t parent;         /* this process */
+    uint64_t most_rttime; /* hard limit that goes with a mark */
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
 
@@ -22,6 +23,8 @@ typedef struct {
     const char *const *argv; /* argv[-1] is overwritten when the program is a script without an interpreter line */
     const char *const *env;
     int in, out, err;
+    uint64_t mark; /* mark.h; 0: none */
+    bool outlives; /* our death is not its own. Such a start is waited for: what came of it is in the nest then */
 } amfs_command;
 
 /* Where a start failed, for the message. */
@@ -32,6 +35,7 @@ typedef struct {
     const amfs_spawner *spawner;
     amfs_command command; /* what it points to must stay */
     char directory[PATH_MAX];
+    uint64_t rttime[2]; /* soft and hard limit */
     int failed_at, error;
     pid_t pid;
     int pidfd;
@@ -54,7 +58,8 @@ void amfs_nest_free(amfs_nest *nest); /* NULL does nothing; a child still in the
 /* See again which signals are ignored or handled; cheap, to be called now and then. */
 void amfs_spawner_look(amfs_spawner *spawner);
 
-/* Start a process in a group of its own that dies with this thread: 0 or an errno, also in the nest. The command's directory is copied. */
+/* Start a process in a group of its own that dies with this thread unless it is to outlive it: 0 or an errno, also in the nest. The command's
+ * directory is copied. */
 int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest);
 
 /* Collect a process. Returns 0, EAGAIN when it still runs, or ECHILD when somebody else took its status. */

@@ -194,12 +194,13 @@ def _dispatch(args: list[str]) -> int:
 
 
 def _failed(error: Exception) -> int:
-    from amfs.errors import AmfsError
+    from amfs.errors import AmfsError, understood
 
     if os.environ.get("AMFS_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
+    error = understood(error)
     if isinstance(error, AmfsError):
         _say(str(error))
         return error.exit_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,9 @@ from amfs.errors import AmfsError, Fault, SessionError, Telling, UsageError, Wor
 _NO_SPACE = os.strerror(errno.ENOSPC).encode()
 
 #: How the launcher says where it saved what a task printed, if that is more than goes into a message.
-_WHOLE = re.compile(r"(?:; |\A)all \d+ bytes of stdout: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL)
+_WHOLE = re.compile(
+    r"(?:; |\A)(?:all|(only the first) \d+ of) (\d+) bytes of stdout(?: \(.*?\))?: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL
+)
 
 if TYPE_CHECKING:
     from amfs.cli.output import Progress
@@ -263,9 +264,13 @@ class Driver:
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(shell, checker)
             shown = now()
+            gone = 0
             while shell.over is None:
                 shell.turn(min(1.0, self.progress.interval))
                 time_now = now()
+                for node in shell.gone[gone:]:
+                    self.progress.message(f"node {node} was lost; what it had and is still wanted is made again")
+                gone = len(shell.gone)
                 if time_now - shown >= self.progress.interval:
                     shown = time_now
                     self.progress.update(shell.snapshot(self.open))
@@ -446,8 +451,7 @@ class Driver:
 
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
-                _kill_children()
-                os._exit(128 + number)
+                os._exit(128 + number)  # what runs is ended by the kernel and the launcher's watcher
             self.signal = number
             shell.cluster.loop.post(lambda: shell.interrupt(words[signal.Signals(number)]))
 
@@ -473,23 +477,15 @@ class Driver:
         found = _WHOLE.search(result.detail)
         if found is None:
             return ""
-        if os.path.isfile(found[1]):
-            return found[1]
+        if os.path.isfile(found[3]):
+            if found[1]:
+                size = os.path.getsize(found[3])
+                more = f"only the first {size} are passed on (declare a file to have more)"
+                self.progress.fault(f"task {task.id} printed {found[2]} bytes; {more}")
+            return found[3]
         self.far.add(result.tid)
         self.progress.fault(f"task {task.id} printed more than is passed on here; node {result.node} has {found[0].lstrip('; ')}")
         return ""
-
-
-def _kill_children() -> None:
-    """Kill what this process started, with all their process groups, without waiting for anything."""
-    for path in glob.glob("/proc/self/task/*/children"):
-        try:
-            children = Path(path).read_text().split()
-        except OSError:
-            continue
-        for child in map(int, children):
-            with suppress(OSError):
-                os.killpg(child, signal.SIGKILL)
 
 
 def _grows(file: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Set
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreInline
+from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
@@ -291,21 +291,14 @@ class Availability(WorkerState):
         elif kind == "fetch":
             if event.error:
                 self.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
-                if source in self.alive:  # else another holder has been asked since, and is not to blame
+                if event.own:
+                    self._unreadable(run, file, event.error)
+                elif source in self.alive:  # else another holder has been asked since, and is not to blame
                     self._fetch_failed(run, file, source)
             else:
                 self._fetched(run, file, event.size)
         elif event.error:  # stage
-            file.fetching = False
-            waiting, file.waiting = file.waiting, []
-            del run.files[name]
-            for parked in waiting:
-                if parked.state == TaskState.INVALID:
-                    self._unpark(parked)
-                    self._move(parked, TaskEvent.INPUT_FAILED)
-                    self._end(parked, m.Result(
-                        parked.spec.tid, parked.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"cannot read its input: {event.error}",
-                    ))  # fmt: skip
+            self._unreadable(run, file, event.error)
         else:
             file.fetching = False
             file.size = event.size
@@ -313,6 +306,35 @@ class Availability(WorkerState):
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
             self._there(run, file)
+
+    def on_store_failed(self, event: StoreFailed) -> None:
+        """What was counted as here is not. Tasks that are with the launcher by now find that out themselves."""
+        run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
+        file = run.files.get(event.name) if run is not None else None
+        if run is None or run.closing or file is None or file.state != FileState.LOCAL:
+            return
+        run.unstored[event.name] = event.error
+        self._move_file(file, FileEvent.DROPPED)
+        for entry in list(run.tasks.values()):
+            if event.name in entry.spec.inputs and entry.state == TaskState.READY:
+                self._move(entry, TaskEvent.INPUT_GONE)
+                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
+                file.waiting.append(entry)
+        self.send(self.table.node_of(event.name), m.Lost(run.id, (event.name,), self.node))
+        self._unreadable(run, file, event.error)
+
+    def _unreadable(self, run: Run, file: File, error: str) -> None:
+        """It cannot be brought here: tasks that wait for it fail."""
+        file.fetching = False
+        waiting, file.waiting = file.waiting, []
+        del run.files[file.name]
+        for parked in waiting:
+            if parked.state == TaskState.INVALID:
+                self._unpark(parked)
+                self._move(parked, TaskEvent.INPUT_FAILED)
+                self._end(parked, m.Result(
+                    parked.spec.tid, parked.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"cannot read its input: {error}",
+                ))  # fmt: skip
 
     def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
         short = name[len(run.info.scope):]

@@ -33,12 +33,20 @@ class TasksExited(NamedTuple):
     completions: list[tuple]  # type: ignore[type-arg]
 
 
+class StoreFailed(NamedTuple):
+    """Small content could not be written into the store as ``name``."""
+
+    name: str
+    error: str  # for a person
+
+
 class JobDone(NamedTuple):
     """A mover job ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
 
     serial: int
     error: str
     size: int
+    own: bool = False  # the fault is this node's (it is full), not that of who has the file
 
 
 class PeerDown(NamedTuple):
@@ -270,7 +278,7 @@ class FsWork(NamedTuple):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
     | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (

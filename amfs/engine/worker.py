@@ -10,10 +10,14 @@ committer = ``flush``.
 
 from __future__ import annotations
 
+from itertools import islice
+
+import msgspec
+
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import JobDone, Launch, TasksExited
+from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
@@ -22,6 +26,7 @@ from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.fs.paths import in_namespace, sandbox_name, shared_path, store_path
 
 _DEFAULTS = m.Options()
+SUSPECTS_NAMED = 5
 
 
 class Worker(Availability):
@@ -42,7 +47,7 @@ class Worker(Availability):
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
-        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done}
+        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed}
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
@@ -215,7 +220,11 @@ class Worker(Availability):
                 entry.bytes_fetched,
             )  # fmt: skip
             if outcome:
+                if outcome == Outcome.SETUP and run.unstored:
+                    why = next((error for name, error in run.unstored.items() if name in spec.inputs), "")
+                    result = msgspec.structs.replace(result, detail=f"{detail} ({why})" if why else detail)
                 if outcome == Outcome.INPUT_CHANGED:
+                    result = msgspec.structs.replace(result, detail=detail + self._suspects(run, result, spec))
                     self._spoiled(run, spec, detail)
                 self._move(entry, TaskEvent.WENT_WRONG)
                 self._end(entry, result)
@@ -268,6 +277,26 @@ class Worker(Availability):
             self._publish_file(run, name, size, fate)
             if file.waiting:
                 self._there(run, file, fresh)
+
+    def _suspects(self, run: Run, result: m.Result, spec: m.TaskSpec) -> str:
+        """An input was changed while a task read it, which need not have been this task. Names the others that had it at that time."""
+        cut, others = len(run.info.scope), set()
+        for name in (*spec.inputs, *spec.shared):
+            if name[cut:] not in result.detail:
+                continue
+            had = run.spoilers.setdefault(name, [])
+            others |= {tid for tid, end_us in had if end_us >= result.start_us}
+            had.append((result.tid, result.end_us))
+            # The launcher starts them in order, so the first ones are those that run.
+            for entry in islice(self.inflight.values(), self.slots):
+                if entry.run is run and (name in entry.spec.inputs or name in entry.spec.shared):
+                    others.add(entry.spec.tid)
+        others.discard(result.tid)
+        if not others:
+            return ""
+        names = ", ".join(f"task #{tid}" for tid in sorted(others)[:SUSPECTS_NAMED])
+        more = f" and {len(others) - SUSPECTS_NAMED} more" if len(others) > SUSPECTS_NAMED else ""
+        return f" (or another task did that read it at the same time: {names}{more})"
 
     def _spoiled(self, run: Run, spec: m.TaskSpec, detail: str) -> None:
         """A task wrote on its input: this node's copy is worthless. Tasks that were to read it wait for another one, which a holder has

@@ -66,8 +66,8 @@ class Run:
     """What this node has of one run."""
 
     __slots__ = (
-        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info", "parked", "paths", "reported", "submitter",
-        "tasks",
+        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info",
+        "parked", "paths", "reported", "spoilers", "submitter", "tasks", "unstored",
     )  # fmt: skip
 
     def __init__(self, run: int, submitter: int, info: m.RunInfo) -> None:
@@ -80,6 +80,8 @@ class Run:
         self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here
         self.reported: dict[int, int] = {}  # the same as last told to the dispatcher
         self.in_launcher = 0
+        self.spoilers: dict[str, list[tuple[int, int]]] = {}  # file -> tasks under whom it changed, and when each ended
+        self.unstored: dict[str, str] = {}  # file that could not be written here -> why, in words
         self.ended = 0  # tasks that ended here
         self.closing = False
         self.flags = (KEEP_FAILED if info.keep_sandbox else 0) | (WANT_OUTPUT if info.want_output else 0)

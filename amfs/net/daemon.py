@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from amfs.errors import AmfsError, SessionError
+from amfs.errors import AmfsError, SessionError, hint, understood
 from amfs.net.session import NodeConfig, Ready, is_running, start_time
 
 NODE_MODULE = "amfs.node.main"
@@ -111,7 +111,8 @@ def _parse(one: Started) -> Ready:
     try:
         return msgspec.json.decode(one.heard, type=Ready)
     except msgspec.MsgspecError:
-        return Ready(one.node, error="it ended at once" + _tail(one.log_file))
+        tail = _tail(one.log_file)
+        return Ready(one.node, error="it ended at once" + hint(tail) + tail)
 
 
 def _tail(log_file: str, lines: int = 5) -> str:
@@ -188,7 +189,12 @@ def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
     ready_fd = int(sys.argv[sys.argv.index("--ready-fd") + 1])
     os.set_inheritable(ready_fd, False)
     config = msgspec.json.decode(sys.stdin.buffer.read(), type=NodeConfig)
-    if os.fork():
+    try:
+        child = os.fork()
+    except OSError as error:
+        _tell_failure(ready_fd, config.node, str(understood(error)))
+        return 70
+    if child:
         os._exit(0)  # so that the node is nobody's child, and no leader of its session either
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -209,5 +215,6 @@ def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, read
         return error.exit_code
     except Exception as error:
         logging.getLogger("amfs.net").exception("the node ends")
-        _tell_failure(ready_fd, config.node, f"{type(error).__name__}: {error}")
+        known = understood(error)
+        _tell_failure(ready_fd, config.node, str(known) if isinstance(known, AmfsError) else f"{type(error).__name__}: {error}")
         return 70

@@ -28,6 +28,7 @@ import msgspec
 
 from amfs.engine.messages import Message
 from amfs.errors import InvalidTransition
+from amfs.net.weight import weight
 
 
 class Packet(NamedTuple):
@@ -52,6 +53,7 @@ class Limits(msgspec.Struct, frozen=True):
     resend_batches: int = 64  # at most, at one time-out
     window: int = 256  # unacknowledged batches; also the bound of the reorder buffer
     batch_messages: int = 1024  # in one batch, when a full window made messages wait
+    batch_bytes: int = 8 << 20  # about; a message that is larger goes alone
     give_up_s: float = 10.0  # without progress while something is outstanding
 
 
@@ -126,7 +128,10 @@ class Link:
             if self._waiting or len(self._unacked) >= self.limits.window:
                 self._waiting.extend(messages)
                 return []
-            return [self._batch(messages, now)]
+            if len(messages) == 1 or sum(map(weight, messages)) <= self.limits.batch_bytes:
+                return [self._batch(messages, now)]
+            self._waiting.extend(messages)
+            return self._pump(now)
         if self.state is State.DOWN:
             self._dropped.extend(messages)
             return []
@@ -284,10 +289,17 @@ class Link:
 
     def _pump(self, now: float) -> list[Packet]:
         out = []
-        most = self.limits.batch_messages
-        while self._waiting and len(self._unacked) < self.limits.window:
-            batch, self._waiting = self._waiting[:most], self._waiting[most:]
-            out.append(self._batch(batch, now))
+        waiting, first = self._waiting, 0
+        while first < len(waiting) and len(self._unacked) < self.limits.window:
+            size, end = weight(waiting[first]), first + 1
+            while end < len(waiting) and end - first < self.limits.batch_messages:
+                size += weight(waiting[end])
+                if size > self.limits.batch_bytes:
+                    break
+                end += 1
+            out.append(self._batch(waiting[first:end], now))
+            first = end
+        self._waiting = waiting[first:]
         return out
 
     def _acknowledged(self, ack: int, now: float) -> None:

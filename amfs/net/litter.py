@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from pathlib import Path
 
 from amfs.net import hugetmpfs
+from amfs.net.trees import remove_tree
 
 MARK = ".amfs-session"
 EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to
@@ -31,7 +31,7 @@ class Marked:
         """Remove the directory with all it holds and give up the lock. Repeatable."""
         if self._descriptor >= 0:
             hugetmpfs.unmount(self.path)
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(str(self.path))
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -65,7 +65,7 @@ def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
         try:
             if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
                 hugetmpfs.unmount(path)
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(str(path))
                 removed.append(path)
         except OSError:
             continue  # vanished meanwhile, or not ours to look into

@@ -19,13 +19,14 @@ The loop, in each turn::
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amfs.engine.messages import CLIENT_ID_MIN, Member, Message
+from amfs.engine.messages import CLIENT_ID_MIN, FsAnswer, FsAsk, FsDo, FsDone, Member, Message, RunBegin
 from amfs.errors import ProtocolError
 from amfs.net import wire
 from amfs.net.addresses import pick
@@ -33,9 +34,12 @@ from amfs.net.guard import Refusals
 from amfs.net.link import Limits, Link, Packet, State
 from amfs.net.session import Keys, host_mark
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
+from amfs.net.weight import weight
 
 UNACKED_BYTES_MAX = 64 << 20  # per peer; beyond that messages wait in the queue
+MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - (1 << 20)
 _CLIENTS_MAX = 1024  # idle clients remembered
+_OF_ANY_SIZE = frozenset((FsAsk, FsAnswer, FsDo, FsDone, RunBegin))
 
 
 def random_client_id() -> int:
@@ -196,8 +200,26 @@ class Transport:
     def queue(self, peer: int, message: Message) -> None:
         """Send with the next flush. Messages for a peer that is down are dropped."""
         record = self._peers.get(peer) or self._peer(peer)
+        if type(message) in _OF_ANY_SIZE and (size := weight(message)) > MESSAGE_BYTES_MAX:
+            self._too_large(message, f"a {type(message).__name__} of {size} bytes for {peer} is larger than {MESSAGE_BYTES_MAX}")
+            if not isinstance(message, (FsAnswer, FsDone)):
+                return
+            message = type(message)(message.serial, errno.EMSGSIZE)
         record.queue.append(message)
         self._queued[peer] = record
+
+    def _too_large(self, message: object, text: str) -> None:
+        """What cannot be sent ends a client, whose user hears why. A node goes on for the others: who waits for this gives up in time."""
+        if self.own_id >= CLIENT_ID_MIN:
+            raise ProtocolError(text)
+        self.refusals.add(f"unsendable {type(message).__name__}", text)
+
+    def _encoded(self, packet: Packet) -> bytes | bytearray:
+        try:
+            return wire.encode(packet)
+        except ProtocolError as error:
+            self._too_large(packet, str(error))
+        return wire.encode(packet._replace(messages=[message for message in packet.messages if wire.encodable(message)]))
 
     def flush(self, now: float) -> None:
         """Send what was queued, one batch per peer, then the acknowledgements that found no batch to ride on."""
@@ -312,10 +334,11 @@ class Transport:
             self.counters["lost"] += len(link.take_dropped())
 
     def _transmit(self, record: _Peer, packet: Packet) -> None:
-        frame = wire.encode(packet)
+        frame = self._encoded(packet)
         size = len(frame)
         if size > FRAME_BYTES_MAX:
-            raise ProtocolError(f"a batch of {size} bytes for {record.id} is larger than {FRAME_BYTES_MAX}")
+            self._too_large(packet, f"a batch of {size} bytes for {record.id} is larger than {FRAME_BYTES_MAX}")
+            return
         if packet.seq and (not record.sizes or packet.seq > record.sizes[-1][0]):
             record.sizes.append((packet.seq, size))
             record.unacked_bytes += size

@@ -29,6 +29,7 @@ from amfs.engine.events import (
     Send,
     SetTimer,
     StageIn,
+    StoreFailed,
     TasksExited,
     TimerFired,
 )
@@ -142,7 +143,7 @@ class NodeCore:
                 self.early.append((event.peer, event.message))
             else:
                 self._deliver(event.peer, event.message, now, out, local)
-        elif isinstance(event, (TasksExited, JobDone)):
+        elif isinstance(event, (TasksExited, JobDone, StoreFailed)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
             assert isinstance(event.key, tuple)

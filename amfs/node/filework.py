@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
 from amfs.fs.attr import Attr
+from amfs.net.trees import make_directories
 
 log = logging.getLogger("amfs.fs")
 
@@ -95,6 +96,9 @@ class FileWork:
                 getattr(self, effect.what)(effect.serial, *effect.args)
             except OSError as error:
                 self._finish(effect.serial, error.errno or errno.EIO, None)
+            except Exception:
+                log.exception("%s%r", effect.what, effect.args)
+                self._finish(effect.serial, errno.EIO, None)
         elif effect.what in _AT_ONCE:
             self._run(effect, True)
         elif effect.what == "invalidate":
@@ -332,7 +336,7 @@ class FileWork:
     def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, mode: int, key: str) -> int:
         """The content of a file into the store of a run; returns its size."""
         target = self.store_path(key)
-        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        make_directories(os.path.dirname(target))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
         if kind == 0 and _MAY_LINK:

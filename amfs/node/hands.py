@@ -5,8 +5,11 @@ Decides nothing. What ends comes back as events from ``collect``; the poll loop 
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import stat
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +23,7 @@ from amfs.engine.events import (
     FetchData,
     FsReplied,
     FsWork,
+    FsWorked,
     JobDone,
     Kill,
     Launch,
@@ -27,14 +31,31 @@ from amfs.engine.events import (
     ReadStore,
     Send,
     StageIn,
+    StoreFailed,
     StoreInline,
     TasksExited,
 )
+from amfs.engine.states import Outcome
+from amfs.libexec import program
 from amfs.node.filework import FileWork
 from amfs.node.mounts import Mounts
 from amfs.node.store import Store
 
+log = logging.getLogger("amfs.node")
+
 INLINE_BYTES_MAX = 1 << 16
+CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
+_OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
+_SERIAL = struct.Struct("<8xQ")
+
+
+def _is_own(error: str) -> bool:
+    """Is this a fault of the place where a file was to be written, not of where it came from?"""
+    return bool(error) and any(words in error for words in _OWN_FAULTS)
+
+
+def _serial_of(record: bytes) -> int:
+    return int(_SERIAL.unpack_from(record)[0])
 
 
 class Hands:
@@ -49,7 +70,7 @@ class Hands:
         self.mounts = mounts
         self.host_of = host_of
         self.listen = listen
-        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs)
+        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"))
         self._mover: Mover | None = Mover(2, listen=listen) if listen else None
         self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022
@@ -95,7 +116,7 @@ class Hands:
         if done:
             events.append(TasksExited(done))
         if self._mover is not None:
-            events.extend(JobDone(serial, error, size) for serial, error, size in self._mover.completions())
+            events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._mover.completions())
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:
@@ -104,8 +125,30 @@ class Hands:
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 
+    def failed(self, effect: Any, error: Exception) -> Send | None:
+        """An act raised an error, of which whoever waits for it hears. It must not end the node, which serves others as well."""
+        log.error("%s: %s: %s", type(effect).__name__, type(error).__name__, error)
+        text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        if isinstance(effect, (FetchData, StageIn, CopyOut)):
+            self.immediate.append(JobDone(effect.serial, text, 0, True))
+        elif isinstance(effect, StoreInline):
+            self.immediate.append(StoreFailed(effect.name, text))
+        elif isinstance(effect, FsWork) and effect.serial:
+            self.immediate.append(FsWorked(effect.serial, errno.EIO, None))
+        elif isinstance(effect, ReadStore):
+            return Send(effect.to, m.Content(effect.run, tuple(m.Blob(name, 0, missing=True) for name in effect.names)))
+        return None
+
     def launch(self, effect: Launch) -> None:
-        self.launcher.submit(effect.records)
+        try:
+            self.launcher.submit(effect.records)
+        except ValueError:  # one of them is malformed, and none has been taken
+            for record in effect.records:
+                try:
+                    self.launcher.submit([record])
+                except ValueError as error:
+                    ended = (_serial_of(record), int(Outcome.SETUP), 0, -1, 0, 0, 0, 0, (), b"", b"", f"cannot be started: {error}")
+                    self.immediate.append(TasksExited([ended]))
 
     def kill(self, effect: Kill) -> None:
         self.launcher.kill(effect.serials)
@@ -150,10 +193,14 @@ class Hands:
         )
 
     def read_store(self, effect: ReadStore) -> Send:
-        """Answer a fetch: small files inside the message, tickets for the others."""
-        return Send(effect.to, m.Content(effect.run, tuple([self._blob(name) for name in effect.names])))
+        """Answer a fetch: small files inside the message as far as it stays short, tickets for the others."""
+        blobs, room = [], CONTENT_BYTES_MAX
+        for name in effect.names:
+            blobs.append(self._blob(name, min(room, INLINE_BYTES_MAX)))
+            room -= len(blobs[-1].data or b"")
+        return Send(effect.to, m.Content(effect.run, tuple(blobs)))
 
-    def _blob(self, name: str) -> m.Blob:
+    def _blob(self, name: str, inline: int) -> m.Blob:
         path = self.store.path_of(name)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -162,7 +209,7 @@ class Hands:
         try:
             facts = os.fstat(fd)
             mode = stat.S_IMODE(facts.st_mode)
-            if facts.st_size <= INLINE_BYTES_MAX:
+            if facts.st_size <= inline:
                 return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
         finally:
             os.close(fd)

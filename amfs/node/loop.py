@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine import messages as m
 from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer, Stop, TimerFired
+from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.node.core import NodeCore
 from amfs.node.hands import Hands
@@ -167,12 +168,7 @@ class Loop:
             for peer in transport.take_restarted():
                 self._peer_down(peer, time_now)
             for peer, message in messages:
-                try:
-                    self._deliver(peer, transport.own_id, message, time_now)
-                except InvalidTransition:
-                    raise  # our own fault, and loud
-                except ProtocolError as error:
-                    log.warning("from %d: %s", peer, error)
+                self._take(peer, transport.own_id, message, time_now)
             for peer in transport.on_timer(time_now):
                 self._peer_down(peer, time_now)
         for key in self.timers.due(time_now):
@@ -185,6 +181,22 @@ class Loop:
         self._settle()
         if transport is not None:
             transport.flush(now())
+
+    def _take(self, peer: int, own: int, message: m.Message, time_now: float) -> None:
+        """A message from another process. A node has the files and tasks of others: no message ends it, whatever is wrong with that."""
+        if why := fault(message):
+            log.warning("refused %s from %d: %s", type(message).__name__, peer, why)
+            return
+        try:
+            self._deliver(peer, own, message, time_now)
+        except ProtocolError as error:
+            if self.core is None and isinstance(error, InvalidTransition):
+                raise  # our own fault, and loud
+            log.error("from %d: %s", peer, error)
+        except Exception:
+            if self.core is None:
+                raise
+            log.exception("%s from %d could not be dealt with", type(message).__name__, peer)
 
     def _stay_awake(self) -> bool:
         """Look again and again for a short while, rather than sleep: in a chain of short tasks the next event is near, and to be woken
@@ -241,7 +253,10 @@ class Loop:
             if isinstance(effect, Send):
                 self._send(owner, effect.to, effect.message)
             elif hands is not None and type(effect) in hands.acts:
-                answer = hands.acts[type(effect)](effect)
+                try:
+                    answer = hands.acts[type(effect)](effect)
+                except Exception as error:
+                    answer = hands.failed(effect, error)
                 if answer is not None:
                     self._send(owner, answer.to, answer.message)
                 elif hands.grown:

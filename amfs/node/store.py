@@ -1,6 +1,6 @@
 """The node's store: real files in tmpfs, published by rename. I/O.
 
-Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``sandboxes/``, ``logs/``. It is marked and locked,
+Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``work/sandboxes/``, ``logs/``. It is marked and locked,
 so that what a killed process leaves behind can be told from what is in use.
 """
 
@@ -16,6 +16,7 @@ from amfs.engine.events import StoreInline
 from amfs.errors import SystemSetupError
 from amfs.fs.paths import ABSOLUTE, store_path
 from amfs.net import hugetmpfs, litter
+from amfs.net.trees import files_below, make_directories, remove_tree
 
 _FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
 
@@ -60,10 +61,11 @@ class Store:
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
         self.inside = str(inside)  # for what else lives in this node's memory
         self.root = str(inside / "files")
-        self.sandboxes = str(inside / "sandboxes")
+        # In a directory of their own, so that a task that removes what is around its sandbox does not meet the files of others.
+        self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
         for directory in (self.sandboxes, self.logs):
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_tree(directory)
             os.makedirs(directory, 0o700)
         os.makedirs(self.root, 0o700, exist_ok=True)
 
@@ -72,18 +74,24 @@ class Store:
         return store_path(self.root, key[: key.index("/") + 1], key)
 
     def write(self, effect: StoreInline) -> None:
-        """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it."""
+        """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it.
+        Raises OSError."""
         path = self.path_of(effect.name)
         temporary = f"{path}.amfs-part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
             fd = os.open(temporary, flags, 0o600)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            make_directories(os.path.dirname(path))
             fd = os.open(temporary, flags, 0o600)
         try:
-            os.write(fd, effect.data)
+            rest = memoryview(effect.data)
+            while rest:  # a write may be short, above all where room runs out
+                rest = rest[os.write(fd, rest) :]
             os.fchmod(fd, effect.mode)
+        except OSError:
+            os.unlink(temporary)
+            raise
         finally:
             os.close(fd)
         try:
@@ -102,15 +110,13 @@ class Store:
                 continue  # never written, or gone already
 
     def drop_scope(self, scope: str) -> None:
-        shutil.rmtree(f"{self.root}/{scope}", ignore_errors=True)
+        remove_tree(f"{self.root}/{scope}")
 
     def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
         """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
         top = f"{self.root}/{scope}"
-        for directory, _, names in os.walk(top):
-            for name in names:
-                if name.endswith(".amfs-part") or name.startswith(".amfs-part"):
-                    continue
+        for directory, name in files_below(top):
+            if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
                 facts = os.lstat(path)
                 inner = path[len(top):].lstrip("/")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +76,15 @@ def test_what_tasks_print_is_passed_on_whole_whether_they_fail_or_not(amfs: Amfs
     assert "bytes of stdout" not in done.stderr
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_task_prints_without_an_end_is_cut_and_that_is_said(amfs: Amfs, tmp_path: Path, form: str) -> None:
+    done = amfs("run", "--output", form, write(tmp_path, "head -c 40000000 /dev/zero | tr '\\0' x\n"))
+    assert done.returncode == 0
+    assert done.stdout.count("x" * 1024) == 16 << 10
+    remark = "task 1 printed 40000000 bytes; only the first 16777216 are passed on (declare a file to have more)"
+    assert remark in (done.stdout if form == "json" else done.stderr)
+
+
 def test_a_kept_sandbox_is_where_the_message_says(amfs: Amfs, tmp_path: Path) -> None:
     done = amfs("run", "--keep-sandbox", write(tmp_path, "a -b sh -a -c 'echo left > here; exit 1'\n"), env={"TMPDIR": str(tmp_path)})
     places = {line.rpartition("sandbox kept: ")[2] for line in done.stderr.splitlines() if "sandbox kept" in line}
@@ -128,6 +140,55 @@ def test_closed_and_full_streams(tmp_path: Path, redirection: str, status: int, 
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.strip()) == (status, words)
     assert done.stdout == ("one\n" if status == 0 else "")
+
+
+def test_a_full_journal_ends_the_run_before_its_end(tmp_path: Path) -> None:
+    """What is in the journal so far serves the next run."""
+    (tmp_path / "list").write_text("".join(f"t{i} -b sh -a -c 'echo >> {tmp_path}/ran'\n" for i in range(600)))
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
+
+    command = [sys.executable, "-m", "amfs", "run", "-j", "2", "--journal", "j.journal", "list"]
+    done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "stopped: cannot write the journal j.journal: " in done.stderr
+    assert "Traceback" not in done.stderr
+    before = (tmp_path / "ran").read_text().count("\n")
+    again = subprocess.run([*command[:4], "--resume", *command[4:]], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert again.returncode == 0, again.stderr
+    assert 600 <= (tmp_path / "ran").read_text().count("\n") < 600 + before
+
+
+@pytest.mark.parametrize("command", ["run", "translate"])
+def test_a_directory_that_is_gone(tmp_path: Path, command: str) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "list").write_text("a -b true\n")
+    script = f"cd gone && rmdir ../gone && exec {sys.executable} -m amfs {command} {tmp_path}/list"
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (2, "amfs: the current directory does not exist any more; change to one that does\n")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+@pytest.mark.parametrize(("command", "processes"), [("run", 1), ("run", 2), ("run", 3), ("up", 1), ("up", 6)])
+def test_too_few_processes_are_allowed(tmp_path: Path, command: str, processes: int) -> None:
+    """Only an ordinary user meets that limit. It is one of a number that nobody has, who may read everything."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "list").write_text("a -b true\n")
+    rights = "+dac_override,+dac_read_search"
+    becoming = ["setpriv", "--reuid", str(60000 + os.getpid() % 5000), "--regid", "60000", "--clear-groups", "--inh-caps", rights]
+    what = f"run -j 1 --no-journal {tmp_path}/list" if command == "run" else "up"
+    script = f"ulimit -u {processes}; exec {sys.executable} -m amfs {what}"
+    with tempfile.TemporaryDirectory(prefix="amfs-n-", dir="/tmp") as home:
+        os.chmod(home, 0o777)
+        done = subprocess.run(
+            [*becoming, "--ambient-caps", rights, "bash", "-c", script], cwd=home, env={**os.environ, "AMFS_RUN_DIR": f"{home}/run"},
+            capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+    assert done.returncode in {"run": (1, 5), "up": (4, 5)}[command], done.stderr
+    assert "raise the limit" in done.stderr
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
 
 
 def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:

@@ -147,6 +147,28 @@ def test_a_task_that_scribbles_on_its_input_fails_and_other_readers_never_see_it
     assert (here / "made").read_text() == ".\n.\n", "what was spoiled is made again"
 
 
+@pytest.mark.parametrize("how", ["in-place", "stage"])
+def test_who_may_have_written_on_a_shared_input_is_named(amfs: Amfs, here: Path, how: str) -> None:
+    """An innocent reader at that time may fail as well: it has perhaps seen half of the change. Then it is said whose it may have been."""
+    (here / "x").write_text("good\n")
+    text = (
+        f"innocent -b sh -i x -a -c 'touch {here}/on; until [ -e {here}/off ]; do sleep 0.01; done; cat x'\n"
+        f"guilty -b sh -i x -a -c 'until [ -e {here}/on ]; do sleep 0.01; done; chmod u+w x; echo evil > x; touch {here}/off'\n"
+        "alone -b true\n"
+    )
+    said = run(amfs, here, text, "--slots", "2", "--shared-inputs", how, status=1)
+    assert "changed its input: x (or another task did that read it at the same time: task guilty)" in said
+
+
+def test_what_a_task_removes_around_its_sandbox_harms_no_other(amfs: Amfs, here: Path) -> None:
+    text = "make -b sh -o x -a -c 'echo good > x'\n"
+    text += "bad -b sh -i x -o gone -a -c 'echo > gone; cp gone /dev/null; rm -rf ../../*'\n"
+    text += "worse -b sh -after make -a -c 'rm -rf ../../*; rm -rf ../../../work'\n"
+    text += "late -b sh -i x -after worse -o seen -a -c 'cp x seen'\n"
+    run(amfs, here, text, "--slots", "1", status=1)
+    assert (here / "seen").read_text() == "good\n"
+
+
 def test_two_readers_may_replace_their_links(amfs: Amfs, here: Path) -> None:
     text = "make -b sh -o x -a -c 'echo one > x'\n" + "".join(
         f"r{i} -b sh -i x -o y{i} -a -c 'sed -i s/one/two/ x; cat x > y{i}'\n" for i in range(3)

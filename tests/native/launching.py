@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from amfs._native import Launcher
 from amfs.engine.records import pack_body, pack_record
+from amfs.libexec import program
 
 GUARD_SECONDS = 60.0
 CONTEXT = 1
@@ -43,7 +44,9 @@ class World:
         self.logs = root / "logs"
         for directory in (self.sandboxes, self.store, self.base):
             directory.mkdir(exist_ok=True)
-        self.launcher = Launcher(slots, memory=memory, sandbox_dir=str(self.sandboxes), log_dir=str(self.logs))
+        self.launcher = Launcher(
+            slots, memory=memory, sandbox_dir=str(self.sandboxes), log_dir=str(self.logs), watcher=program("amfs-watcher")
+        )
         self.launcher.set_context(CONTEXT, str(self.base), ENVIRONMENT)
         self.serial = 0
 

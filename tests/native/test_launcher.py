@@ -305,7 +305,7 @@ def test_a_talkative_task_does_not_fill_the_memory(world: World) -> None:
         total = 0
         for path in Path("/").glob(pattern[1:]):
             with contextlib.suppress(OSError):
-                if "memfd:stdout" in os.readlink(path):
+                if "memfd:output" in os.readlink(path):
                     total = max(total, os.stat(path).st_blocks * 512)
         return total
 

@@ -142,6 +142,70 @@ def test_a_node_dies_and_the_result_is_the_same(doomed: Session, tmp_path: Path,
     assert (tmp_path / "sum").read_text() == "".join(f"{i}\n" for i in range(width))
 
 
+def test_what_runs_again_counts_once_and_the_loss_is_told(doomed: Session, tmp_path: Path) -> None:
+    """Three files lie on node 2 alone when it dies, and are still wanted."""
+    text = "".join(f"p{i} -b sh -node-soft 2 -o t{i} -a -c 'echo {i} > t{i}; echo >> {tmp_path}/made'\n" for i in range(3))
+    text += "".join(f"c{i} -b sh -node 1 -i t{i} gate -o o{i} -a -c 'cp t{i} o{i}'\n" for i in range(3))
+    text += f"g -b sh -node 3 -o gate -a -c 'touch {tmp_path}/on; until [ -e {tmp_path}/off ]; do sleep 0.05; done; echo > gate'\n"
+    (tmp_path / "list").write_text(text)
+    command = [sys.executable, "-m", "amfs", "run", "--session", doomed.name, "--output", "json", "--placement", "even", "list"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as going:
+        until(lambda: lines(tmp_path / "made") == 3 and (tmp_path / "on").exists())
+        time.sleep(1.5)  # so that progress has been told
+        kill(doomed, 2)
+        until(lambda: lines(tmp_path / "made") > 3, "what is lost is not made again")
+        (tmp_path / "off").touch()
+        output, said = going.communicate(timeout=90)
+    assert going.returncode == 0, said
+    events = [json.loads(line) for line in output.splitlines()]
+    summary = events[-1]
+    again = lines(tmp_path / "made") - 3
+    assert (summary["totals"]["ok"], summary["lost_nodes"], summary["reruns"]) == (7, [2], again)
+    assert any(note.startswith("node 2 was lost on the way") for note in summary["notes"])
+    told = [event["text"] for event in events if event["event"] == "message"]
+    assert told == ["node 2 was lost; what it had and is still wanted is made again"]
+    finished = [event["finished"] for event in events if event["event"] == "progress"]
+    assert finished == sorted(finished)
+
+
+def test_names_that_are_not_utf_8(nodes: str, tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"in\xe4")).write_text("content\n")
+    (tmp_path / "list").write_bytes(
+        b"a\xe4 -b cp -node 1 -i in\xe4 -o t\xff -a in\xe4 t\xff\nb -b cp -node 2 -i t\xff -o out\xfe -a t\xff out\xfe\n"
+        b"c\xe4 -b ls -node 3 -a no\xe4where\n"
+    )
+    command = [sys.executable, "-m", "amfs", "run", "--session", nodes, "list"]
+    env = {**os.environb, b"ODD": b"\xf6"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=90, check=False)
+    assert done.returncode == 1, done.stderr
+    assert (tmp_path / os.fsdecode(b"out\xfe")).read_text() == "content\n"
+    assert b"2 tasks finished, 1 failed" in done.stderr
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("size", [40_000, 4_000_000])
+def test_a_node_that_is_full_fails_the_reader_and_lives(amfs: Run, tmp_path: Path, size: int) -> None:
+    """A small file comes inside a message, a large one through the data port. What is half written is never read."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=70m", "none", place], check=True)
+    try:
+        with running(2, "--store", str(place)) as session:
+            store = next(place.glob(f"amfs-*-{session.name}-n1-*"))
+            (tmp_path / "v").write_bytes(bytes(size))
+            ballast = f"f -b sh -node 1 -after p -a -c 'head -c 200000000 /dev/zero > {store}/ballast; true'\n"
+            text = f"p -b cp -node 0 -i v -o p -a v p\n{ballast}l -b ln -node 0 -after f -i p -o q -a p q\n"  # another name takes no room
+            text += "c -b sh -node 1 -i q -o w -a -c 'wc -c < q > w'\n"
+            summary = run(amfs, tmp_path, text, status=1)
+            assert "cannot read its input" in (why := summary["failures"][0]["what"]) or "cannot stage input" in why  # type: ignore[index]
+            assert "No space left on device" in why
+            (store / "ballast").unlink()
+            run(amfs, tmp_path, text.replace(f"> {store}/ballast", "> /dev/null"))
+            assert (tmp_path / "w").read_text() == f"{size}\n"
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
 def test_all_nodes_die_and_the_run_ends(doomed: Session, tmp_path: Path) -> None:
     log = tmp_path / "log"
     going = start(tmp_path, "".join(f"{i} -b sh -a -c 'echo >> {log}; sleep 1'\n" for i in range(100)))

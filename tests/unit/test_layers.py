@@ -39,6 +39,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.api", 10),
     ("amfs.runner", 9),
     ("amfs.expansion", 8),
+    ("amfs.run_summary", 8),
     ("amfs.remote", 8),
     ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
     ("amfs.node", 7),

@@ -7,9 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from amfs.engine.messages import Message, StealAsk
+from amfs.engine.messages import Blob, Content, FsDone, Locate, Message, Result, Results, StealAsk, Submit, TaskSpec
 from amfs.errors import InvalidTransition
 from amfs.net.link import MOVES, Limits, Link, Move, Packet, State
+from amfs.net.weight import weight
+from amfs.net.wire import encode
 
 LIMITS = Limits(window=4, ack_every=3, resend_batches=3, batch_messages=2)
 
@@ -39,6 +41,26 @@ def test_a_batch_is_one_packet_and_its_acknowledgement_waits_for_company() -> No
     assert answer.ack == 1 and two.next_timer() == pytest.approx(0.51)  # only the resend timer is left
     assert labels(one.receive(answer, 0.01)[0]) == [4]
     assert one.outstanding == 0
+
+
+def test_large_messages_go_in_several_batches() -> None:
+    limits = Limits(batch_bytes=1000)
+    one, two = pair(limits)
+    messages: list[Message] = [Content(1, (Blob(f"1/{i}", 400, bytes(400)),)) for i in range(5)]
+    messages.append(Content(1, (Blob("1/large", 5000, bytes(5000)),)))
+    packets = one.send(messages, 0.0)
+    assert len(packets) >= 4
+    assert all(len(packet.messages) == 1 or sum(map(weight, packet.messages)) <= 1000 for packet in packets)
+    assert [message for packet in packets for message in two.receive(packet, 0.0)[0]] == messages
+
+
+def test_a_message_is_never_much_heavier_than_said() -> None:
+    long = ("7/" + "x" * 300,) * 10
+    for message in (
+        Content(1, (Blob("1/a", 9, bytes(9000)),)), Results(1, (Result(1, detail="x" * 500, stdout=bytes(700), stderr=bytes(70)),)),
+        Submit(1, (TaskSpec(1, bytes(800), long, long, long, (1,) * 10),)), FsDone(1, 0, [[bytes(900), 1], "y" * 99]), Locate(1, long),
+    ):  # fmt: skip
+        assert len(encode(Packet(1, 2, 1, 1, 1, 0, [message]))) <= weight(message)
 
 
 def test_without_company_the_acknowledgement_leaves_by_itself() -> None:

@@ -13,10 +13,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amfs.engine import messages as vocabulary
-from amfs.engine.messages import PROTOCOL_VERSION, AnyMessage, Blob, Content, Heartbeat, Message, Options, Status, Submit, TaskSpec
+from amfs.engine.messages import (
+    PROTOCOL_VERSION,
+    AnyMessage,
+    Blob,
+    Content,
+    FsDo,
+    Heartbeat,
+    Message,
+    Options,
+    RunBegin,
+    RunInfo,
+    Status,
+    Submit,
+    TaskSpec,
+)
 from amfs.errors import ProtocolError
 from amfs.net.link import Packet
-from amfs.net.wire import HEADER, MAGIC, RemoteProtocolError, decode, encode
+from amfs.net.wire import ESCAPED, HEADER, MAGIC, RemoteProtocolError, decode, encode
 
 U64 = st.integers(0, 2**64 - 1)
 
@@ -56,6 +70,21 @@ def test_a_full_message_makes_the_round_trip() -> None:
     assert decode(memoryview(encode(packet))) == packet
 
 
+LETTERS = st.characters(exclude_categories=["Cs"])
+TEXT = st.text(st.one_of(LETTERS, st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), st.just("\0")))
+
+
+@given(st.lists(TEXT, min_size=1), st.binary())
+@example(["b\udce4d", "\0\udc80\0\0", "fine\0\xe4"], b"\xff")
+def test_names_that_are_not_utf_8_make_the_round_trip(names: list[str], content: bytes) -> None:
+    info = RunInfo("7/", names[0], tuple(f"{name}=x" for name in names), paths={name: name for name in names})
+    tasks = (TaskSpec(7, content, tuple(names)),)
+    status = Status(0, 2, {name: name for name in names})
+    batch = [RunBegin(7, 1 << 40, info), Submit(7, tasks), status, FsDo(1, "x", (content, None, 1.5, True))]
+    packet = Packet(1 << 40, 7, 2, 3, 4, 5, batch)
+    assert decode(bytes(encode(packet))) == packet
+
+
 @given(U64, U64, st.integers(1, 2**64 - 1), U64, U64, U64)
 def test_headers_make_the_round_trip(sender: int, receiver: int, incarnation: int, target: int, seq: int, ack: int) -> None:
     packet = Packet(sender, receiver, incarnation, target, seq, ack, [Heartbeat(1)] if seq else ())
@@ -77,12 +106,13 @@ def test_arbitrary_bytes_are_refused(frame: bytes) -> None:
 @example(b"\x91\x92\x05\xa1\xff")  # text that is not UTF-8
 @example(b"\x91\x92\x05\xc0")
 def test_arbitrary_bodies_are_refused_or_understood(body: bytes) -> None:
-    frame = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, 1, 2, 1, 1, 1, 0) + body
-    try:
-        packet = decode(frame)
-    except RemoteProtocolError:
-        return
-    assert all(isinstance(message, Message) for message in packet.messages)
+    for flags in (0, ESCAPED):
+        frame = HEADER.pack(MAGIC, PROTOCOL_VERSION, flags, 1, 2, 1, 1, 1, 0) + body
+        try:
+            packet = decode(frame)
+        except RemoteProtocolError:
+            continue
+        assert all(isinstance(message, Message) for message in packet.messages)
 
 
 @given(st.data())

@@ -117,7 +117,7 @@ class Calls(Machine):
             running.answer(None, end.value)
         except OSError as failed:
             running.answer(failed, None)
-        except (TypeError, ValueError, OverflowError) as wrong:
+        except Exception as wrong:
             # What a client or peer sent does not fit the operation: its fault, and no reason for this node to end.
             self.log(f"an operation with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
             running.answer(failure(errno.EINVAL), None)
@@ -200,7 +200,7 @@ class Calls(Machine):
         except OSError as error:
             answer(error, None)
             return
-        except (TypeError, ValueError, OverflowError) as wrong:
+        except Exception as wrong:
             self.log(f"node {peer} asks {op} with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
             answer(failure(errno.EINVAL), None)
             return

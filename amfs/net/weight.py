@@ -1,0 +1,70 @@
+"""About how many bytes a message takes on its way, without encoding it. Pure; never much too little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from amfs.engine import messages as m
+
+_SMALL = 256  # a message of numbers
+_PART = 64  # what surrounds the text and content of a part
+
+
+def weight(message: m.Message) -> int:
+    weigh = _KINDS.get(type(message))
+    return _SMALL + weigh(message) if weigh is not None else _SMALL
+
+
+def _names(names: Sequence[str]) -> int:
+    return 4 * sum(map(len, names)) + 4 * len(names)  # a letter is four bytes at most, escapes included
+
+
+def _tasks(message: m.Submit | m.Assign) -> int:
+    return sum(_PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs) for spec in message.tasks)
+
+
+def _results(message: m.Results | m.Done) -> int:
+    return sum(
+        2 * _PART + len(result.stdout) + len(result.stderr) + 4 * len(result.detail) + 9 * len(result.sizes) for result in message.results
+    )
+
+
+def _content(message: m.Content) -> int:
+    return sum(_PART + 4 * len(blob.name) + len(blob.data or b"") for blob in message.blobs)
+
+
+def _run_begin(message: m.RunBegin) -> int:
+    info = message.info
+    return _names(info.env) + _names(tuple(info.paths)) + _names(tuple(info.paths.values()))
+
+
+def _value(value: Any) -> int:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return len(value) + 5
+    if isinstance(value, str):
+        return 4 * len(value) + 5
+    if isinstance(value, (list, tuple)):
+        return 5 + sum(map(_value, value))
+    return 9
+
+
+_KINDS: dict[type, Callable[[Any], int]] = {
+    m.Submit: _tasks,
+    m.Assign: _tasks,
+    m.Results: _results,
+    m.Done: _results,
+    m.Content: _content,
+    m.RunBegin: _run_begin,
+    m.FsAsk: lambda message: _value(message.args),
+    m.FsDo: lambda message: _value(message.args),
+    m.FsAnswer: lambda message: _value(message.value),
+    m.FsDone: lambda message: _value(message.value),
+    m.Publish: lambda message: sum(_PART + 4 * len(file.name) for file in message.files),
+    m.Located: lambda message: sum(_PART + 4 * len(file.name) + 9 * len(file.holders) for file in message.files),
+    m.Flushed: lambda message: sum(_PART + 4 * len(name) + 4 * len(error) for name, _, error in message.files),
+    m.FileFailed: lambda message: _names(message.names) + _names(message.causes),
+    m.Settle: lambda message: _names(message.finals) + _names(message.drops),
+    m.View: lambda message: 9 * len(message.table) + sum(_PART * 4 + _names(member.endpoints) for member in message.members),
+    **dict.fromkeys((m.Locate, m.Replica, m.Release, m.Drop, m.Flush, m.Lost, m.Fetch, m.Poison), lambda message: _names(message.names)),
+}

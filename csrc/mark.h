@@ -1,0 +1,28 @@
+/* Which processes belong to which task, whatever became of their parents, process groups, sessions, environments and descriptors.
+ *
+ * The first process of a task is given a number of ours as its soft limit on real-time CPU time (RLIMIT_RTTIME, microseconds). As a limit
+ * it means nothing: it is above 140,000 years. But fork and exec hand it on, no program has a reason to change it, and everybody may read it.
+ * Linux has control groups for this purpose; an ordinary user on a cluster is seldom given one.
+ *
+ * A mark is bit 62, 34 bits that name the launcher, and 28 bits that name the task. */
+#ifndef AMFS_MARK_H
+#define AMFS_MARK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { AMFS_MARK_TASK_BITS = 28 };
+
+/* A mark for the launcher that runs in the calling thread, with a zero for the task. 0: the hard limit of this process allows no marks. */
+uint64_t amfs_mark_new(void);
+
+/* Is the task with this mark to be left alone? */
+typedef bool amfs_mark_spare(const void *context, uint64_t mark);
+
+/* Signal each living process with a mark of `launcher` that is not spared (NULL: none is). Reads /proc once. Returns how many there were. */
+unsigned amfs_mark_signal(uint64_t launcher, int number, amfs_mark_spare *spare, const void *context);
+
+/* SIGKILL them until none is left, for at most `patience_us`. Returns whether none is left. `found`, if given, says whether there were any. */
+bool amfs_mark_end(uint64_t launcher, int64_t patience_us, amfs_mark_spare *spare, const void *context, bool *found);
+
+#endif
