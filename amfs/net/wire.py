@@ -50,7 +50,7 @@ def encode(packet: Packet) -> bytes | bytearray:
     frame = bytearray(header)
     try:
         _encoder.encode_into(messages, frame, HEADER.size)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ProtocolError(f"cannot encode {_kinds(messages)}: {error}") from error
     return frame
 
