@@ -314,11 +314,13 @@ class Fuse:
         workers: int = 0,
         entry_s: float = 3600.0,
         attr_s: float = 3600.0,
+        epochs: bool = True,
     ) -> None:
         """Takes ``fd`` over. ``passthrough``: the kernel reads and writes the parts of open files itself, where it can and we may.
         ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``io_uring``: requests
-        come that way where the host has it on. ``spin``: look for the next request a moment longer before sleeping. ``workers``: threads at
-        most, 0: as seems right. The rest: how long the kernel may believe what it was told."""
+        come that way where the host has it on. ``spin``: look for the next request a moment longer before sleeping. ``workers``: threads
+        at most, 0: as seems right. ``entry_s``, ``attr_s``: how long the kernel may believe what it was told. ``epochs``: False: as with a
+        kernel before Linux 6.16, which cannot be made to look up every name again."""
     def set_alone(self, alone: bool) -> None:
         """Whether this node is the whole session. For all mounts of the node."""
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:
@@ -339,10 +341,8 @@ class Fuse:
     def stale(self, ino: int) -> int:
         """Have the kernel forget it, and close what no open stands for. Returns at once with a number; 0: nothing to do."""
     def invalidate_entry(self, dir: int, name: bytes) -> int: ...
-    def invalidated(self) -> int:
-        """Up to which of these numbers it is done, or has been tried for 50 ms (it can wait for a process that waits for us)."""
     def await_invalidated(self, number: int) -> None:
-        """Wait until it has reached this number: 2 s at most after that was given."""
+        """Wait until the kernel has forgotten what such a number stands for."""
     def keep(self, ino: int) -> bool:
         """The last name of a file is about to go: is it in use, so that ``closed`` will say when it is not any more?"""
     def open_count(self, ino: int) -> tuple[int, int]:

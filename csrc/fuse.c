@@ -35,6 +35,7 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
         pthread_mutex_init(&node->lock, NULL);
         pthread_cond_init(&node->left, NULL);
         pthread_mutex_init(&node->mounts_lock, NULL);
+        pthread_cond_init(&node->unawaited, NULL);
         far_mounts_begin(node);
         node->next = nodes;
         nodes = node;
@@ -66,6 +67,7 @@ static void node_put(struct node *node) {
     pthread_mutex_destroy(&node->lock);
     pthread_cond_destroy(&node->left);
     pthread_mutex_destroy(&node->mounts_lock);
+    pthread_cond_destroy(&node->unawaited);
     free(node);
 }
 
@@ -193,6 +195,7 @@ static void greet(struct call *call) {
     out.time_gran = 1;
     out.max_stack_depth = (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0 ? 1 : 0;
     mount->minor = in->minor;
+    if (!has_epochs(mount) && mount->options.entry_ns > LIFE_NS) mount->options.entry_ns = LIFE_NS;
     mount->max_write = out.max_write;
     mount->granted = want;
     atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
@@ -301,7 +304,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     mount->fd = fd;
     mount->options = *options;
     mount->queue_tail = &mount->queue;
-    mount->notices_tail = &mount->notices;
+    for (int i = 0; i < LANES; i++) mount->lanes[i].tail = &mount->lanes[i].queue;
     mount->work_tail = &mount->work;
     mount->socket = fstat(fd, &kind) == 0 && S_ISSOCK(kind.st_mode);
     pthread_mutex_init(&mount->slow_lock, NULL);
@@ -311,7 +314,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&mount->notice_wake, &steady);
+    for (int i = 0; i < LANES; i++) pthread_cond_init(&mount->lanes[i].wake, &steady);
     pthread_cond_init(&mount->notice_done, &steady);
     pthread_cond_init(&mount->work_wake, &steady);
     pthread_condattr_destroy(&steady);
@@ -370,6 +373,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
     amfs_fuse_stop(mount);
     if (mount->node != NULL) {
         pthread_mutex_lock(&mount->node->mounts_lock);
+        while (mount->awaited > 0) pthread_cond_wait(&mount->node->unawaited, &mount->node->mounts_lock);
         struct amfs_fuse **at = &mount->node->mounts;
         while (*at != mount) at = &(*at)->next;
         *at = mount->next;
@@ -395,7 +399,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
     pthread_mutex_destroy(&mount->notice_lock);
     pthread_mutex_destroy(&mount->work_lock);
     pthread_mutex_destroy(&mount->known_lock);
-    pthread_cond_destroy(&mount->notice_wake);
+    for (int i = 0; i < LANES; i++) pthread_cond_destroy(&mount->lanes[i].wake);
     pthread_cond_destroy(&mount->notice_done);
     pthread_cond_destroy(&mount->work_wake);
     free(mount);

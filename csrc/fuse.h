@@ -7,7 +7,7 @@
  * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. What one mount changes at once is invalidated in
  * the caches of the others here; the poll loop says what else changed.
  *
- * Threads: one that reads, one that tells the kernel what it must forget (which may have to wait for a lock of a process that waits for us),
+ * Threads: one that reads, some that tell the kernel what it must forget (which may have to wait for a lock of a process that waits for us),
  * and workers, started when first needed, for what waits for the network or copies much. Any thread may call any function. */
 #ifndef AMFS_FUSE_H
 #define AMFS_FUSE_H
@@ -23,6 +23,7 @@ struct amfs_fuse_options {
     bool io_uring;    /* requests by way of io_uring where the host has that on */
     bool spin;        /* look for the next request a moment longer before sleeping */
     int workers;      /* at most; 0: as many as seem right */
+    bool no_epochs;   /* as with a kernel that cannot be made to look up every name again */
     int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */
 };
 
@@ -94,14 +95,13 @@ int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct a
 int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
                            uint64_t files, uint64_t ffree);
 
-/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number; what
- * it stands for is done, or has been tried for 50 ms (2 s after the call at the latest), when amfs_fuse_invalidated has reached it. 0: nothing to do. */
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number to be
+ * waited for by amfs_fuse_await_invalidated. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 /* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino);
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
-uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount);
-void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number); /* until then */
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number);
 
 /* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);

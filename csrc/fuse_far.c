@@ -364,26 +364,38 @@ static bool kernels_know(void *context, uint64_t ino) {
     return known;
 }
 
-static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length) {
-    struct node *node = context;
-    pthread_mutex_lock(&node->mounts_lock); /* a mount that ends waits until we have */
+struct forgetting {
+    uint64_t ino, dir;
+    const char *name;
+    size_t length;
+    bool written; /* only what has pages of it */
+};
+
+static void forget_and_await(struct amfs_fuse *mount, const struct forgetting *what) {
+    uint64_t name = what->name == NULL ? 0 : amfs_fuse_invalidate_entry(mount, what->dir, what->name, what->length);
+    uint64_t inode = what->written && !is_paged(mount, what->ino) ? 0 : amfs_fuse_invalidate_inode(mount, what->ino, true);
+    if (name != 0) amfs_fuse_await_invalidated(mount, name);
+    if (inode != 0) amfs_fuse_await_invalidated(mount, inode);
+}
+
+/* Without the lock while it waits: requests that the kernel wants answered first may need it. A mount that ends stays until we have done with it. */
+static void all_forget(struct node *node, const struct forgetting *what) {
+    pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
-        if (name != NULL) amfs_fuse_invalidate_entry(mount, dir, name, length);
-        uint64_t number = amfs_fuse_invalidate_inode(mount, ino, true);
-        if (number != 0) amfs_fuse_await_invalidated(mount, number);
+        mount->awaited++;
+        pthread_mutex_unlock(&node->mounts_lock);
+        forget_and_await(mount, what);
+        pthread_mutex_lock(&node->mounts_lock);
+        if (--mount->awaited == 0) pthread_cond_broadcast(&node->unawaited);
     }
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
-static void kernels_written(void *context, uint64_t ino) {
-    struct node *node = context;
-    pthread_mutex_lock(&node->mounts_lock);
-    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
-        uint64_t number = is_paged(mount, ino) ? amfs_fuse_invalidate_inode(mount, ino, true) : 0;
-        if (number != 0) amfs_fuse_await_invalidated(mount, number);
-    }
-    pthread_mutex_unlock(&node->mounts_lock);
+static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length) {
+    all_forget(context, &(struct forgetting){.ino = ino, .dir = dir, .name = name, .length = length});
 }
+
+static void kernels_written(void *context, uint64_t ino) { all_forget(context, &(struct forgetting){.ino = ino, .written = true}); }
 
 static void kernels_touched(void *context, uint64_t dir) {
     struct node *node = context;

@@ -165,8 +165,7 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     return error;
 }
 
-/* Does the kernel say when somebody closes a file that he has written? Only where that may be the moment to say that a node has refused some of it: what is
- * whole, on a node that grows as far as its memory does, is written as good as never to others. */
+/* Does the kernel say when a file that was written is closed? Only where a node may have refused some of it: not what is whole on a node without limit. */
 static bool flushes(struct amfs_fuse *mount, enum fsio_kind kind) {
     return !atomic_load_explicit(&mount->no_open, memory_order_relaxed) && (kind != FSIO_LOCAL || mount->node->limited);
 }
@@ -361,8 +360,7 @@ static void note_atime(struct node *node, struct file *file) {
     meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
 }
 
-/* Must the poll loop say that nobody here uses it? If nobody has said what was written here, which others may have been closing a moment ago; and if
- * it has lost its last name while other nodes hold its content too: they must be told when it goes. */
+/* Must the poll loop say that nobody here uses it? If nobody has said what was written here, or the file has no name and others hold its content. */
 static bool concerns_others(struct node *node, uint64_t ino) {
     struct meta_attr attr;
     struct meta_nodes holders = {NULL, 0, 0};
@@ -484,12 +482,14 @@ bool files_implicit(struct amfs_fuse *mount, uint64_t ino) {
     return implicit;
 }
 
-void files_forget(struct amfs_fuse *mount, uint64_t ino) {
+bool files_forget(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
     struct view *view = file == NULL ? NULL : implicit_view(file, mount);
-    if (view != NULL && view->busy == 0) close_implicit(mount, file, view);
+    bool idle = view == NULL || view->busy == 0;
+    if (view != NULL && idle) close_implicit(mount, file, view);
     pthread_mutex_unlock(&mount->node->lock);
+    return idle;
 }
 
 void files_sweep(struct amfs_fuse *mount) {

@@ -113,8 +113,8 @@ static bool is_settled(const struct spot *spot) { return exact_ns() - spot->turn
 bool known_telling(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->known_lock);
     struct spot *spot = spot_of(mount, ino);
-    spot->telling = is_settled(spot);
-    bool telling = spot->telling;
+    bool telling = is_settled(spot);
+    spot->telling += telling;
     pthread_mutex_unlock(&mount->known_lock);
     return telling;
 }
@@ -123,7 +123,7 @@ void known_told_all(struct amfs_fuse *mount, uint64_t ino) {
     bool unread = requests_wait(mount);
     pthread_mutex_lock(&mount->known_lock);
     struct spot *spot = spot_of(mount, ino);
-    spot->telling = false;
+    spot->telling--;
     spot->told = atomic_fetch_add(&mount->changes, 1) + 1;
     if (unread) spot->unread = atomic_fetch_add(&mount->unread, 1) + 1;
     pthread_mutex_unlock(&mount->known_lock);
@@ -150,7 +150,7 @@ bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t 
     bool turns = known != NULL && known->rights != 0 && known->rights != rights_of(attr);
     struct spot *spot = spot_of(mount, attr->ino);
     if (turns) spot->turned_ns = exact_ns();
-    bool lost = turns && !(looks && known->again) && (spot->telling || spot->unread != 0 || spot->told > since);
+    bool lost = turns && !(looks && known->again) && (spot->telling > 0 || spot->unread != 0 || spot->told > since);
     if (lost && looks) known->again = true;
     pthread_mutex_unlock(&mount->known_lock);
     return lost;

@@ -60,7 +60,7 @@ static void look_up(struct call *call) {
         give_entry(call, name, length, &attr, cache);
     } else if (error == WAIT) {
         work_copy(call);
-    } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && mount->minor >= WIRE_MINOR_EPOCH) {
+    } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount)) {
         struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* whoever makes it tells this mount */
         give(call, &none, sizeof none);
     } else if (goes_slow(error)) {

@@ -1,7 +1,13 @@
-/* What the kernel must forget. Telling it takes the lock of a directory, which a process may hold that waits for our answer: so a thread of its
- * own does it, later if it is seen that somebody waits there, and whoever asked for it waits no longer than NOTIFY_PATIENCE_MS from when that
- * thread could first tell it (on a busy machine it may not run for a while: that is no reason to go on without). The thread must not be caught waiting
- * when this process is killed: nobody could take it away then but amfs umount --force. */
+/* What the kernel must forget. Whoever changes something is answered when the kernels of all who may have the old state have been told here, so two
+ * kinds of news go on two lanes, and each is waited for by itself:
+ *
+ * Inodes. The kernel drops attributes at once; for pages it waits until reads of them that are under way are answered. What it has just been given for the
+ * first time it does not have before whoever asked for it has run: it is told again then. Several threads tell it, so that one such file holds up no other.
+ *
+ * Names. The kernel takes the lock of the directory, which a process may hold that waits for our answer, which may have to wait for whoever made the
+ * change. So a directory in which somebody waits for us is left for later, and who has waited for PATIENCE_MS has the kernel look all names up again
+ * instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. The thread
+ * must not be caught with such a lock when this process is killed: nobody could take it away then but amfs umount --force. */
 #include "fuse_private.h"
 
 #include <errno.h>
@@ -14,11 +20,12 @@
 enum {
     SWEEP_MS = 125,
     LATER_MS = 2,
-    LOOK_MS = 10, /* whether it has been tried for long enough; that it is done is told */
-    NOTIFY_LEAVE = 1 << 16, /* not for the kernel: close what no open stands for */
+    PATIENCE_MS = 50,
+    PAGES_MS = 2000, /* a read that takes longer than that keeps the pages that it waits for */
 };
 
-static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
+/* False: the kernel has none of that number. */
+static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
     uint64_t id = node_id(notice->ino, alias);
     struct wire_inval_inode inode = {.ino = id, .offset = notice->data ? 0 : -1};
     struct wire_inval_entry entry = {.dir = id, .length = (uint32_t)notice->length};
@@ -38,64 +45,102 @@ static void tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
         count = 1;
     }
     header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
-    while (writev(mount->fd, parts, count) < 0 && errno == EINTR) {} /* ENOENT: it kept nothing of that */
+    ssize_t told;
+    do told = writev(mount->fd, parts, count);
+    while (told < 0 && errno == EINTR);
+    return told >= 0 || errno != ENOENT;
 }
 
 static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
+    if (notice->not_before_ns != 0 && exact_ns() < notice->not_before_ns) return false;
     if (notice->code == NOTIFY_INVAL_ENTRY) return !slow_busy(mount, notice->ino);
     return notice->code != NOTIFY_INVAL_INODE || known_telling(mount, notice->ino);
 }
 
-/* The first that can be told without waiting for the poll loop, taken out. With the lock held. */
-static struct notice *next_notice(struct amfs_fuse *mount) {
-    struct notice **at = &mount->notices, *notice;
-    while ((notice = *at) != NULL) {
-        bool now = may_tell(mount, notice);
-        if (notice->tried_ns == 0 && (now || notice->code == NOTIFY_INVAL_ENTRY)) notice->tried_ns = exact_ns(); /* what must settle first always does */
-        if (now) break;
-        at = &notice->next;
-    }
+/* The first that can be told now, taken out of the queue and put among those under way. With the lock held. */
+static struct notice *next_notice(struct amfs_fuse *mount, struct lane *lane) {
+    struct notice **at = &lane->queue, *notice;
+    while ((notice = *at) != NULL && !may_tell(mount, notice)) at = &notice->next;
     if (notice == NULL) return NULL;
     *at = notice->next;
-    if (mount->notices_tail == &notice->next) mount->notices_tail = at;
+    if (lane->tail == &notice->next) lane->tail = at;
+    notice->next = lane->telling;
+    lane->telling = notice;
     return notice;
 }
 
-static void wait_for(struct amfs_fuse *mount, pthread_cond_t *change, long milliseconds) {
+static struct timespec in_ms(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += milliseconds * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec += milliseconds % 1000 * 1000000;
+    until.tv_sec += milliseconds / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(change, &mount->notice_lock, &until);
+    return until;
 }
 
-static void *notify(void *argument) {
-    struct amfs_fuse *mount = argument;
+static bool tell_all_aliases(struct amfs_fuse *mount, const struct notice *notice) {
+    bool told = false;
+    for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) told = tell_kernel(mount, notice, alias) || told;
+    return told;
+}
+
+/* Has an inode that the kernel does not have been given to it all the same? Whoever looked it up has not run since he was answered. */
+static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) { return atomic_load(&mount->looking) > 0 || is_known(mount, ino); }
+
+/* False: not yet. */
+static bool carry_out(struct amfs_fuse *mount, const struct notice *notice) {
+    bool left = !notice->leaves || files_forget(mount, notice->ino); /* what is being read is read from what was there before */
+    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_aliases(mount, notice);
+    if (notice->code != NOTIFY_INVAL_INODE) return true;
+    known_told_all(mount, notice->ino);
+    return left && (told || !on_its_way(mount, notice->ino));
+}
+
+/* With the lock held. */
+static void put_last(struct lane *lane, struct notice *notice) {
+    notice->next = NULL;
+    *lane->tail = notice;
+    lane->tail = &notice->next;
+}
+
+/* With the lock held. */
+static void carried_out(struct amfs_fuse *mount, struct lane *lane, struct notice *notice, bool done) {
+    struct notice **at = &lane->telling;
+    while (*at != notice) at = &(*at)->next;
+    *at = notice->next;
+    if (!done) {
+        notice->not_before_ns = exact_ns() + LATER_MS * 1000000;
+        put_last(lane, notice);
+        return;
+    }
+    if (notice->code == NOTIFY_EPOCH && mount->lanes[NAMES].covered < notice->covers) mount->lanes[NAMES].covered = notice->covers;
+    free(notice);
+    pthread_cond_broadcast(&mount->notice_done);
+}
+
+static void *tell(void *argument) {
+    struct teller *teller = argument;
+    struct amfs_fuse *mount = teller->mount;
+    struct lane *lane = teller->lane;
+    bool sweeps = mount->options.no_open && teller == &mount->tellers[INODES]; /* nobody says when files are closed there: look */
     pthread_mutex_lock(&mount->notice_lock);
     while (!atomic_load(&mount->stopping)) {
-        struct notice *notice = mount->telling = next_notice(mount);
+        struct notice *notice = next_notice(mount, lane);
         if (notice != NULL) {
             pthread_mutex_unlock(&mount->notice_lock);
-            if (notice->code == NOTIFY_LEAVE) files_forget(mount, notice->ino);
-            else
-                for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++) tell_kernel(mount, notice, alias);
-            if (notice->code == NOTIFY_INVAL_INODE) known_told_all(mount, notice->ino);
+            bool done = carry_out(mount, notice);
             pthread_mutex_lock(&mount->notice_lock);
-            mount->telling = NULL;
-            free(notice);
-            pthread_cond_broadcast(&mount->notice_done);
-        } else if (mount->notices != NULL) {
-            wait_for(mount, &mount->notice_wake, LATER_MS);
-        } else if (mount->options.no_open) { /* nobody says when files are closed here: look */
-            wait_for(mount, &mount->notice_wake, SWEEP_MS);
-            if (mount->notices == NULL && atomic_load(&mount->node->writing) > 0) {
+            carried_out(mount, lane, notice, done);
+        } else if (lane->queue != NULL || sweeps) {
+            struct timespec until = in_ms(lane->queue != NULL ? LATER_MS : SWEEP_MS);
+            pthread_cond_timedwait(&lane->wake, &mount->notice_lock, &until);
+            if (sweeps && lane->queue == NULL && atomic_load(&mount->node->writing) > 0) {
                 pthread_mutex_unlock(&mount->notice_lock);
                 files_sweep(mount);
                 pthread_mutex_lock(&mount->notice_lock);
             }
         } else {
-            pthread_cond_wait(&mount->notice_wake, &mount->notice_lock);
+            pthread_cond_wait(&lane->wake, &mount->notice_lock);
         }
     }
     pthread_mutex_unlock(&mount->notice_lock);
@@ -103,49 +148,87 @@ static void *notify(void *argument) {
 }
 
 int notify_begin(struct amfs_fuse *mount) {
-    int error = new_thread(&mount->notifier, notify, mount);
-    mount->notifier_runs = error == 0;
+    int error = 0;
+    for (int i = 0; i < TELLERS && error == 0; i++) { /* one for names, the others for inodes */
+        struct teller *teller = &mount->tellers[i];
+        *teller = (struct teller){.mount = mount, .lane = &mount->lanes[i == NAMES ? NAMES : INODES]};
+        error = new_thread(&teller->thread, tell, teller);
+        teller->runs = error == 0;
+    }
     return error;
 }
 
 void notify_end(struct amfs_fuse *mount) {
-    if (!mount->notifier_runs) return;
     pthread_mutex_lock(&mount->notice_lock);
-    pthread_cond_broadcast(&mount->notice_wake);
+    for (int i = 0; i < LANES; i++) pthread_cond_broadcast(&mount->lanes[i].wake);
+    pthread_cond_broadcast(&mount->notice_done);
     pthread_mutex_unlock(&mount->notice_lock);
-    pthread_join(mount->notifier, NULL);
-    mount->notifier_runs = false;
-    mount->notices_tail = &mount->notices;
-    while (mount->notices != NULL) {
-        struct notice *notice = mount->notices;
-        mount->notices = notice->next;
-        free(notice);
+    for (int i = 0; i < TELLERS; i++) {
+        if (mount->tellers[i].runs) pthread_join(mount->tellers[i].thread, NULL);
+        mount->tellers[i].runs = false;
     }
+    pthread_mutex_lock(&mount->notice_lock);
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &mount->lanes[i];
+        lane->tail = &lane->queue;
+        while (lane->queue != NULL) {
+            struct notice *notice = lane->queue;
+            lane->queue = notice->next;
+            free(notice);
+        }
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
 }
 
-static uint64_t add(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t ino, const char *name, size_t length) {
-    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || atomic_load(&mount->stopping) || mount->socket) return 0;
-    struct notice *notice = malloc(sizeof *notice + length + 1);
+/* Numbers that are given out say on which lane. */
+static uint64_t number_on(enum lane_name lane, uint64_t number) { return number * LANES + lane; }
+
+/* With the lock held. */
+static uint64_t append(struct amfs_fuse *mount, enum lane_name name, struct notice *notice) {
+    struct lane *lane = &mount->lanes[name];
+    notice->number = ++lane->last;
+    notice->covers = notice->code == NOTIFY_EPOCH ? mount->lanes[NAMES].last : 0;
+    put_last(lane, notice);
+    pthread_cond_signal(&lane->wake);
+    return number_on(name, notice->number);
+}
+
+static struct notice *make(struct amfs_fuse *mount, struct notice said, const char *name) {
+    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || atomic_load(&mount->stopping) || mount->socket) return NULL;
+    struct notice *notice = malloc(sizeof *notice + said.length + 1);
+    if (notice == NULL) return NULL;
+    *notice = said;
+    if (said.length > 0) memcpy(notice->name, name, said.length);
+    notice->name[said.length] = '\0';
+    return notice;
+}
+
+static uint64_t add(struct amfs_fuse *mount, struct notice said, const char *name) {
+    struct notice *notice = make(mount, said, name);
     if (notice == NULL) return 0;
-    *notice = (struct notice){.ino = ino, .code = code, .data = data, .length = length, .born_ns = exact_ns()};
-    if (length > 0) memcpy(notice->name, name, length);
-    notice->name[length] = '\0';
     pthread_mutex_lock(&mount->notice_lock);
-    uint64_t number = notice->number = ++mount->last_number;
-    *mount->notices_tail = notice;
-    mount->notices_tail = &notice->next;
-    pthread_cond_signal(&mount->notice_wake);
+    uint64_t number = append(mount, said.code == NOTIFY_INVAL_ENTRY ? NAMES : INODES, notice);
     pthread_mutex_unlock(&mount->notice_lock);
     return number;
+}
+
+/* The latest news of an inode of which the kernel has still to be told; 0: none. With the lock held. */
+static uint64_t latest_of(const struct lane *lane, uint64_t ino) {
+    uint64_t latest = 0;
+    const struct notice *both[] = {lane->telling, lane->queue};
+    for (int i = 0; i < 2; i++)
+        for (const struct notice *notice = both[i]; notice != NULL; notice = notice->next)
+            if (notice->ino == ino && notice->number > latest) latest = notice->number;
+    return latest;
 }
 
 /* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
 static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
-    if (known_to_tell(mount, ino, data)) return add(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0);
+    if (known_to_tell(mount, ino, data)) return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
     pthread_mutex_lock(&mount->notice_lock);
-    uint64_t number = mount->last_number;
+    uint64_t number = latest_of(&mount->lanes[INODES], ino);
     pthread_mutex_unlock(&mount->notice_lock);
-    return number;
+    return number == 0 ? 0 : number_on(INODES, number);
 }
 
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
@@ -154,44 +237,47 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
 }
 
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
-    if (atomic_load(&mount->no_open) && files_implicit(mount, ino)) add(mount, NOTIFY_LEAVE, false, ino, NULL, 0);
-    return amfs_fuse_invalidate_inode(mount, ino, true);
+    if (!atomic_load(&mount->no_open) || !files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
+    suid_changed(mount->node);
+    known_to_tell(mount, ino, true);
+    return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
     if (dir == 0) return notify_epoch(mount);
     meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
-    return length > META_NAME_MAX ? 0 : add(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
+    return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }
 
-uint64_t notify_epoch(struct amfs_fuse *mount) {
-    return mount->minor >= WIRE_MINOR_EPOCH ? add(mount, NOTIFY_EPOCH, false, 0, NULL, 0) : 0;
+uint64_t notify_epoch(struct amfs_fuse *mount) { return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0; }
+
+static bool has(const struct notice *notices, uint64_t number) {
+    while (notices != NULL && notices->number != number) notices = notices->next;
+    return notices != NULL;
 }
 
-static bool tried_enough(const struct notice *notice) {
-    int64_t now = exact_ns();
-    if (notice->tried_ns != 0 && now - notice->tried_ns > (int64_t)NOTIFY_PATIENCE_MS * 1000000) return true;
-    return now - notice->born_ns > (int64_t)NOTIFY_LIMIT_MS * 1000000;
+/* Has the kernel been told that, or need nobody tell it any more? With the lock held. */
+static bool is_done(const struct amfs_fuse *mount, const struct lane *lane, uint64_t number) {
+    if (number <= lane->covered || atomic_load(&mount->ended) || atomic_load(&mount->stopping)) return true;
+    return !has(lane->telling, number) && !has(lane->queue, number);
 }
 
-/* Up to which number all is done, or has been tried for long enough. With the lock held. */
-static uint64_t done_number(const struct amfs_fuse *mount) {
-    const struct notice *oldest = mount->notices;
-    if (mount->telling != NULL && (oldest == NULL || mount->telling->number < oldest->number)) oldest = mount->telling;
-    if (oldest == NULL || atomic_load(&mount->ended) || atomic_load(&mount->stopping)) return mount->last_number;
-    return tried_enough(oldest) ? mount->last_number : oldest->number - 1;
-}
-
-uint64_t amfs_fuse_invalidated(struct amfs_fuse *mount) {
-    pthread_mutex_lock(&mount->notice_lock);
-    uint64_t number = done_number(mount);
-    pthread_mutex_unlock(&mount->notice_lock);
-    return number;
+/* With the lock held. */
+static void await(struct amfs_fuse *mount, const struct lane *lane, uint64_t number, long milliseconds) {
+    struct timespec until = in_ms(milliseconds);
+    while (!is_done(mount, lane, number) && pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != ETIMEDOUT) {}
 }
 
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
+    const struct lane *names = &mount->lanes[NAMES], *lane = &mount->lanes[number % LANES];
+    number /= LANES;
     pthread_mutex_lock(&mount->notice_lock);
-    while (done_number(mount) < number) wait_for(mount, &mount->notice_done, LOOK_MS);
+    await(mount, lane, number, lane != names ? PAGES_MS : has_epochs(mount) ? PATIENCE_MS : LIFE_NS / 1000000);
+    if (lane == names && has_epochs(mount) && !is_done(mount, names, number)) {
+        struct notice *epoch = make(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL);
+        if (epoch != NULL) append(mount, INODES, epoch);
+        await(mount, names, number, PAGES_MS);
+    }
     pthread_mutex_unlock(&mount->notice_lock);
 }
 
@@ -204,7 +290,7 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next) {
         if (other == mount) continue;
         if (code == NOTIFY_INVAL_INODE) invalidate_inode(other, ino, data);
-        else add(other, code, data, ino, name, length);
+        else add(other, (struct notice){.code = code, .ino = ino, .length = length}, name);
     }
     pthread_mutex_unlock(&node->mounts_lock);
 }
@@ -219,7 +305,7 @@ void notify_aliases(struct amfs_fuse *mount, uint64_t dir) {
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
 void notify_others_names(struct amfs_fuse *mount) {
-    if (mount->minor >= WIRE_MINOR_EPOCH) others(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
+    if (has_epochs(mount)) others(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
 }
 
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) { others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length); }

@@ -20,8 +20,7 @@ enum {
     MESSAGE_BYTES = MAX_WRITE + 8192,
     BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
     SPLICE_BYTES = 128 << 10, /* and a read a pipe */
-    NOTIFY_PATIENCE_MS = 50, /* from when it was first tried, and had not to settle before */
-    NOTIFY_LIMIT_MS = 2000,  /* from when it was asked for */
+    LIFE_NS = 1000000000, /* so long a kernel believes a name that cannot be made to look up all of them again */
     IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
 };
 
@@ -80,7 +79,7 @@ struct spot {
     int64_t turned_ns; /* when it was given other rights than before */
     uint64_t told;     /* the last change that it was told (mount->changes) */
     uint64_t unread;   /* when it was told, requests of before lay there, and have not all been read (mount->unread); 0: none */
-    bool telling;      /* it is told now */
+    unsigned telling;  /* by so many threads it is told now */
 };
 
 /* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
@@ -101,6 +100,7 @@ struct node {
     bool limited; /* writes must be counted: the kernel may not do them by itself */
     pthread_mutex_t lock;
     pthread_mutex_t mounts_lock;
+    pthread_cond_t unawaited; /* a mount is */
     struct amfs_fuse *mounts;
     atomic_int mount_count;
     struct file *files[FILE_BUCKETS];
@@ -129,11 +129,29 @@ struct message { /* a request with its data, or room for one */
 struct notice {
     struct notice *next;
     uint64_t number, ino;
-    int64_t born_ns, tried_ns;
+    int64_t not_before_ns;
+    uint64_t covers; /* all names are to be looked up again: up to this number none has to be told any more */
     bool data;
+    bool leaves; /* what no open stands for is closed first */
     uint32_t code;
     size_t length;
     char name[];
+};
+
+enum lane_name { NAMES, INODES, LANES };
+enum { TELLERS = 4 };
+
+struct lane {
+    struct notice *queue, **tail, *telling;
+    uint64_t last, covered;
+    pthread_cond_t wake;
+};
+
+struct teller {
+    pthread_t thread;
+    struct amfs_fuse *mount;
+    struct lane *lane;
+    bool runs;
 };
 
 struct amfs_fuse {
@@ -161,12 +179,10 @@ struct amfs_fuse {
     struct amfs_fuse_request *queue, **queue_tail, *pending[PENDING_BUCKETS];
 
     pthread_mutex_t notice_lock;
-    pthread_cond_t notice_wake, notice_done;
-    struct notice *notices, **notices_tail;
-    uint64_t last_number;
-    struct notice *telling; /* the one under way */
-    pthread_t notifier;
-    bool notifier_runs;
+    pthread_cond_t notice_done;
+    struct lane lanes[LANES];
+    struct teller tellers[TELLERS];
+    int awaited; /* waited for by threads that found it in its node's list; under mounts_lock */
 
     pthread_mutex_t work_lock;
     pthread_cond_t work_wake;
@@ -321,7 +337,7 @@ enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr)
 /* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
 int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
-void files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for */
+bool files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for; false: it is being read or written just now */
 bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
 bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* has the kernel the content itself, and is that what the file contains? */
 bool files_far(const struct view *view); /* does closing it wait until other nodes have what was written? */
@@ -406,6 +422,7 @@ void rings_end(struct amfs_fuse *mount);
 void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer any more */
 
 /* fuse_notify.c */
+static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }
 int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */

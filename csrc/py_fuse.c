@@ -206,11 +206,6 @@ static PyObject *fuse_invalidate_entry(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLongLong(amfs_fuse_invalidate_entry(mount_of(self), dir, name, (size_t)length));
 }
 
-static PyObject *fuse_invalidated(PyObject *self, PyObject *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(amfs_fuse_invalidated(mount_of(self)));
-}
-
 static PyObject *fuse_await_invalidated(PyObject *self, PyObject *args) {
     ull number;
     if (!PyArg_ParseTuple(args, "K:await_invalidated", &number)) return NULL;
@@ -268,13 +263,13 @@ static PyObject *fuse_ended(PyObject *self, void *unused) {
 }
 
 static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"fd", "meta", "io", "node", "passthrough", "no_open", "io_uring", "spin", "workers", "entry_s", "attr_s", NULL};
+    static char *names[] = {"fd", "meta", "io", "node", "passthrough", "no_open", "io_uring", "spin", "workers", "entry_s", "attr_s", "epochs", NULL};
     PyObject *meta, *io, *module = PyType_GetModule(type), *io_type;
-    int fd, node = 0, passthrough = 1, no_open = 0, io_uring = 1, spin = 0, workers = 0;
+    int fd, node = 0, passthrough = 1, no_open = 0, io_uring = 1, spin = 0, workers = 0, epochs = 1;
     double entry_s = 3600, attr_s = 3600;
     char error[128];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppppidd:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open, &io_uring, &spin,
-                                     &workers, &entry_s, &attr_s))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppppiddp:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open, &io_uring, &spin,
+                                     &workers, &entry_s, &attr_s, &epochs))
         return NULL;
     if (!(entry_s >= 0 && entry_s <= 1e6 && attr_s >= 0 && attr_s <= 1e6)) {
         PyErr_SetString(PyExc_ValueError, "time-outs are between 0 and a million seconds");
@@ -290,7 +285,7 @@ static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     }
     fuse_object *self = py_new_object(type);
     if (self == NULL) return NULL;
-    struct amfs_fuse_options options = {.passthrough = passthrough, .no_open = no_open, .io_uring = io_uring, .spin = spin, .workers = workers,
+    struct amfs_fuse_options options = {.passthrough = passthrough, .no_open = no_open, .io_uring = io_uring, .spin = spin, .workers = workers, .no_epochs = !epochs,
                                         .entry_ns = (int64_t)(entry_s * 1e9), .attr_ns = (int64_t)(attr_s * 1e9)};
     self->mount = amfs_fuse_new(fd, shard, fsio_of_object(io), node, &options, error, sizeof error);
     if (self->mount == NULL) {
@@ -325,8 +320,7 @@ static PyMethodDef fuse_methods[] = {
     {"reply_statfs", fuse_reply_statfs, METH_VARARGS, "reply_statfs(unique, bsize, blocks, bfree, bavail, files, ffree)"},
     {"stale", fuse_stale, METH_VARARGS, "stale(ino)\n--\n\nHave the kernel forget it, and close what no open stands for."},
     {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
-    {"invalidated", fuse_invalidated, METH_NOARGS, "invalidated()\n--\n\nUp to which number the kernel has forgotten."},
-    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait until it is done, or was tried for 50 ms."},
+    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait until the kernel has forgotten it."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
     {"keep", fuse_keep, METH_VARARGS, "keep(ino)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
     {"open_count", fuse_open_count, METH_VARARGS, "open_count(ino)\n--\n\n(readers, writers)"},

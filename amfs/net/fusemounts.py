@@ -337,7 +337,7 @@ def take_order(line: socket.socket) -> tuple[Order, int]:
         if flags & socket.MSG_TRUNC:
             raise ValueError("a message that is too long")
         order: Order = msgspec.json.decode(data, type=Order)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         if descriptor >= 0:
             os.close(descriptor)
         raise ValueError(f"a message that cannot be understood: {error}") from None

@@ -81,6 +81,7 @@ class FileWork:
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
         self._spare = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
+        self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._done: deque[FsWorked] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
@@ -430,7 +431,7 @@ class FileWork:
             self._finish(effect.serial, 0, None)
         elif effect.serial:
             assert mounts is not None
-            self._threads.submit(self._await_forgotten, effect.serial, mounts, begun)
+            self._caches.submit(self._await_forgotten, effect.serial, mounts, begun)
 
     def _await_forgotten(self, serial: int, mounts: Caches, begun: Any) -> None:
         mounts.await_forgotten(begun)
@@ -440,5 +441,6 @@ class FileWork:
         """End the threads; handles are closed."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._spare.shutdown(wait=False, cancel_futures=True)
+        self._caches.shutdown(wait=False, cancel_futures=True)
         self.io.stop()
         os.close(self._wake)

@@ -109,9 +109,14 @@ class Hands:
             fds += self.files.fds()
         return fds if self.mounts is None else [*fds, self.mounts.fd]
 
+    def take_immediate(self) -> list[Event]:
+        """What ended at once since the last call."""
+        events, self.immediate = self.immediate, []
+        return events
+
     def collect(self) -> list[Event]:
         """What ended since the last call. Never blocks."""
-        events, self.immediate = self.immediate, []
+        events = self.take_immediate()
         done = self.launcher.completions()
         if done:
             events.append(TasksExited(done))

@@ -212,16 +212,17 @@ class Loop:
 
     def _settle(self) -> None:
         """Deliver what core and guests of this process said to each other, until they are silent."""
-        local = self._local
-        while local:
-            sender, to, message = local.popleft()
-            self._deliver(sender, to, message, now())
-        hands = self.hands
-        while hands is not None and hands.immediate:
+        local, hands = self._local, self.hands
+        while True:
+            while local:
+                sender, to, message = local.popleft()
+                self._deliver(sender, to, message, now())
+            if hands is None or not hands.immediate:
+                return
             assert self.core is not None
-            for event in hands.collect():
+            # Only what ended at once: a program that never stops asking must not keep the loop from its timers and peers.
+            for event in hands.take_immediate():
                 self.act(self.core.node, self.core.handle(event, now()))
-            self._settle()
 
     def _deliver(self, peer: int, to: int, message: m.Message, time_now: float) -> None:
         core = self.core

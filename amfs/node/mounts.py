@@ -41,7 +41,7 @@ class Mount(Protocol):
 
     def requests(self) -> list[Any]: ...
     def reply(self, effect: FsReplied) -> None: ...
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int: ...
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]: ...
     def await_forgotten(self, number: int) -> None: ...
     def open_count(self, ino: int) -> tuple[int, int]: ...
     def keep(self, ino: int) -> bool: ...
@@ -73,10 +73,9 @@ class Native:
         self.set_alone = fuse.set_alone
         self.stop = fuse.stop
 
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int:
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]:
         numbers = [self.fuse.invalidate_entry(directory, name) for directory, name in entries]
-        numbers += [self.fuse.stale(ino) for ino in inodes]
-        return max(numbers, default=0)
+        return [number for number in (*numbers, *map(self.fuse.stale, inodes)) if number]
 
     def is_started(self) -> bool:
         return bool(self.fuse.active()["started"])
@@ -106,10 +105,10 @@ class Portably:
         self.requests = portable.requests
         self.reply = portable.reply
 
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> int:
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]:
         if entries:
             self.portable.forget()
-        return 0
+        return []
 
     def await_forgotten(self, number: int) -> None:
         """Nothing to wait for."""
@@ -216,20 +215,13 @@ class Mounts:
         self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
     ) -> list[tuple[Mount, int]]:
         """Have the kernel forget, in every mount but one (a face), what is old. Returns at once what ``await_forgotten`` waits for."""
-        begun = []
-        for mount in list(self._mounts.values()):
-            if but != mount.face and (last := mount.forget(inodes, entries)):
-                begun.append((mount, last))
-        return begun
+        mounts = [mount for mount in self._mounts.values() if but != mount.face]
+        return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries)]
 
     def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:
-        """Wait until the kernel has, or could not for 50 ms. Any thread may call this."""
+        """Wait until the kernel has. Any thread may call this."""
         for mount, number in begun:
             mount.await_forgotten(number)
-
-    def invalidate(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> None:
-        """Both."""
-        self.await_forgotten(self.forget(inodes, entries, but))
 
     def open_count(self, ino: int) -> tuple[int, int]:
         """(readers, writers) besides those that Io knows."""

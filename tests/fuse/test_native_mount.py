@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
+import multiprocessing
 import os
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -165,20 +168,97 @@ def test_waiting_requests_end_with_the_mount(serve: Any) -> None:
     assert waiting.wait(20) == 1
 
 
-def test_invalidation_is_acknowledged_even_when_the_kernel_waits(serve: Any) -> None:
+def _remove_by_another_node(served: Any, directory: int, name: bytes) -> None:
+    ino, _, _ = served.node.meta.lookup(directory, name, 0)
+    served.node.meta.remove(directory, name, 0, ino)
+
+
+@pytest.mark.parametrize("epochs", [True, False])
+def test_name_in_a_busy_directory_is_forgotten_when_that_is_acknowledged(serve: Any, epochs: bool) -> None:
     """To forget an entry takes its directory's lock, which a process may hold that waits for us."""
     served = serve()
-    path, fuse = served.mount()
-    (path / "f").touch()
-    done = fuse.invalidate_entry(1, b"f")
-    until(lambda: fuse.invalidated() >= done)
-    served.node.do_mkdir = lambda *args: None
+    path, fuse = served.mount(epochs=epochs)
+    for name in ("f", "g"):
+        (path / name).touch()
+    os.stat(path / "f")
+    asked: list[int] = []
+    served.node.do_mkdir = lambda mount, unique, *args: asked.append(unique)
     waiting = subprocess.Popen(["mkdir", str(path / "d")], stderr=subprocess.DEVNULL)
-    until(lambda: "mkdir" in served.node.slow)
-    began = time.monotonic()
+    until(lambda: bool(asked))
+    _remove_by_another_node(served, 1, b"f")
     fuse.await_invalidated(fuse.invalidate_entry(1, b"f"))
-    assert 0.03 < time.monotonic() - began < 5
-    fuse.stop()
+    looking = subprocess.Popen(["stat", str(path / "f")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        looking.wait(0.1)  # it finds the name in the kernel, or waits for the lock, too
+    fuse.reply_error(asked[0], errno.EIO)
+    assert looking.wait(20) == 1 and waiting.wait(20) == 1
+
+
+def _stat_twice(path: Path, count: int, cpu: int, line: Any) -> None:
+    """Look at the mode of each file, and once more when told; on a processor that another process has most of the time."""
+    os.sched_setaffinity(0, {cpu})
+    os.nice(19)
+    for number in range(count):
+        line.recv()
+        os.stat(path / f"f{number}")
+        line.send(None)
+        line.recv()
+        line.send(stat.S_IMODE(os.stat(path / f"f{number}").st_mode))
+
+
+def test_change_before_who_looked_a_file_up_runs_again(serve: Any) -> None:
+    """Only then the kernel has the inode, and what was said of it: what it is told before that is lost on it."""
+    count = 8
+    served = serve()
+    path, fuse = served.mount()
+    meta = served.node.meta
+    fork = multiprocessing.get_context("fork")
+    line, far_end = fork.Pipe()
+    cpu = max(os.sched_getaffinity(0))
+    looking = fork.Process(target=_stat_twice, args=(path, count, cpu, far_end))
+    looking.start()
+    hog = subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+    try:
+        for number in range(count):
+            attr = (0, stat.S_IFREG | 0o644, 1, 0, 0, 0, 0, 0, 1, -1, -1, 0, 0, 0, 0, 0)
+            ino = meta.create(1, f"f{number}".encode(), time.time_ns(), 0, None, attr)[0]
+            before = fuse.active()["requests"]
+            line.send(None)
+            until(lambda before=before: fuse.active()["requests"] > before)  # type: ignore[misc]
+            meta.setattr(ino, 1, (ino, 0o600, *attr[2:]), time.time_ns(), 1)
+            fuse.await_invalidated(fuse.stale(ino))
+            line.recv()
+            line.send(None)
+            assert line.recv() == 0o600, f"of file {number} the kernel was told, and says what was so before"
+    finally:
+        for process in (hog, looking):
+            process.kill()
+        hog.wait()
+        looking.join()
+
+
+def test_busy_directory_holds_up_nothing_else(serve: Any) -> None:
+    """Neither names elsewhere nor attributes; and what is said of it is not taken for what is said of others."""
+    served = serve()
+    path, fuse = served.mount()
+    for name in ("busy", "other"):
+        (path / name).mkdir()
+    for name in ("busy/f", "other/f", "other/g"):
+        (path / name).touch()
+        os.stat(path / name)
+    busy, other = (os.stat(path / name).st_ino for name in ("busy", "other"))
+    asked: list[int] = []
+    served.node.do_mkdir = lambda mount, unique, *args: asked.append(unique)
+    waiting = subprocess.Popen(["mkdir", str(path / "busy" / "d")], stderr=subprocess.DEVNULL)
+    until(lambda: bool(asked))
+    fuse.invalidate_entry(busy, b"f")  # nobody waits for this one
+    time.sleep(0.06)
+    for _ in range(200):  # more than once, for it may be told in time by chance
+        _remove_by_another_node(served, other, b"f")
+        fuse.await_invalidated(fuse.invalidate_entry(other, b"f"))
+        assert not (path / "other" / "f").exists()
+        (path / "other" / "f").touch()
+    fuse.reply_error(asked[0], errno.EIO)
     assert waiting.wait(20) == 1
 
 

@@ -66,7 +66,7 @@ class Directories(Shard):
             if sum(counts):
                 raise failure(errno.ENOTEMPTY)
             if not keep_entry:
-                yield from self.at_name("remove", dir, name, ino, 0)
+                yield from self.at_name("remove", dir, name, ino, 0, peer)
             yield from self.spread(peer, ("remove", ino, dir, name, bool(keep_entry)))
         except OSError:
             yield from self.spread(peer, ("freeze", ino, False))
@@ -88,8 +88,8 @@ class Directories(Shard):
             self._refuse_loop(ino, type, to_dir)
             if flags & RENAME_EXCHANGE:
                 self._refuse_loop(other, other_type, dir)
-                yield from self.at_name("insert", dir, name, other, other_type, True, owner)
-                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
+                yield from self.at_name("insert", dir, name, other, other_type, True, owner, peer)
+                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner, peer)
                 if type == other_type == stat.S_IFDIR:
                     yield from self.spread(peer, ("exchange", ino, other, now))
                 else:
@@ -104,9 +104,9 @@ class Directories(Shard):
                     raise failure(errno.EBUSY)  # both were directories when this was asked for
                 if other:
                     yield from self._remove_directory(peer, other, to_dir, to_name, ino)
-                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner)
+                yield from self.at_name("insert", to_dir, to_name, ino, type, True, owner, peer)
                 try:
-                    yield from self.at_name("remove", dir, name, ino, owner)
+                    yield from self.at_name("remove", dir, name, ino, owner, peer)
                 except OSError as error:
                     if error.errno not in (errno.EIO, errno.ENOENT):
                         raise
@@ -183,13 +183,13 @@ class Directories(Shard):
             self._applied = (order[0], number, self.apply(change))
         mine = self._applied[2]
         forgotten, self._forgotten = self._forgotten, []
-        works = [Work("invalidate", names) for names in forgotten]
         if self.node == asker:
-            # The kernel that asked changes its own names, and holds the directory until it is answered: not to be waited for.
-            for work in works:
-                self.tell(work)
-        elif works:
-            yield All(works)
+            # The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts here are told by the
+            # operation.
+            for inodes, _ in forgotten:
+                self.tell(Work("invalidate", (inodes, ())))
+        elif forgotten:
+            yield All([Work("invalidate", names) for names in forgotten])
         return (yield from self._relay(change, order, place, asker, number, mine))
 
     def _relay(self, change: Any, order: list[int], place: int, asker: int, number: int, mine: int) -> Operation:
@@ -219,7 +219,7 @@ class Directories(Shard):
     def apply_add(self, ino: int, dir: int, name: bytes, attr: Any) -> None:
         self.meta.dir_add(ino, dir, name, tuple(attr))
         self._enter(dir, name, ino)
-        self._forget_names((dir,), ((dir, name),))
+        self._forget_names((dir,), ())  # no kernel remembers a name that is not there
 
     def apply_remove(self, ino: int, dir: int, name: bytes, keep_entry: bool) -> None:
         self.meta.dir_remove(ino)

@@ -13,6 +13,7 @@ from amfs.fs.attr import (
     LOST,
     META_NOT_MINE,
     META_SET_SIZE,
+    ROOT,
     SETATTR_BY_NAME,
     STRIPED,
     WHOLE,
@@ -63,8 +64,12 @@ class Files(Room):
         def answered(error: OSError | None, value: Any) -> None:
             if op not in ("closed", "close"):  # these have just put into the cache what is so now
                 self._uncache(request.inodes)
+            old = Work("invalidate", (tuple(request.inodes), tuple(request.entries), face))
+            if isinstance(face, tuple) and face[0] == "client" and (request.inodes or request.entries):
+                self._call(old, lambda *_: answer(error, value))  # no kernel waits for this one, so it can wait for the kernels
+                return
             if request.inodes or request.entries:
-                self.tell(Work("invalidate", (tuple(request.inodes), tuple(request.entries), face)))
+                self.tell(old)
             answer(error, value)
             if request.own:
                 self.tell(Work("invalidate", (tuple(request.own), ())))
@@ -250,6 +255,7 @@ class Files(Room):
         wanted = _NOTHING._replace(mode=stat.S_IFDIR | stat.S_IMODE(mode), uid=r.uid, gid=r.gid, finished=1, writer=-1, rank=-1)
         attr = attr_of((yield from self._manager("mkdir", dir, name, tuple(wanted), r.now)))
         self.remember_touch(dir, r.now)
+        r.inodes.append(dir)
         return attr, True
 
     def _manager(self, op: str, *args: Any) -> Operation:
@@ -285,6 +291,8 @@ class Files(Room):
     def op_rmdir(self, r: Request, dir: int, name: bytes) -> Operation:
         yield from self._manager("rmdir", dir, name, r.now)
         self.remember_touch(dir, r.now)
+        r.inodes.append(dir)
+        r.entries.append((dir, name))
 
     def op_rename(self, r: Request, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
@@ -353,6 +361,8 @@ class Files(Room):
         else:
             if mask & META_SET_SIZE:
                 raise failure(errno.EISDIR)
+            if ino != ROOT:
+                r.entries.append((self.meta.dir_get(ino)[1], self.meta.dir_name(ino)))  # whether it is sticky kernels learn by its name
             return attr_of((yield from self._manager("dirset", ino, mask, tuple(wanted), r.now))), True
         if mask & META_SET_SIZE:
             yield from self._truncate(r, ino, wanted.size, bool(mask & SETATTR_BY_NAME))

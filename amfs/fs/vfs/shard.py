@@ -124,7 +124,8 @@ class Shard(Calls):
     # ── telling others ─────────────────────────────────────────────────────────────────────────────
 
     def told(self, peer: int, nodes: Iterable[int], inodes: Iterable[int] = (), entries: Iterable[tuple[int, bytes]] = ()) -> Operation:
-        """Have the caches of ``nodes`` and, unless this node itself changed it (``peer``), of this node's mounts forget these."""
+        """Have the caches of ``nodes`` and of this node's mounts forget these, but not those of ``peer``, who changes it: a kernel that
+        asked for a change makes it in its own cache, and keeps the directory's lock until it is answered."""
         inodes, entries = tuple(inodes), tuple(entries)
         calls: list[Ask | Work] = [
             Ask(node, "stale", (inodes, entries)) for node in nodes if node not in (self.node, peer) and node in self.live
@@ -169,20 +170,19 @@ class Shard(Calls):
         return self.meta.lookup(dir, name, peer)
 
     def s_create(self, peer: int, dir: int, name: bytes, now: int, target: bytes | None, attr: Any) -> Any:
-        made = self.meta.create(dir, name, now, peer, target, tuple(attr))
-        if peer != self.node:
-            self.tell(Work("invalidate", ((), ((dir, name),))))
-        return made
+        return self.meta.create(dir, name, now, peer, target, tuple(attr))  # no kernel remembers what is not there
 
-    def s_insert(self, peer: int, dir: int, name: bytes, ino: int, type: int, replace: bool, owner: int) -> Operation:
+    def s_insert(self, peer: int, dir: int, name: bytes, ino: int, type: int, replace: bool, owner: int, asker: int = -1) -> Operation:
+        """``asker``: the node that has this done, if it is not ``peer``."""
+        asker = peer if asker < 0 else asker
         old, old_type, tell = self.meta.insert(dir, name, owner, ino, type, replace)
-        self.meta.lookup(dir, name, peer)  # whoever makes an entry has it in its cache, too, and must be told of later changes
-        yield from self.told(peer, tell, (), ((dir, name),))
+        self.meta.lookup(dir, name, asker)  # whoever makes an entry has it in its cache, too, and must be told of later changes
+        yield from self.told(asker, tell, (), ((dir, name),))
         return old, old_type
 
-    def s_remove(self, peer: int, dir: int, name: bytes, ino: int, owner: int) -> Operation:
+    def s_remove(self, peer: int, dir: int, name: bytes, ino: int, owner: int, asker: int = -1) -> Operation:
         was, type, tell = self.meta.remove(dir, name, owner, ino)
-        yield from self.told(peer, tell, (), ((dir, name),))
+        yield from self.told(peer if asker < 0 else asker, tell, (), ((dir, name),))
         return was, type
 
     def s_unlink(self, peer: int, dir: int, name: bytes, now: int) -> Operation:
@@ -245,11 +245,10 @@ class Shard(Calls):
         """Are partitions on their way from or to this node?"""
         return False
 
-    def s_number(self, peer: int, dir: int, name: bytes) -> Operation:
+    def s_number(self, peer: int, dir: int, name: bytes) -> int:
         """Make room for a directory: its entry, and a number. Answers the number."""
         ino = self.meta.new_number(self.meta.name_partition(dir, name))
-        _, _, tell = self.meta.insert(dir, name, 0, ino, stat.S_IFDIR, False)
-        yield from self.told(peer, tell, (), ((dir, name),))
+        self.meta.insert(dir, name, 0, ino, stat.S_IFDIR, False)
         return ino
 
     # ── inodes ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,74 @@
+"""The poll loop with a real node in it: what ends at once leads to the next thing, however long that goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amfs._native import Meta
+from amfs.engine import messages as m
+from amfs.engine.events import Event, FsRequested
+from amfs.fs.vfs.calls import Operation, Work
+from amfs.fs.vfs.machine import FileSystem
+from amfs.net import litter
+from amfs.node.core import NodeCore
+from amfs.node.filework import FileWork
+from amfs.node.hands import Hands
+from amfs.node.loop import Loop
+from amfs.node.store import Store
+
+LONG = 5000  # more steps than Python nests calls
+
+
+class Busy(FileSystem):
+    """A file system with an operation of many steps, each of which ends at once."""
+
+    steps = 0
+
+    def op_long(self, r: object, count: int) -> Operation:
+        for _ in range(count):
+            yield Work("usage")
+            self.steps += 1
+
+
+class Collecting(Hands):
+    """Counts how often it is looked what came from outside."""
+
+    looks = 0
+
+    def collect(self) -> list[Event]:
+        self.looks += 1
+        return super().collect()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[tuple[Loop, Busy, Collecting]]:
+    store = Store(litter.EMBEDDED, 0, str(tmp_path))
+    meta = Meta(0)
+    hands = Collecting(store, 1, files=FileWork(0, meta, store.inside))
+    fs = Busy(0, meta, time.time_ns)
+    loop = Loop(NodeCore(m.Member(0, 1, (), 1), store.root, fs=fs), hands)
+    try:
+        loop.start()
+        yield loop, fs, hands
+    finally:
+        hands.close()
+        store.close()
+        loop.close()
+
+
+def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Busy, Collecting]) -> None:
+    loop, fs, hands = node
+    asked = FsRequested("test", "long", (LONG,), os.getuid(), os.getgid())
+    core = loop.core
+    assert core is not None
+    loop.post(lambda: loop.act(0, core.handle(asked, time.monotonic())))
+    looks = hands.looks
+    loop.turn(0.01)
+    assert fs.steps == LONG
+    # What others ask meanwhile waits for the loop's next turn: else who never stops asking keeps it from its timers and peers.
+    assert hands.looks - looks <= loop.turns
