@@ -56,7 +56,7 @@ class DispatchRun:
         self.info = info
         self.records: dict[int, Record] = {}
         self.queue: deque[Record] = deque()
-        self.out: dict[int, int] = {}  # worker -> tasks of ours it has
+        self.out: dict[int, int] = {}  # worker -> tasks of ours that it has and that use up its window: all but the urgent ones
         self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
         self.in_use: dict[int, int] = {}  # worker -> tasks at its launcher
         self.results: list[m.Result] = []
@@ -145,12 +145,7 @@ class Dispatcher(Machine):
         queue = run.queue
         if not queue or not self.workers:
             return
-        limits = self.limits
-        room: dict[int, int] = {}
-        for worker, slots in self.workers.items():
-            window = max(limits.window_min, slots * limits.window_per_slot)
-            parked = min(run.parked.get(worker, 0), limits.parked_max)
-            room[worker] = window + parked - run.out.get(worker, 0)
+        room = self._room(run)
         batches: dict[int, list[m.TaskSpec]] = {}
         # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
         hand = max(1, min(32, len(queue) // (2 * len(self.workers))))
@@ -158,6 +153,7 @@ class Dispatcher(Machine):
         if alone:
             hand = len(queue)
         placement = run.placement
+        urgent = False
         while queue:
             record = queue[0]
             if record.state != RecordState.QUEUED:
@@ -177,15 +173,22 @@ class Dispatcher(Machine):
                     queue.popleft()
                     self._assign(run, record, pin, batches)
                     continue
+            if urgent and not record.urgent:
+                room = self._room(run)  # those before it were spread by the room, and use none of it up
+            urgent = record.urgent
             worker = placement.choose(record.spec, room)
             if worker < 0:
-                if not record.urgent:
+                if not urgent:
                     break
                 # The room may be full of tasks that wait for what this one makes.
                 worker = max(room, key=lambda worker: (room[worker], -worker))
             take = min(hand, max(1, room[worker])) if alone or type(placement) is Even else 1
             for count in range(take):
-                if count and (not queue or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0)):
+                if count and (
+                    not queue
+                    or queue[0].urgent != urgent
+                    or (queue[0].spec.options is not None and queue[0].spec.options.pin >= 0)
+                ):
                     break
                 record = queue.popleft()
                 if record.state == RecordState.QUEUED:
@@ -194,10 +197,24 @@ class Dispatcher(Machine):
         for worker, specs in batches.items():
             self.send(worker, m.Assign(number, tuple(specs)))
 
+    def _room(self, run: DispatchRun) -> dict[int, int]:
+        """How many more tasks each worker may have.
+
+        Urgent tasks have no part in it. They were submitted before, so they may wait for what tasks make that were submitted after them the
+        second time; if they used up the window, those would never be given out. All others come in an order in which a task only waits
+        for earlier ones.
+        """
+        limits = self.limits
+        room: dict[int, int] = {}
+        for worker, slots in self.workers.items():
+            window = max(limits.window_min, slots * limits.window_per_slot)
+            parked = min(run.parked.get(worker, 0), limits.parked_max)
+            room[worker] = window + parked - run.out.get(worker, 0)
+        return room
+
     def _assign(self, run: DispatchRun, record: Record, worker: int, batches: dict[int, list[m.TaskSpec]]) -> None:
         self._move(record, RecordEvent.ASSIGN)
-        record.worker = worker
-        run.out[worker] = run.out.get(worker, 0) + 1
+        self._give(run, record, worker)
         if len(self.workers) > 1:
             run.placement.placed(record.spec, worker)
         batch = batches.get(worker)
@@ -205,6 +222,17 @@ class Dispatcher(Machine):
             batches[worker] = [record.spec]
         else:
             batch.append(record.spec)
+
+    def _give(self, run: DispatchRun, record: Record, worker: int) -> None:
+        record.worker = worker
+        if not record.urgent:
+            run.out[worker] = run.out.get(worker, 0) + 1
+
+    def _take_off(self, run: DispatchRun, record: Record) -> None:
+        """No worker has it any more."""
+        if record.worker >= 0 and not record.urgent:
+            run.out[record.worker] -= 1
+        record.worker = -1
 
     # ── results ────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,9 +248,7 @@ class Dispatcher(Machine):
             record = records.get(result.tid)
             if record is None or (result.outcome and (result.attempt != record.spec.attempt or record.state != RecordState.ASSIGNED)):
                 continue  # ended already, or an attempt that nobody waits for
-            if record.worker >= 0:
-                run.out[record.worker] -= 1
-                record.worker = -1
+            self._take_off(run, record)
             if not result.outcome:
                 self._ended(number, run, record, result)
             elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED:
@@ -257,9 +283,7 @@ class Dispatcher(Machine):
     def _ended(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
         if record.state == RecordState.BACKING_OFF:
             self.cancel_timer(("retry", number, record.spec.tid))
-        if record.worker >= 0:
-            run.out[record.worker] -= 1
-            record.worker = -1
+        self._take_off(run, record)
         self._move(record, RecordEvent.END)
         del run.records[record.spec.tid]
         if record.spec.tid >= 0:
@@ -296,11 +320,9 @@ class Dispatcher(Machine):
                 continue
             if message.by >= 0 and record.worker != peer:
                 continue  # who has it now has told already
-            run.out[record.worker] -= 1
-            record.worker = -1
+            self._take_off(run, record)
             if to in self.everyone:
-                record.worker = to
-                run.out[to] = run.out.get(to, 0) + 1
+                self._give(run, record, to)
             else:
                 self._lost(run, record)
         self._dirty[message.run] = None
@@ -317,9 +339,7 @@ class Dispatcher(Machine):
         record = run.records.get(message.tid) if run else None
         if run is None or record is None or record.state != RecordState.ASSIGNED or record.spec.attempt != message.attempt:
             return
-        if record.worker >= 0:
-            run.out[record.worker] -= 1
-            record.worker = -1
+        self._take_off(run, record)
         partial, root = reduction.plan(record.spec, message.files, run.info.scope, run.sub_tid)
         run.sub_tid -= len(partial)
         if partial:
@@ -341,14 +361,13 @@ class Dispatcher(Machine):
         for number, run in self.runs.items():
             lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker not in everyone and r.worker >= 0]
             for record in reversed(lost):
-                record.worker = -1
+                self._take_off(run, record)
                 self._lost(run, record)
             if gone:
                 self._replant(number, run)
-            for worker in [w for w in run.out if w not in everyone]:
-                del run.out[worker]
-                run.parked.pop(worker, None)
-                run.in_use.pop(worker, None)
+            for known in (run.out, run.parked, run.in_use):
+                for worker in [worker for worker in known if worker not in everyone]:
+                    del known[worker]
             run.placement.forget(set(everyone))
             self._dirty[number] = None
 
@@ -365,8 +384,7 @@ class Dispatcher(Machine):
                 self._move(record, RecordEvent.DUE)
                 run.queue.appendleft(record)
             elif record.state == RecordState.ASSIGNED:
-                run.out[record.worker] -= 1
-                record.worker = -1
+                self._take_off(run, record)
                 self._move(record, RecordEvent.WORKER_LOST)
                 run.queue.appendleft(record)
             record.spec = msgspec.structs.replace(tree.spec, attempt=record.spec.attempt + 1)
@@ -403,7 +421,8 @@ class Dispatcher(Machine):
                 assert record.spec.tid == tid and record.state != RecordState.ENDED
                 if record.state == RecordState.ASSIGNED:
                     assert record.worker >= 0
-                    out[record.worker] = out.get(record.worker, 0) + 1
+                    if not record.urgent:
+                        out[record.worker] = out.get(record.worker, 0) + 1
                 else:
                     assert record.worker < 0, (tid, record.state, record.worker)
             assert out == {k: v for k, v in run.out.items() if v}, (out, run.out)

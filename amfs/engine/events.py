@@ -100,6 +100,15 @@ class FsRequested(NamedTuple):
     gid: int = 0
 
 
+class PeersHeard(NamedTuple):
+    """When anything last arrived from each process, whatever it was and in whatever order: who sends is alive.
+
+    Told before every heartbeat. A message can be late although its sender is well: one that was lost holds up all that follow it.
+    """
+
+    at: dict[int, float]
+
+
 class FsWorked(NamedTuple):
     """The work of a ``FsWork`` ended: ``error`` is an errno, 0: fine."""
 
@@ -279,7 +288,7 @@ class FsWork(NamedTuple):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
-    | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

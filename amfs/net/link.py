@@ -101,6 +101,7 @@ class Link:
         self.limits = limits or Limits()
         self.state = State.IDLE
         self.peer_incarnation = 0  # 0: never heard of
+        self.heard_at = 0.0  # when a packet of the peer's present incarnation last arrived, whatever was in it
         self.restarts = 0  # how often the peer was found to be a new incarnation
         self.resent = 0  # batches sent again, for counters
         self.repeated = 0  # batches received again
@@ -158,6 +159,7 @@ class Link:
             self._adopt(packet.incarnation, now)
         elif self.state is State.DOWN:
             return [], []
+        self.heard_at = now
         if packet.target != self.incarnation:
             # A hello, or meant for an earlier life of ours: whatever we say tells the peer who we are.
             return [], self._pump(now) or [self._ack()]

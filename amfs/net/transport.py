@@ -252,6 +252,10 @@ class Transport:
         restarted, self._restarted = self._restarted, []
         return restarted
 
+    def heard(self) -> dict[int, float]:
+        """When anything last arrived from each process to which our link is up."""
+        return {peer: record.link.heard_at for peer, record in self._peers.items() if record.link.state is State.UP}
+
     def next_timer(self) -> float | None:
         """When ``on_timer`` wants to be called, if at all. May be earlier than need be."""
         return self._due

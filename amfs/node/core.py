@@ -25,6 +25,7 @@ from amfs.engine.events import (
     FsWorked,
     JobDone,
     PeerDown,
+    PeersHeard,
     Received,
     Send,
     SetTimer,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 WITHOUT_VIEW = frozenset((
     m.View, m.Join, m.Numbered, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
+
+#: The timer before which the shell tells who was heard (``PeersHeard``).
+HEARTBEAT = ("member", "beat")
 
 
 class Facts(NamedTuple):
@@ -157,6 +161,8 @@ class NodeCore:
         elif isinstance(event, PeerDown):
             if self.fs is not None:
                 self._collect("fs", self.fs.handle(event, now), out, local)
+            self._collect("member", self.membership.handle(event, now), out, local)
+        elif isinstance(event, PeersHeard):
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull)):
             assert self.fs is not None

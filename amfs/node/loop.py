@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine import messages as m
-from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, Received, Send, SetTimer, Stop, TimerFired
+from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, PeersHeard, Received, Send, SetTimer, Stop, TimerFired
 from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
-from amfs.node.core import NodeCore
+from amfs.node.core import HEARTBEAT, NodeCore
 from amfs.node.hands import Hands
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ class Loop:
             assert isinstance(key, tuple)
             owner, inner = key
             if self.core is not None and owner == self.core.node:
+                if inner == HEARTBEAT and transport is not None:
+                    self.act(owner, self.core.handle(PeersHeard(transport.heard()), time_now))
                 self.act(owner, self.core.handle(TimerFired(inner), time_now))
             elif owner in self.guests:
                 self.act(owner, self.guests[owner].handle(TimerFired(inner), time_now))

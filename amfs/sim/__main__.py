@@ -6,8 +6,9 @@ import argparse
 import sys
 import traceback
 
-from amfs.sim.fuzz import Finding, describe, draw_settings, run_seed
+from amfs.sim.fuzz import Finding, describe, run_seed
 from amfs.sim.hunt import hunt
+from amfs.sim.swarm import draw
 
 
 def seeds_of(text: str) -> range:
@@ -28,7 +29,7 @@ def command(argv: list[str] | None = None) -> int:
     say = print
     if given.verbose:
         for seed in given.seeds:
-            say(f"seed {seed}\n{describe(draw_settings(seed, quiet=given.quiet_mode)[0])}")
+            say(f"seed {seed}\n{describe(draw(seed, quiet=given.quiet_mode))}")
             try:
                 say(str(run_seed(seed, quiet=given.quiet_mode, tell=say)))
             except Finding as finding:

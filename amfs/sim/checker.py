@@ -91,6 +91,42 @@ def check_finals(workload: Workload, client: SimClient, shared: dict[str, int], 
                     assert shared[path] == workload.size_of(name)
 
 
+def check_nobody_was_suspected(cluster: Cluster, client: SimClient, faults: Faults) -> None:
+    """A network that only loses, repeats and delays makes nobody look dead. (One that clogs its paths may.)"""
+    if faults.nodes_may_go or faults.clog:
+        return
+    assert not client.submitter.lost, f"nodes {client.submitter.lost} were taken for dead, and nothing had befallen them"
+    for node in cluster.nodes.values():
+        assert node.alive, f"node {node.id} has left ({node.stopped}), and nothing had befallen it"
+
+
+def check_tries(workload: Workload, client: SimClient) -> None:
+    """Nothing went wrong but tasks that fail: no task ran more often than its failures and retries ask for, and no file was lost."""
+    assert client.over is not None
+    if client.over.reason:
+        return
+    assert not client.submitter.redone, f"{client.submitter.redone} tasks were done again although nothing was lost"
+    for tid, task in enumerate(workload.tasks):
+        if task.reduce:
+            continue
+        upstream = client.ended[tid][-1].outcome == Outcome.UPSTREAM_FAILED
+        tries = 0 if upstream else 1 + (max(task.retries, 0) if tid in workload.broken else workload.flaky.get(tid, 0))
+        ran = workload.tries.get(tid, 0)
+        assert ran == tries, f"task {tid} was run {ran} times instead of {tries}"
+
+
+def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> None:
+    """All tasks of a run have ended, and it has not been closed yet: what nobody will read any more is gone from the nodes' memory."""
+    if workload.open_ended:
+        return
+    for node in cluster.alive():
+        for run, record in node.core.fls.records():
+            assert record.released <= record.readers, f"{record.name} of run {run} was read {record.released} times, by {record.readers}"
+        top = len(node.core.worker.store) + 1
+        left = [path for path in node.hands.files if "/given" not in path]
+        assert not left, f"node {node.id} still has {[path[top:] for path in left[:5]]}, which nobody will read"
+
+
 def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
     """Long after the run no node keeps anything of it."""
     for node in cluster.alive():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from amfs.engine import messages as m
@@ -72,6 +72,9 @@ class SimClient(Process):
         self.over: RunOver | None = None
         self.down: set[int] = set()
         self.began_at = world.now
+        self.view = (0, 0)  # epoch and manager that the submitter goes by, the later the larger
+        self.held_s = 0.0
+        self.before_end: Callable[[], None] | None = None
         self.ended_at = 0.0  # when the last task was heard to have ended
 
     def start(self) -> None:
@@ -82,13 +85,24 @@ class SimClient(Process):
             self.world.at(self.world.now + 0.01, self.arrive, ("grow",))
         self.set_timer(_BEAT, self.world.now + self.heartbeat_s)
 
+    def hold_end(self, seconds: float, look: Callable[[], None]) -> None:
+        """Tell the nodes of a good end only so long after it, and ``look`` at what they keep just before."""
+        self.held_s, self.before_end = seconds, look
+
     def stop(self, reason: str) -> None:
         """As if Ctrl-C had been pressed."""
         if self.alive:
             self.arrive(("event", StopRun(reason)))
 
     def on_item(self, item: tuple[Any, ...]) -> None:
-        """An open list grows by some tasks, or is closed."""
+        """An open list grows by some tasks, or is closed; or the end is no longer held back."""
+        if item[0] == "end":
+            if self.before_end is not None:
+                look, self.before_end = self.before_end, None
+                look()
+            for node, message in item[1]:
+                self.transport.queue(node, message)
+            return
         assert item[0] == "grow"
         left = self.workload.tasks[len(self.tasks) :]
         if not left:
@@ -129,14 +143,21 @@ class SimClient(Process):
         effects = submitter.handle(event, world.now)
         if world.watched:
             submitter.check_invariants()
+            view = (submitter.epoch, -submitter.manager)
+            assert view >= self.view, f"the submitter goes back from view {self.view} to {view}"
+            self.view = view
         self.act(effects)
 
     def act(self, effects: list[Effect]) -> None:
         world = self.world
+        held: list[tuple[int, m.Message]] = []
         for effect in effects:
             kind = type(effect)
             if kind is Send:
                 message = effect.message  # type: ignore[union-attr]
+                if self.before_end is not None and type(message) is m.RunEnd and not message.kill:
+                    held.append((effect.to, message))  # type: ignore[union-attr]
+                    continue
                 items = items_in(message)
                 self.cost_us += items * world.costs.message_us
                 if type(message) is m.Submit:
@@ -158,6 +179,8 @@ class SimClient(Process):
                 world.note(self.id, "says", effect.text)  # type: ignore[union-attr]
             else:
                 self.unknown(effect)
+        if held:
+            world.at(world.now + self.held_s, self.arrive, ("end", held))
 
     def _note_ended(self, effect: Ended) -> None:
         self.ended_at = self.world.now

@@ -36,7 +36,7 @@ class Cluster:
         self.links = links
         self.unit_size = unit_size
         self.incarnation = 1
-        self.slots = [slots] * nodes if isinstance(slots, int) else slots
+        self.slots = [slots] * nodes if isinstance(slots, int) else list(slots)
         members = tuple([m.Member(node, 1, (), self.slots[node]) for node in range(nodes)])
         self.view = m.View(1, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
@@ -67,13 +67,24 @@ class Cluster:
             return
         view = hint.core.membership.view
         assert view is not None
+        self._ask_for_a_number(self.slots[number], view.manager)
+
+    def add(self, slots: int) -> None:
+        """A machine that was never here asks to be let in."""
+        hint = next((node for node in self.alive() if node.core.membership.view is not None), None)
+        if hint is not None:
+            assert hint.core.membership.view is not None
+            self._ask_for_a_number(slots, hint.core.membership.view.manager)
+
+    def _ask_for_a_number(self, slots: int, manager: int) -> None:
         self.incarnation += 1
-        Joiner(self, m.CLIENT_ID_MIN + 1000 + self.incarnation, self.slots[number], view.manager).start()
+        Joiner(self, m.CLIENT_ID_MIN + 1000 + self.incarnation, slots, manager).start()
 
     def join(self, number: int, slots: int, hint: int) -> None:
         """A node with this number starts and asks ``hint`` to let it in."""
         self.world.note(number, "starts", f"incarnation {self.incarnation}")
         me = m.Member(number, self.incarnation, (), slots)
+        self.slots.extend([slots] * (number + 1 - len(self.slots)))
         node = SimNode(self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links)
         self.nodes[number] = node
         node.start()

@@ -149,6 +149,10 @@ class Hands:
                 entry = inflight[task.serial]
                 self._check_inputs(entry.spec.tid, task.inputs)
                 self._check_order(entry.spec.tid)
+                pin = entry.spec.options
+                assert pin is None or not pin.pin_hard or pin.pin in (-1, self.node.id), (
+                    f"task {entry.spec.tid} begins on node {self.node.id} and is bound to node {pin.pin}"
+                )
                 outputs, files, serial = task.outputs, len(task.inputs) + len(task.outputs), task.serial
                 inputs = tuple([(source, stamp) for (source, _), (_, stamp) in zip(task.inputs, task.stamps, strict=True)])
             else:

@@ -6,9 +6,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from amfs.engine import messages as m
-from amfs.engine.events import CancelTimer, Effect, Event, Log, Send, SetTimer, Stop, TasksExited
+from amfs.engine.dispatcher import Record
+from amfs.engine.events import CancelTimer, Effect, Event, Log, PeersHeard, Received, Send, SetTimer, Stop, TasksExited, TimerFired
 from amfs.net.link import Limits as LinkLimits
-from amfs.node.core import NodeCore
+from amfs.node.core import HEARTBEAT, NodeCore
 from amfs.sim.hands import Hands
 from amfs.sim.process import Process
 from amfs.sim.settings import Costs, Limits
@@ -23,6 +24,7 @@ class PricedCore(NodeCore):
 
     costs = Costs()
     bill_us = 0.0
+    watched = False
 
     def _deliver(self, peer: int, message: m.Message, now: float, out: list[Effect], local: deque[m.Message]) -> None:
         kind = type(message)
@@ -37,7 +39,23 @@ class PricedCore(NodeCore):
             self.bill_us += len(message.files) * costs.task_us_fls / 2  # type: ignore[attr-defined]
         elif kind is m.Locate or kind is m.Release or kind is m.Replica:
             self.bill_us += len(message.names) * costs.task_us_fls / 4  # type: ignore[attr-defined]
+        if self.watched and kind is m.Done:
+            before = self._not_concerned(message)  # type: ignore[arg-type]
+            super()._deliver(peer, message, now, out, local)
+            for record, failures in before:
+                assert record.failures == failures, f"task {record.spec.tid}: an attempt that nobody waits for counts as a failure"
+            return
         super()._deliver(peer, message, now, out, local)
+
+    def _not_concerned(self, message: m.Done) -> list[tuple[Record, int]]:
+        """Tasks of which this tells the failure of an attempt that is none of theirs any more, with their failures so far."""
+        run = self.dispatcher.runs.get(message.run)
+        found = []
+        for result in message.results:
+            record = run.records.get(result.tid) if run is not None else None
+            if record is not None and result.outcome and result.attempt != record.spec.attempt:
+                found.append((record, record.failures))
+        return found
 
 
 def items_in(message: m.Message) -> int:
@@ -73,9 +91,11 @@ class SimNode(Process):
             worker_limits=limits.worker, dispatcher_limits=limits.dispatcher, member_limits=limits.member,
         )  # fmt: skip
         self.core.costs = world.costs
+        self.core.watched = world.watched
         self.hands = Hands(self, me.slots, memory, workload)
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
+        self.seen: m.View | None = None  # the view that was looked at last
 
     def start(self) -> None:
         """Found or join the session."""
@@ -89,9 +109,16 @@ class SimNode(Process):
             core.bill_us = len(event.completions) * world.costs.task_us_worker / 2
             if world.watched:
                 world.note(self.id, "tasks exited", event.completions)
+        elif type(event) is TimerFired and event.key == HEARTBEAT:
+            self.act(core.handle(PeersHeard(self.transport.heard()), world.now))
         effects = core.handle(event, world.now)
         if world.watched:
-            core.check_invariants()
+            if type(event) is Received and type(event.message) is m.Heartbeat:
+                core.membership.check_invariants()  # the only machine that hears it; and most of what is said are heartbeats
+            else:
+                core.check_invariants()
+            if core.membership.view is not self.seen:
+                self._look_at_view()
         self.cost_us += core.bill_us
         self.act(effects)
 
@@ -122,6 +149,15 @@ class SimNode(Process):
         if self.stopped:
             self.transport.flush(self.world.now)
             self.die()
+
+    def _look_at_view(self) -> None:
+        """A node never goes back to a view that was overtaken."""
+        old, view = self.seen, self.core.membership.view
+        assert view is not None
+        assert old is None or (view.epoch, -view.manager) > (old.epoch, -old.manager), (
+            f"node {self.id} goes back from epoch {old.epoch} of manager {old.manager} to {view.epoch} of {view.manager}"
+        )
+        self.seen = view
 
     def _view(self) -> None:
         view = self.core.membership.view

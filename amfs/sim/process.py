@@ -35,6 +35,8 @@ class Transport(Protocol):
 
     def close_peer(self, peer: int) -> None: ...
 
+    def heard(self) -> dict[int, float]: ...
+
 
 class Process:
     """Base of the simulated node and the simulated client. ``id`` is what messages are addressed to."""
@@ -68,6 +70,10 @@ class Process:
     def _turn(self) -> None:
         self._turn_is_due = False
         if not self.alive:
+            return
+        if self.world.now < self.busy_until:  # it was stopped meanwhile
+            self._turn_is_due = True
+            self.world.at(self.busy_until, self._turn)
             return
         items, self.inbox = self.inbox, []
         self.cost_us = 0.0
@@ -111,6 +117,11 @@ class Process:
     def peer_down(self, peer: int) -> None:
         self.world.note(self.id, "sees down", peer)
         self.tell(PeerDown(peer))
+
+    def stall(self, seconds: float) -> None:
+        """Do nothing for so long, as a process that was stopped, and go on as if nothing had been."""
+        self.world.note(self.id, "stalls", seconds)
+        self.busy_until = max(self.busy_until, self.world.now + seconds)
 
     def die(self) -> None:
         """Cease to exist; what was sent is on its way all the same."""
@@ -184,6 +195,9 @@ class Direct:
 
     def close_peer(self, peer: int) -> None:
         """Nobody goes."""
+
+    def heard(self) -> dict[int, float]:
+        return {}
 
 
 class Linked:
@@ -282,6 +296,9 @@ class Linked:
             if member.node != self.process.id and member.incarnation > 0:
                 link = self._link(member.node)
                 self._after(link, link.expect(member.incarnation, self.world.now))
+
+    def heard(self) -> dict[int, float]:
+        return {peer: link.heard_at for peer, link in self.links.items() if link.state is State.UP}
 
     def close_peer(self, peer: int) -> None:
         if peer in self.links:

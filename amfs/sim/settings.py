@@ -71,6 +71,9 @@ class Faults(msgspec.Struct, frozen=True):
     clog_s: float = 0.0
     crashes: int = 0  # nodes that die
     restarts: bool = False  # those that died come back as new incarnations
+    joins: int = 0  # nodes that come in while the run goes on
+    stalls: int = 0  # processes that stop for a while and go on as if nothing had been
+    stall_s: float = 0.0  # how long at most
     partition_s: float = 0.0  # the network is cut, wholly or in part, for so long; 0: never
     partition_for_good: bool = False
     broken_tasks: float = 0.0  # share of tasks that always fail
@@ -84,16 +87,18 @@ class Faults(msgspec.Struct, frozen=True):
     @property
     def in_the_network(self) -> bool:
         """Whether any packet may be lost or late."""
-        return bool(self.loss or self.duplication or self.jitter_s or self.clog or self.partition_s or self.crashes)
+        return bool(
+            self.loss or self.duplication or self.jitter_s or self.clog or self.partition_s or self.crashes or self.joins or self.stalls
+        )
 
     @property
     def nodes_may_go(self) -> bool:
         """Whether a node may die, or be taken for dead."""
-        return bool(self.crashes or self.partition_s)
+        return bool(self.crashes or self.partition_s or self.stalls)
 
 
 def draw_faults(rng: random.Random) -> Faults:
-    """Swarm testing: every seed also draws which faults there are at all, so that rare combinations are met."""
+    """A little of everything, in combinations that differ."""
 
     def maybe(chance: float, low: float, high: float) -> float:
         drawn = rng.uniform(low, high)

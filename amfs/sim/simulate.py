@@ -79,7 +79,7 @@ def simulate(
         client.start()
         if faults is not None:
             ideal_s = workload.work_s() / (nodes * slots)
-            calamities.schedule(cluster, client, faults, random.Random(seed), ideal_s / 2)
+            calamities.Schedule(cluster, client, calamities.draw(random.Random(seed), faults, nodes, ideal_s / 2))
         world.run(lambda: client.over is not None or not client.alive, latest_s)
     finally:
         if collecting:

@@ -143,6 +143,15 @@ def test_what_had_its_turn_before_is_given_out_although_there_is_no_room() -> No
     assert unit.assigned() == {0: [901]}
 
 
+def test_what_had_its_turn_before_takes_no_room() -> None:
+    """A dispatcher dies, and this one gets its tasks. They wait for a task that this one has had in its queue all the time: if they
+    used up the workers' room, that task would never be given out (simulator seed 500566)."""
+    unit = Unit([0, 1], data_aware=False).submit(*(spec(900 + tid, "late", attempt=1) for tid in range(2 * LIMITS.window_min)))
+    assert [len(tids) for tids in unit.assigned().values()] == [LIMITS.window_min] * 2, "and they are spread"
+    unit.submit(*(spec(tid, outputs=f"f{tid}") for tid in range(2 * LIMITS.window_min + 1)))
+    assert [len(tids) for tids in unit.assigned().values()] == [LIMITS.window_min] * 2
+
+
 def test_a_pinned_task_goes_to_its_node_even_in_another_unit() -> None:
     unit = Unit().submit(spec(1, pin=3), spec(2, pin=ELSEWHERE), spec(3, pin=3, pin_hard=False))
     assert unit.assigned() == {3: [1, 3], ELSEWHERE: [2]}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amfs.sim.fuzz import Finding, draw_settings, run_seed
+from amfs.sim.fuzz import Finding, run_seed
 from amfs.sim.hunt import hunt
+from amfs.sim.scenario import Calamity
+from amfs.sim.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
 
 CHUNK = 25
 
@@ -51,13 +53,52 @@ def test_a_seed_is_replayed_event_by_event(quiet: bool) -> None:
 def test_seeds_differ_and_reach_all_kinds_of_faults() -> None:
     digests = {run_seed(seed, quiet=True).digest for seed in range(20)}
     assert len(digests) == 20
-    drawn = [draw_settings(seed, quiet=False)[0].faults for seed in range(400)]
+    scenarios = [draw(seed, quiet=False) for seed in range(400)]
+    drawn = [scenario.settings.faults for scenario in scenarios]
     for name in drawn[0].__struct_fields__:
         assert any(getattr(faults, name) for faults in drawn), f"no seed has {name}"
         if name != "clog_s":
             assert any(not getattr(faults, name) for faults in drawn), f"every seed has {name}"
-    quiet = [draw_settings(seed, quiet=True)[0].faults for seed in range(50)]
+    befell = [one for scenario in scenarios for one in scenario.calamities]
+    assert {one.what for one in befell} == {"crash", "join", "stall", "cut", "client dies", "client stops"}
+    for name in Calamity.__struct_fields__:
+        assert len({getattr(one, name) for one in befell}) > 1, f"{name} is always the same"
+    quiet = [draw(seed, quiet=True).settings.faults for seed in range(50)]
     assert not any(faults.in_the_network or faults.nodes_may_go or faults.client_dies for faults in quiet)
+
+
+def test_most_seeds_vary_few_things_and_those_strongly() -> None:
+    drawn = [draw(seed, quiet=False).settings.faults for seed in range(400)]
+    kinds = [
+        sum(
+            bool(getattr(faults, name))
+            for name in faults.__struct_fields__
+            if name not in ("clog_s", "stall_s", "restarts", "partition_for_good")
+        )
+        for faults in drawn
+    ]
+    assert sum(count <= 3 for count in kinds) > 200
+    assert sum(count > 4 for count in kinds) > 10, "and some vary everything"
+    assert sum(faults.loss > 0.03 for faults in drawn if faults.loss) > sum(faults.loss > 0 for faults in drawn) / 2
+
+
+def test_every_theme_and_every_plot_can_be_drawn() -> None:
+    """All that they speak of are faults, limits, options and parts of workflows that there are."""
+    import random
+
+    from amfs.config import DispatcherLimits, SubmitterLimits, WorkerLimits
+    from amfs.sim.scenario import Settings
+    from amfs.sim.settings import Faults
+    from amfs.sim.shapes import Mix
+
+    limits = {*WorkerLimits.__struct_fields__, *DispatcherLimits.__struct_fields__, *SubmitterLimits.__struct_fields__, "lent"}
+    known = {"fault": set(Faults.__struct_fields__), "limit": limits | set(Settings.__struct_fields__), "mix": set(Mix.__struct_fields__)}
+    for seed in range(20):
+        rng = random.Random(seed)
+        for themes, kinds in ((FAULTS, ("fault",)), (LIMITS, ("limit",)), (WORKFLOWS, ("mix",)), (PLOTS, ("fault", "limit", "mix"))):
+            for name, theme in themes.items():
+                named = set(theme(rng)) - ({"on", "nodes", "cut", "delays"} if themes is PLOTS else set())
+                assert named <= set().union(*(known[kind] for kind in kinds)), f"{name} speaks of {named}"
 
 
 def test_a_finding_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,75 @@
+"""What seeds have found, each as a small simulation of its own: the meaning of a seed may change, these stay."""
+
+from __future__ import annotations
+
+import planted
+import pytest
+
+from amfs.config import DispatcherLimits, SubmitterLimits
+from amfs.engine.workflow import Task
+from amfs.net import wire
+from amfs.net.link import Limits as LinkLimits
+from amfs.sim.cluster import Cluster
+from amfs.sim.fuzz import Finding, run_scenario
+from amfs.sim.scenario import Calamity, Scenario, Settings, SimTask
+from amfs.sim.settings import Faults, Limits
+from amfs.sim.workload import Workload
+from amfs.sim.world import World
+
+
+class LosesOneBatch(World):
+    """A network that loses one batch from node 0 to node 1, and that again and again for ``patience_s``; all else arrives."""
+
+    patience_s = 9.0
+    lost = 0
+
+    def carry(self, sender: int, to: int, frame: bytes, depart: float) -> None:
+        if (sender, to) == (0, 1) and 3.0 < self.now < 3.0 + self.patience_s:
+            seq = wire.decode(frame).seq
+            self.lost = self.lost or seq
+            if seq and seq == self.lost:
+                return
+        super().carry(sender, to, frame, depart)
+
+
+def test_a_lost_batch_that_holds_up_heartbeats_splits_nothing() -> None:
+    """Seed 7001323: loss alone. The manager's heartbeats waited behind a batch that was lost five times, and its heir took over."""
+    world = LosesOneBatch(1, event_budget=50_000)
+    workload = Workload([Task(f"t{i}", ("work",), node=i % 2) for i in range(40)], seconds=1.0)
+    cluster = Cluster(world, workload, nodes=2, slots=1, links=LinkLimits())
+    client = cluster.client()
+    client.start()
+    world.run(lambda: client.over is not None, 60.0)
+    assert world.lost, "nothing was lost: the test proves nothing"
+    assert world.now > 3.0 + world.patience_s
+    assert client.over is not None and not client.over.reason
+    assert client.submitter.finished == 40 and not client.submitter.lost
+    assert client.submitter.epoch == 1, "nobody was taken for dead"
+
+
+def what_waits_takes_the_room() -> Scenario:
+    """Three units of one node. Tasks go round: 0, 3, … to node 1, 1, 4, … to node 2, 2, 5, … to node 0, which dies. Node 2 has a long
+    task and, in its dispatcher's queue, the one for which all tasks of node 0 wait that are given out again."""
+    tasks = []
+    for number in range(15):
+        inputs = ("made",) if number % 3 == 2 and number > 2 else ()
+        outputs = ("made",) if number == 4 else (f"f{number}",)
+        tasks.append(SimTask(Task(f"t{number}", ("work",), inputs=inputs, outputs=outputs), 30.0 if number in (1, 2) else 0.01))
+    limits = Limits(
+        dispatcher=DispatcherLimits(window_min=1, window_per_slot=1, parked_max=1),
+        submitter=SubmitterLimits(window=8, window_per_slot=0, parked_max=1, batch=1),
+    )
+    settings = Settings(
+        1, False, 3, (1, 1, 1), 1, data_aware=False, stage_shared=False, keep_all=False, fail_fast=False, limits=limits,
+        faults=Faults(crashes=1),
+    )  # fmt: skip
+    return Scenario(settings, tuple(tasks), {}, (Calamity("crash", at=5.0, node=0),))
+
+
+def test_urgent_tasks_leave_the_room_to_what_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 500566: after nodes were lost, what was submitted again used up the room that the task needed which it waited for."""
+    verdict = run_scenario(what_waits_takes_the_room())
+    assert verdict.finished == 15
+    planted.urgent_tasks_use_up_the_room(monkeypatch)
+    with pytest.raises(Finding, match="not done by"):
+        run_scenario(what_waits_takes_the_room())
