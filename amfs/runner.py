@@ -467,7 +467,7 @@ class RunShell:
             beat = m.Heartbeat(self.submitter.epoch)
             if transport is not None:
                 others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
-                for node in {self.submitter.manager, *self.submitter.out_tids, *others}:
+                for node in {self.submitter.manager, *self.submitter.credits.out, *others}:
                     transport.queue(node, beat)
             elif loop.core is not None:
                 loop.act(self.client, [Send(loop.core.node, beat)])  # an embedded node counts our silence, too

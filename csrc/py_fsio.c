@@ -435,48 +435,6 @@ static PyObject *io_set_times(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-struct part_list {
-    PyObject *list;
-    struct part {
-        uint64_t ino, size, blocks;
-        int64_t index;
-    } *parts;
-    size_t count, room;
-};
-
-static bool collect_part(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks)
-{
-    struct part_list *all = context;
-    if (all->count == all->room) {
-        size_t room = all->room == 0 ? 256 : all->room * 2;
-        struct part *parts = realloc(all->parts, room * sizeof *parts);
-        if (parts == NULL)
-            return false;
-        all->parts = parts;
-        all->room = room;
-    }
-    all->parts[all->count++] = (struct part){ino, size, blocks, index};
-    return true;
-}
-
-static PyObject *io_list_parts(PyObject *self, PyObject *unused)
-{
-    struct part_list all = {0};
-
-    (void)unused;
-    WITHOUT_GIL(fsio_list_parts(io_of(self), collect_part, &all));
-    PyObject *list = PyList_New((Py_ssize_t)all.count);
-    for (size_t i = 0; list != NULL && i < all.count; i++) {
-        const struct part *part = &all.parts[i];
-        PyObject *entry = Py_BuildValue("(KLKK)", (ull)part->ino, (long long)part->index, (ull)part->size,
-                                        (ull)part->blocks);
-        if (entry == NULL || PyList_SetItem(list, (Py_ssize_t)i, entry) < 0)
-            Py_CLEAR(list);
-    }
-    free(all.parts);
-    return list;
-}
-
 static PyObject *io_take(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -581,7 +539,7 @@ static PyMethodDef io_methods[] = {
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
     {"grown", io_grown, METH_O, "Is it written through this node in stripes, whatever its record says still."},
     {"set_times", io_set_times, METH_VARARGS, "set_times(ino, atime, mtime)\n--\n\nOf a file that is open in stripes; None: it stays."},
-    {"list_parts", io_list_parts, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
+    {"list_parts", fsio_list_parts_object, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
     {"serve", io_serve, METH_O, "serve(meta)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
     {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},

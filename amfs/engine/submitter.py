@@ -16,6 +16,7 @@ import msgspec
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
+from amfs.engine.credits import Credits
 from amfs.engine.events import (
     AddTasks,
     CloseList,
@@ -28,7 +29,7 @@ from amfs.engine.events import (
     RunOver,
     StopRun,
     TimerFired,
-)
+)  # fmt: skip
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
@@ -80,16 +81,12 @@ class Submitter(Machine):
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
         self.added: deque[int] = deque()  # of a list that grows
         self.exhausted = False
-        self.out_tids: dict[int, set[int]] = {}  # dispatcher -> tasks it has
-        self.windows: dict[int, int] = {}  # dispatcher -> unfinished, not parked tasks it may have
-        self.parked: dict[int, int] = {}
-        self.in_use: dict[int, int] = {}
+        self.credits = Credits(self.limits)
         self.members: dict[int, int] = {}  # live node -> slots
         self.table = PartitionTable.even([0])
         self.manager = 0
         self.epoch = 0
         self.began = 0  # the epoch in which the run began
-        self.turn = 0
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
         self.begun: set[int] = set()  # nodes that were told of the run
@@ -160,13 +157,7 @@ class Submitter(Machine):
                     self.unready.add(node)
                     self.set_timer("run ready", self.limits.ready_s)
         self.unready.intersection_update(now)
-        for dispatcher in [d for d in self.out_tids if d not in dispatchers]:
-            self.again.extend(sorted(self.out_tids.pop(dispatcher)))
-            self.parked.pop(dispatcher, None)
-            self.in_use.pop(dispatcher, None)
-        for dispatcher, workers in dispatchers.items():
-            self.out_tids.setdefault(dispatcher, set())
-            self.windows[dispatcher] = max(self.limits.window, self.limits.window_per_slot * sum([now[worker] for worker in workers]))
+        self.again.extend(self.credits.set_dispatchers(dispatchers, now))
         self.lost.update(dead)
         self.lost.difference_update(now)  # the other side of a cut network has won
         for node in dead:
@@ -219,15 +210,13 @@ class Submitter(Machine):
 
     def _submit_again(self) -> None:
         """Submit what had its turn before, at once: the credits may be taken by tasks that wait for just these."""
-        dispatchers = list(self.out_tids)
         batches: dict[int, list[m.TaskSpec]] = {}
         while self.again:
             tid = self.again.popleft()
             if self.state[tid]:
                 continue
-            self.turn = (self.turn + 1) % len(dispatchers)
-            dispatcher = dispatchers[self.turn]
-            self.out_tids[dispatcher].add(tid)
+            dispatcher = self.credits.next()
+            self.credits.out[dispatcher].add(tid)
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
@@ -237,24 +226,20 @@ class Submitter(Machine):
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
     def _submit(self) -> None:
-        limits = self.limits
-        dispatchers = list(self.out_tids)
+        dispatchers = len(self.credits.out)
         full = 0
-        hand = max(1, min(limits.batch, len(self.state) // (4 * len(dispatchers) or 1)))
-        while full < len(dispatchers):
-            self.turn = (self.turn + 1) % len(dispatchers)
-            dispatcher = dispatchers[self.turn]
-            out = self.out_tids[dispatcher]
-            window = self.windows[dispatcher]
-            room = window + min(self.parked.get(dispatcher, 0), limits.parked_max) - len(out)
-            # Refilling by single tasks would cost a message each; wait until a quarter of the window is free.
-            if room <= 0 or (len(out) > window // 2 and room < window // 4):
+        batch_size = max(1, min(self.limits.batch, len(self.state) // (4 * dispatchers or 1)))
+        while full < dispatchers:
+            dispatcher = self.credits.next()
+            room = self.credits.room(dispatcher)
+            if not room:
                 full += 1
                 continue
             full = 0
+            out = self.credits.out[dispatcher]
             specs: list[m.TaskSpec] = []
             make, tasks = self.maker.make, self.tasks
-            for _ in range(min(room, hand)):
+            for _ in range(min(room, batch_size)):
                 tid = self._next()
                 if tid < 0:
                     break
@@ -346,11 +331,9 @@ class Submitter(Machine):
     def on_results(self, peer: int, message: m.Results) -> None:
         if message.run != self.run:
             return
-        out = self.out_tids.get(peer)
+        out = self.credits.report(peer, message.parked)
         if out is None:
-            return  # a dispatcher that was given up; its tasks are with another
-        self.parked[peer] = message.parked
-        self.in_use[peer] = message.running
+            return
         state, asked = self.state, self.maker.asked
         for result in message.results:
             tid = result.tid
@@ -569,7 +552,7 @@ class Submitter(Machine):
     @property
     def outstanding(self) -> int:
         """Tasks out that, as far as we know, do not wait for input."""
-        return sum(map(len, self.out_tids.values())) - sum(self.parked.values())
+        return self.credits.outstanding
 
     @property
     def ended(self) -> int:
@@ -614,7 +597,7 @@ class Submitter(Machine):
         assert self.failed == self.state.count(FAILED)
         assert self.skipped == self.state.count(SKIPPED)
         seen: set[int] = set()
-        for tids in self.out_tids.values():
+        for tids in self.credits.out.values():
             assert not (seen & tids), f"tasks {seen & tids} are with two dispatchers"
             seen |= tids
         if self.hierarchy is not None:

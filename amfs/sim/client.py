@@ -129,7 +129,7 @@ class SimClient(Process):
                 self.act([RunOver("the session does not answer", {})])
                 return
             others = submitter.members if self.down else ()  # somebody fell silent: are the others there?
-            for node in sorted({submitter.manager, *submitter.out_tids, *others}):
+            for node in sorted({submitter.manager, *submitter.credits.out, *others}):
                 self.transport.queue(node, m.Heartbeat(submitter.epoch))
             self.set_timer(_BEAT, world.now + self.heartbeat_s)
             return

@@ -128,7 +128,7 @@ def duplicate_result_counted_twice(patch: pytest.MonkeyPatch) -> None:
     real = Submitter.on_results
 
     def on_results(self: Submitter, peer: int, message: m.Results) -> None:
-        if message.run == self.run and peer in self.out_tids:
+        if message.run == self.run and peer in self.credits.out:
             for result in message.results:
                 if self.state[result.tid] != PENDING and result.outcome == Outcome.OK:
                     self.finished += 1
@@ -143,8 +143,8 @@ def credit_not_returned(patch: pytest.MonkeyPatch) -> None:
 
     def on_results(self: Submitter, peer: int, message: m.Results) -> None:
         real(self, peer, message)
-        if message.run == self.run and peer in self.out_tids:
-            self.out_tids[peer].update(result.tid for result in message.results if result.outcome)
+        if message.run == self.run and peer in self.credits.out:
+            self.credits.out[peer].update(result.tid for result in message.results if result.outcome)
 
     patch.setattr(Submitter, "on_results", on_results)
 
