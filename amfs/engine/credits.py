@@ -33,7 +33,7 @@ class Credits:
         return orphans
 
     def report(self, dispatcher: int, parked: int) -> set[int] | None:
-        """A dispatcher says how many of its tasks are parked; returns those that it has. None: it was given up, and its tasks are with another."""
+        """A dispatcher says how many of its tasks are parked; returns those that it has. None: it was given up, others have its tasks."""
         out = self.out.get(dispatcher)
         if out is not None:
             self._parked[dispatcher] = parked
