@@ -66,12 +66,17 @@ def _is_path(path: str) -> bool:
     return path.startswith(("/", "amfs:/")) and "\0" not in path
 
 
+def _submit(message: m.Submit) -> str:
+    part = next((spec.tid for spec in message.tasks if spec.tid < 0), 0)
+    return f"task #{part} is a part of a reduction, which dispatchers make" if part else _tasks(message)
+
+
 def _tasks(message: Any) -> str:
     scope = f"{message.run}/"
     for spec in message.tasks:
         if len(spec.outputs) != len(spec.fates):
             return f"task #{spec.tid} has {len(spec.outputs)} outputs and {len(spec.fates)} fates"
-        if spec.tid < 0 or len(spec.body) < 8:
+        if len(spec.body) < 8:
             return f"task #{spec.tid} has no command"
         if not all(_is_key(name, scope) for names in (spec.inputs, spec.shared, spec.outputs) for name in names):
             return f"task #{spec.tid} has a file without a name of run {message.run}"
@@ -131,7 +136,7 @@ def _fs_do(message: m.FsDo) -> str:
 
 _CHECKS: dict[type, Callable[[Any], str]] = {
     m.RunBegin: _run_begin,
-    m.Submit: _tasks,
+    m.Submit: _submit,
     m.Assign: _tasks,
     m.Fetch: _names,
     m.Drop: _names,

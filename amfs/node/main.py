@@ -6,6 +6,7 @@ business of ``net.daemon`` and the commands.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -43,7 +44,11 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
 
         def host_of(node: int) -> str:
             """Where a node's data port is: at its TCP address if it has one, else on this host."""
-            addresses = [urlsplit(e).hostname for e in members[node].endpoints if e.startswith("tcp://")]
+            view = core.membership.view
+            member = next((member for member in view.members if member.node == node), None) if view is not None else None
+            if member is None:
+                raise OSError(errno.EHOSTDOWN, f"node {node} is no member")
+            addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
             return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
 
         meta = Meta(config.node)
