@@ -229,6 +229,8 @@ struct fsio {
     int room_patience_ms; /* 0: nobody makes room */
     uint64_t room_asked, room_answered;
     _Atomic uint64_t room_made; /* how often something went */
+    _Atomic int64_t removed_since_ms;
+    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
     unsigned removing;          /* large parts whose names have gone, and whose bytes go */
     int64_t room_asked_ms;      /* when that was last asked */
     int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */

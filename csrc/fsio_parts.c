@@ -11,7 +11,8 @@
 
 enum {
     PROBE_MAX = 4096, /* stripes of a file that are looked for one by one; with more its directory is read */
-    AT_ONCE_BYTES = 64 << 20, /* so much is deleted while the caller waits, who may be the poll loop: the kernel frees some GB in a second */
+    AT_ONCE_BYTES = 64 << 20, /* within a second, so much is deleted while the caller waits, who may be the poll loop: the kernel frees some GB a second. */
+    SMALL_BYTES = 64 << 10,   /* Of what is no larger, the names are all the work. */
 };
 
 void fsio_part_name(uint64_t ino, int64_t index, char *to) {
@@ -214,25 +215,33 @@ void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number) {
     unlinkat(io->root_fd, aside, 0);
 }
 
-/* Remove a part's name; what it took is given back unless a file that is open goes on taking it. *done: bytes that the caller has waited for so far. */
-static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool counted, uint64_t *done) {
+static bool takes_long(struct fsio *io, uint64_t bytes) {
+    int64_t now = now_ms();
+    if (now - atomic_load(&io->removed_since_ms) > 1000) {
+        atomic_store(&io->removed_since_ms, now);
+        atomic_store(&io->removed, 0);
+    }
+    return atomic_fetch_add(&io->removed, bytes) + bytes > AT_ONCE_BYTES && bytes > SMALL_BYTES;
+}
+
+/* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
+static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool counted) {
     struct stat found;
     int error = 0;
     fsio_change_begins(io);
     bool there = fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
     uint64_t bytes = there ? (uint64_t)found.st_blocks * 512 : 0;
-    bool aside = there && *done + bytes > AT_ONCE_BYTES && remove_later(io, name, ino);
+    bool aside = there && takes_long(io, bytes) && remove_later(io, name, ino);
     if (!aside && unlinkat(io->root_fd, name, 0) != 0) error = errno;
     if (error == 0 && counted && there && !io->own_mount) fsio_account(io, -(int64_t)bytes);
     fsio_change_ends(io);
     if (error == 0) atomic_fetch_sub(&io->parts, 1);
-    if (!aside) *done += bytes;
     return error;
 }
 
 struct removal {
     struct fsio *io;
-    uint64_t ino, from, done;
+    uint64_t ino, from;
     int error;
 };
 
@@ -243,7 +252,7 @@ static bool remove_one(void *context, int directory, const char *name, uint64_t 
     (void)name;
     if (ino != removal->ino || index < 0 || (uint64_t)index < removal->from) return true;
     fsio_part_name(ino, index, path);
-    int error = remove_part(removal->io, path, ino, true, &removal->done);
+    int error = remove_part(removal->io, path, ino, true);
     if (error != 0 && error != ENOENT) removal->error = error;
     return true;
 }
@@ -256,7 +265,7 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
     if (end - from > PROBE_MAX) walk_directory(io, (unsigned)(ino & 0xff), remove_one, &removal);
     for (uint64_t i = from; end - from <= PROBE_MAX && i < end; i++) {
         fsio_part_name(ino, (int64_t)i, name);
-        int error = remove_part(io, name, ino, true, &removal.done);
+        int error = remove_part(io, name, ino, true);
         if (error != 0 && error != ENOENT) removal.error = error;
     }
     if (removal.error == 0) cut_stripes(io, ino, from);
@@ -304,16 +313,14 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum) {
 
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
     char name[FSIO_NAME_BYTES];
-    uint64_t done = 0;
     fsio_part_name(ino, index, name);
-    return remove_part(io, name, ino, true, &done);
+    return remove_part(io, name, ino, true);
 }
 
 void fsio_whole_remove(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
-    uint64_t done = 0;
     fsio_part_name(ino, FSIO_WHOLE, name);
-    remove_part(io, name, ino, false, &done);
+    remove_part(io, name, ino, false);
 }
 
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
@@ -370,11 +377,10 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
 
 int fsio_whole_delete(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
-    uint64_t done = 0;
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_change_begins(io);
     bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
-    int error = remove_part(io, name, ino, !open, &done);
+    int error = remove_part(io, name, ino, !open);
     fsio_change_ends(io);
     return error;
 }

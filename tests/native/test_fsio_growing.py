@@ -166,7 +166,7 @@ def test_nobody_waits_until_large_parts_are_deleted(root: Path, striped: bool) -
     """The poll loop may be the one who deletes: bytes go when a thread has time. The name and the room are free at once."""
     nodes = Nodes(root, 1, [100 << 20])
     io, ino = nodes.io[0], nodes.new()
-    handle = io.open(ino, STRIPED if striped else LOCAL, stripe=64 << 20, writing=True, create=True)
+    handle = io.open(ino, STRIPED if striped else LOCAL, stripe=128 << 20, writing=True, create=True)
     for at in range(0, 96, 32):
         handle.write(bytes(32 << 20), at << 20)
     handle.close()
