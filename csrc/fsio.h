@@ -84,6 +84,7 @@ int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32
                       struct fsio_handle **handle);
 /* What the handle was opened for is what the record said when the table had this version: stripes that were lost later are lost to it. */
 void fsio_known_since(struct fsio_handle *handle, uint64_t version);
+uint64_t fsio_losses(const struct fsio *io); /* of the last fsio_lose */
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
 /* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in

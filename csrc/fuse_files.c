@@ -237,6 +237,7 @@ int files_begin(struct amfs_fuse *mount, struct opening *opening) {
         opening->file = file;
         opening->view = view;
         opening->beside = opening->writing && file->writers > 0;
+        opening->losses = fsio_losses(node->io);
         count(node, file, view, opening->writing, 1);
         view->busy++; /* it stays, whoever closes what */
     } else if (view != NULL && is_unused(view)) {
@@ -261,6 +262,7 @@ static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     /* Who reads learns where the content is by now: another node may have written it since the first. */
     if (stands == NULL) error = fsio_open(node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
                                           opening->create, &made);
+    if (made != NULL && fsio_losses(node->io) != opening->losses) fsio_known_since(made, opening->losses); /* a node has died meanwhile */
     if (made != NULL && opening->writing && !flushes(mount, fsio_kind(made))) fsio_write_through(made);
     if (error == 0 && opening->truncate && opening->writing) error = fsio_truncate(made != NULL ? made : stands, 0);
     pthread_mutex_lock(&node->lock);

@@ -330,6 +330,7 @@ struct opening {
     /* by files_begin */
     struct file *file;
     struct view *view;
+    uint64_t losses; /* as fsio_losses then: the file was whole */
     bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };

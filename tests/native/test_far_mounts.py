@@ -315,3 +315,33 @@ def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through
         here.io.forget_peer(1)
         kernel.wait(unique)
         waits.join()
+
+
+def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_path: Path) -> None:
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here, kernel, ino = cluster.nodes[0], cluster.mount(0), 1 << 40
+        here.io.set_table([1] * PARTITIONS)
+        other = here.io.open(ino, STRIPED, stripe=4096, size=8192)
+        failed: list[int | None] = []
+
+        def read() -> None:  # holds the gate of the file, for which the opening waits
+            try:
+                other.read(1, 0)
+            except OSError as error:
+                failed.append(error.errno)
+
+        waits = threading.Thread(target=read)
+        waits.start()
+        unique = opening(kernel, ino, os.O_RDONLY)
+        kernel.until_asked()
+        kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+        goes_on(kernel, cluster, unique)
+        here.io.lose(list(range(PARTITIONS)), 2)
+        here.io.set_table([0] * PARTITIONS)
+        here.io.forget_peer(1)
+        waits.join()
+        assert failed == [errno.EIO]
+        error, data = kernel.wait(unique)
+        assert error == 0
+        handle = struct.unpack_from("<Q", data)[0]
+        assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == errno.EIO
