@@ -84,6 +84,7 @@ int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32
                       struct fsio_handle **handle);
 /* What the handle was opened for is what the record said when the table had this version: stripes that were lost later are lost to it. */
 void fsio_known_since(struct fsio_handle *handle, uint64_t version);
+uint64_t fsio_losses(const struct fsio *io); /* of the last fsio_lose */
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
 int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
 /* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in
@@ -119,6 +120,8 @@ int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush *
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
 int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+/* May who opens it here, and (`cuts`) truncates it then, have to wait for another node, or for who does? */
+bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts);
 bool fsio_grown(struct fsio *io, uint64_t ino); /* it is, or was, written through this node in stripes, whatever its record says still */
 /* Times were set by hand of a file that is open here in stripes: they are what fsio_stat says until it is read, or written. NULL: that one stays. */
 void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime);

@@ -101,6 +101,14 @@ bool fsio_grown(struct fsio *io, uint64_t ino) {
     return grown || was_striped(io, ino);
 }
 
+bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts) {
+    pthread_mutex_lock(&io->files_lock);
+    struct fsio_file *file = look(io, ino);
+    bool waits = file != NULL && (cuts || (file->known && file->kind != FSIO_LOCAL) || file->spreading);
+    pthread_mutex_unlock(&io->files_lock);
+    return waits;
+}
+
 /* Without the gate, which may be held by who waits for another node. Of what is not in stripes nobody looks at them. */
 void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime) {
     pthread_mutex_lock(&io->files_lock);
@@ -239,18 +247,20 @@ int fsio_close(struct fsio_handle *handle) {
 }
 
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers) {
-    struct fsio_file *file = fsio_file_find(io, ino);
     *readers = *writers = 0;
-    if (file == NULL) return 0;
-    pthread_mutex_lock(&file->lock);
-    *readers = file->readers;
-    *writers = file->writers;
-    for (const struct fsio_users *user = file->users; user != NULL; user = user->next) {
-        *readers += user->readers;
-        *writers += user->writers;
+    pthread_mutex_lock(&io->files_lock); /* rather than with a reference: who gives up the last one may have to wait for other nodes */
+    struct fsio_file *file = look(io, ino);
+    if (file != NULL) {
+        pthread_mutex_lock(&file->lock);
+        *readers = file->readers;
+        *writers = file->writers;
+        for (const struct fsio_users *user = file->users; user != NULL; user = user->next) {
+            *readers += user->readers;
+            *writers += user->writers;
+        }
+        pthread_mutex_unlock(&file->lock);
     }
-    pthread_mutex_unlock(&file->lock);
-    fsio_file_drop(file);
+    pthread_mutex_unlock(&io->files_lock);
     return 0;
 }
 

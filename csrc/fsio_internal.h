@@ -229,6 +229,9 @@ struct fsio {
     int room_patience_ms; /* 0: nobody makes room */
     uint64_t room_asked, room_answered;
     _Atomic uint64_t room_made; /* how often something went */
+    _Atomic int64_t removed_since_ms;
+    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
+    unsigned removing;          /* large parts whose names have gone, and whose bytes go */
     int64_t room_asked_ms;      /* when that was last asked */
     int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
 
@@ -407,6 +410,11 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
 /* fsio_jobs.c */
 int fsio_workers_start(struct fsio *io, int threads);
 void fsio_workers_stop(struct fsio *io);
+/* What lies aside under that number goes. Until it has gone, who finds no room waits for it. */
+bool fsio_can_remove_later(struct fsio *io);
+int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number);
+void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number); /* by a worker */
+void fsio_removing(struct fsio *io, int by);
 int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
 void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE, JOB_CALL };
+enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE, JOB_CALL, JOB_REMOVE };
 
 struct fsio_job {
     struct fsio_job *next;
@@ -162,8 +162,11 @@ static int run(struct fsio *io, struct fsio_job *job) {
 
 /* ── the queue ── */
 
+static bool is_silent(const struct fsio_job *job) { return job->kind == JOB_DROP_FILE || job->kind == JOB_CALL || job->kind == JOB_REMOVE; }
+
 static void finish(struct fsio *io, struct fsio_job *job, int error) {
-    if (job->kind != JOB_DROP_FILE && job->kind != JOB_CALL) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    if (job->kind == JOB_REMOVE) fsio_removing(io, -1);
+    if (!is_silent(job)) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
     free(job);
 }
 
@@ -177,10 +180,11 @@ static void *work(void *argument) {
         io->jobs = job->next;
         if (io->jobs == NULL) io->jobs_tail = &io->jobs;
         pthread_mutex_unlock(&io->jobs_lock);
-        bool stopped = atomic_load(&io->stopping), silent = job->kind == JOB_DROP_FILE || job->kind == JOB_CALL;
+        bool stopped = atomic_load(&io->stopping);
         if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
         if (job->kind == JOB_CALL && !stopped) job->act(job->context);
-        finish(io, job, stopped || silent ? ECANCELED : run(io, job));
+        if (job->kind == JOB_REMOVE) fsio_removed_later(io, job->ino, (unsigned)job->index);
+        finish(io, job, stopped || is_silent(job) ? ECANCELED : run(io, job));
         pthread_mutex_lock(&io->jobs_lock);
     }
     pthread_mutex_unlock(&io->jobs_lock);
@@ -224,6 +228,16 @@ static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *no
 int fsio_later(struct fsio *io, void (*act)(void *context), void *context) {
     struct fsio_job job = {.kind = JOB_CALL, .act = act, .context = context};
     return io->workers == 0 || atomic_load(&io->stopping) ? ECANCELED : queue(io, &job, NULL, 0);
+}
+
+bool fsio_can_remove_later(struct fsio *io) { return io->workers > 0 && !atomic_load(&io->stopping); }
+
+int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number) {
+    struct fsio_job job = {.kind = JOB_REMOVE, .ino = ino, .index = number};
+    fsio_removing(io, 1);
+    int error = queue(io, &job, NULL, 0);
+    if (error != 0) fsio_removing(io, -1);
+    return error;
 }
 
 void fsio_drop_later(struct fsio_file *file) {

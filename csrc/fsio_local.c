@@ -79,7 +79,7 @@ bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
         held = file->counted;
         pthread_mutex_unlock(&file->lock);
     }
-    fsio_file_drop(file);
+    fsio_drop_later(file); /* who deletes does not wait for what was written behind */
     return held;
 }
 

@@ -15,6 +15,8 @@ void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64
     pthread_mutex_unlock(&io->table_lock);
 }
 
+uint64_t fsio_losses(const struct fsio *io) { return atomic_load(&io->lost_version); }
+
 bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end, uint64_t since) {
     uint8_t bytes[8];
     if (from >= end || atomic_load(&io->lost_version) <= since) return false;

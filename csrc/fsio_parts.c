@@ -9,7 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROBE_MAX = 4096 }; /* stripes of a file that are looked for one by one; with more its directory is read */
+enum {
+    PROBE_MAX = 4096, /* stripes of a file that are looked for one by one; with more its directory is read */
+    AT_ONCE_BYTES = 64 << 20, /* within a second, so much is deleted while the caller waits, who may be the poll loop: the kernel frees some GB a second. */
+    SMALL_BYTES = 64 << 10,   /* Of what is no larger, the names are all the work. */
+};
 
 void fsio_part_name(uint64_t ino, int64_t index, char *to) {
     unsigned last = (unsigned)(ino & 0xff);
@@ -190,16 +194,46 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
     return 0;
 }
 
+/* A name that is no part's, for what is on its way. */
+static void fresh_name(uint64_t ino, unsigned number, char *to) {
+    snprintf(to, FSIO_NAME_BYTES, "%02x/.%016llx-%x", (unsigned)(ino & 0xff), (unsigned long long)ino, number);
+}
+
+/* Its name goes at once, its bytes by another thread. False: they have to go here. */
+static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
+    char aside[FSIO_NAME_BYTES];
+    unsigned number = atomic_fetch_add(&io->fresh_count, 1);
+    fresh_name(ino, number, aside);
+    if (!fsio_can_remove_later(io) || renameat(io->root_fd, name, io->root_fd, aside) != 0) return false;
+    if (fsio_remove_later(io, ino, number) != 0) unlinkat(io->root_fd, aside, 0);
+    return true;
+}
+
+void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number) {
+    char aside[FSIO_NAME_BYTES];
+    fresh_name(ino, number, aside);
+    unlinkat(io->root_fd, aside, 0);
+}
+
+static bool takes_long(struct fsio *io, uint64_t bytes) {
+    int64_t now = now_ms();
+    if (now - atomic_load(&io->removed_since_ms) > 1000) {
+        atomic_store(&io->removed_since_ms, now);
+        atomic_store(&io->removed, 0);
+    }
+    return atomic_fetch_add(&io->removed, bytes) + bytes > AT_ONCE_BYTES && bytes > SMALL_BYTES;
+}
+
 /* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
-static int remove_part(struct fsio *io, const char *name, bool counted) {
+static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool counted) {
     struct stat found;
     int error = 0;
     fsio_change_begins(io);
-    if (counted && !io->own_mount && fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && unlinkat(io->root_fd, name, 0) == 0) {
-        fsio_account(io, -(int64_t)found.st_blocks * 512);
-    } else if (unlinkat(io->root_fd, name, 0) != 0) {
-        error = errno;
-    }
+    bool there = fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
+    uint64_t bytes = there ? (uint64_t)found.st_blocks * 512 : 0;
+    bool aside = there && takes_long(io, bytes) && remove_later(io, name, ino);
+    if (!aside && unlinkat(io->root_fd, name, 0) != 0) error = errno;
+    if (error == 0 && counted && there && !io->own_mount) fsio_account(io, -(int64_t)bytes);
     fsio_change_ends(io);
     if (error == 0) atomic_fetch_sub(&io->parts, 1);
     return error;
@@ -218,7 +252,7 @@ static bool remove_one(void *context, int directory, const char *name, uint64_t 
     (void)name;
     if (ino != removal->ino || index < 0 || (uint64_t)index < removal->from) return true;
     fsio_part_name(ino, index, path);
-    int error = remove_part(removal->io, path, true);
+    int error = remove_part(removal->io, path, ino, true);
     if (error != 0 && error != ENOENT) removal->error = error;
     return true;
 }
@@ -231,7 +265,7 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
     if (end - from > PROBE_MAX) walk_directory(io, (unsigned)(ino & 0xff), remove_one, &removal);
     for (uint64_t i = from; end - from <= PROBE_MAX && i < end; i++) {
         fsio_part_name(ino, (int64_t)i, name);
-        int error = remove_part(io, name, true);
+        int error = remove_part(io, name, ino, true);
         if (error != 0 && error != ENOENT) removal.error = error;
     }
     if (removal.error == 0) cut_stripes(io, ino, from);
@@ -280,18 +314,17 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum) {
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, index, name);
-    return remove_part(io, name, true);
+    return remove_part(io, name, ino, true);
 }
 
 void fsio_whole_remove(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, FSIO_WHOLE, name);
-    remove_part(io, name, false);
+    remove_part(io, name, ino, false);
 }
 
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
-    unsigned number = atomic_fetch_add(&io->fresh_count, 1);
-    snprintf(name, FSIO_NAME_BYTES, "%02x/.%016llx-%x", (unsigned)(ino & 0xff), (unsigned long long)ino, number);
+    fresh_name(ino, atomic_fetch_add(&io->fresh_count, 1), name);
     int fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd >= 0 ? fd : -errno;
 }
@@ -347,7 +380,7 @@ int fsio_whole_delete(struct fsio *io, uint64_t ino) {
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_change_begins(io);
     bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */
-    int error = remove_part(io, name, !open);
+    int error = remove_part(io, name, ino, !open);
     fsio_change_ends(io);
     return error;
 }

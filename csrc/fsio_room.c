@@ -45,11 +45,21 @@ static void ask_for_room(struct fsio *io, uint64_t more, const struct timespec *
     if (waited != 0) io->room_vain_until_ms = now_ms() + VAIN_MS;
 }
 
+void fsio_removing(struct fsio *io, int by) {
+    pthread_mutex_lock(&io->room_lock);
+    io->removing += (unsigned)by;
+    if (by < 0) atomic_fetch_add(&io->room_made, 1);
+    if (by < 0) pthread_cond_broadcast(&io->room_changed);
+    pthread_mutex_unlock(&io->room_lock);
+}
+
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient) {
     if (io->room_patience_ms == 0 || (io->limit != 0 && more > io->limit)) return false;
     struct timespec until = after_ms(io->room_patience_ms);
     uint64_t wanted = missing(io, more);
     pthread_mutex_lock(&io->room_lock);
+    for (int waited = 0; io->removing > 0 && atomic_load(&io->room_made) == since && waited == 0 && !atomic_load(&io->stopping);)
+        waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, &until);
     int64_t left = vain_ms(io);
     bool heard = io->room_asked == io->room_answered; /* else nobody makes room, or not in time */
     if (patient && heard && left > 0 && !atomic_load(&io->stopping)) { /* or until there is news */

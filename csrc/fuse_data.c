@@ -22,6 +22,7 @@ struct message *message_take(struct amfs_fuse *mount) {
     pthread_mutex_unlock(&mount->work_lock);
     if (message == NULL) message = malloc(sizeof *message + MESSAGE_BYTES);
     if (message != NULL) message->mount = mount;
+    if (message != NULL) message->run = NULL;
     return message;
 }
 
@@ -53,9 +54,11 @@ static void *work(void *argument) {
         if (mount->work == NULL) mount->work_tail = &mount->work;
         pthread_mutex_unlock(&mount->work_lock);
         const struct wire_in *in = (const void *)message->bytes;
-        if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
+        if (message->run != NULL) message->run(mount, message->bytes);
+        else if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
         else serve(mount, message->bytes, message->size, message->since, out, true);
-        message_give(mount, message);
+        if (message->run != NULL) free(message);
+        else message_give(mount, message);
         pthread_mutex_lock(&mount->work_lock);
     }
     pthread_mutex_unlock(&mount->work_lock);
@@ -77,11 +80,21 @@ bool work_add(struct amfs_fuse *mount, struct message *message) {
     }
     pthread_cond_signal(&mount->work_wake);
     pthread_mutex_unlock(&mount->work_lock);
-    if (nobody) {
+    if (nobody && message->run == NULL) {
         answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
         message_give(mount, message);
     }
     return !nobody;
+}
+
+bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size) {
+    struct message *message = malloc(sizeof *message + size);
+    if (message == NULL) return false;
+    message->run = run;
+    memcpy(message->bytes, bytes, size);
+    bool added = work_add(mount, message);
+    if (!added) free(message);
+    return added;
 }
 
 bool work_copy(const struct call *call) {
@@ -271,8 +284,8 @@ static int open_implicitly(struct call *call) {
     bool here = error == 0;
     if (here) {
         struct opening opening = {.ino = attr.ino, .alias = alias_of(call), .node = -1, .size = attr.size, .atime = attr.atime, .writing = true,
-                                  .create = attr.size == 0};
-        error = files_open_implicit(mount, &opening);
+                                  .create = attr.size == 0, .implicit = true};
+        error = files_open(mount, &opening, NULL);
     }
     pthread_mutex_unlock(&mount->node->lock);
     if (here && error != 0) forget_unused(mount, attr.ino);
@@ -282,6 +295,10 @@ static int open_implicitly(struct call *call) {
 /* False: there is no handle yet, or none to be had, and the request is seen to. */
 static bool begin_writing(struct call *call, struct use *use) {
     if (leaving_awaited(call)) return false;
+    if (!may_wait(call) && fsio_open_waits(call->mount->node->io, call->in->ino, false)) {
+        work_copy(call);
+        return false;
+    }
     int error = open_implicitly(call);
     if (error == META_NOT_MINE || error == META_BUSY) {
         ensure(call, true);

@@ -166,20 +166,8 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
 }
 
 /* Does the kernel say when a file that was written is closed? Only where a node may have refused some of it: not what is whole on a node without limit. */
-static bool flushes(struct amfs_fuse *mount, enum fsio_kind kind) {
+static bool flushes(const struct amfs_fuse *mount, enum fsio_kind kind) {
     return !atomic_load_explicit(&mount->no_open, memory_order_relaxed) && (kind != FSIO_LOCAL || mount->node->limited);
-}
-
-static int copy(struct amfs_fuse *mount, struct view *view, const struct opening *opening) {
-    struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader, *another = NULL;
-    bool first = *handle == NULL;
-    /* Who reads learns where the content is by now: another node may have written it since the first. */
-    int error = !first && opening->writing ? 0 : fsio_open(mount->node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size,
-                                                           opening->writing, opening->create, first ? handle : &another);
-    if (error != 0) return error;
-    if (another != NULL) fsio_close(another);
-    if (first && opening->writing && !flushes(mount, fsio_kind(*handle))) fsio_write_through(*handle);
-    return opening->truncate && opening->writing ? fsio_truncate(view->writer, 0) : 0;
 }
 
 static bool written_elsewhere(const struct file *file, const struct view *here) {
@@ -189,14 +177,9 @@ static bool written_elsewhere(const struct file *file, const struct view *here) 
 }
 
 static void give_back(struct amfs_fuse *mount, struct view *view) {
-    if (view->backing > 0) {
-        uint32_t backing = (uint32_t)view->backing;
-        ioctl(mount->fd, WIRE_BACKING_CLOSE, &backing);
-        view->backing = 0;
-    }
-    if (view->reader != NULL) fsio_close(view->reader);
-    if (view->writer != NULL) fsio_close(view->writer);
-    view->reader = view->writer = NULL;
+    uint32_t backing = (uint32_t)view->backing;
+    if (view->backing > 0) ioctl(mount->fd, WIRE_BACKING_CLOSE, &backing);
+    view->backing = 0;
 }
 
 /* An empty file may have no part yet: what is made for it has the times of the record. */
@@ -221,13 +204,19 @@ static void stamp_fresh(struct node *node, const struct opening *opening) {
     stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
 }
 
-int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
+static void count(struct node *node, struct file *file, struct view *view, bool writing, int by) {
+    *(writing ? &view->writers : &view->readers) += (uint32_t)by;
+    *(writing ? &file->writers : &file->readers) += (uint32_t)by;
+    if (writing) atomic_fetch_add_explicit(&node->writing, (unsigned)by, memory_order_relaxed);
+}
+
+int files_begin(struct amfs_fuse *mount, struct opening *opening) {
     struct node *node = mount->node;
     int error = ENOMEM;
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
     struct view *view = file == NULL ? NULL : files_view(file, mount, opening->alias);
-    if (view != NULL && has_old(node, view, opening)) {
+    if (view != NULL && !opening->implicit && has_old(node, view, opening)) {
         alias_turn(mount, opening->ino, opening->alias);
         return FILE_HAS_OLD;
     }
@@ -235,40 +224,23 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
     if (view != NULL) {
         if (is_unused(view)) {
             view->kind = opening->kind;
-            view->passes = atomic_load_explicit(&mount->passes, memory_order_relaxed) && opening->kind == FSIO_LOCAL && view->reader == NULL &&
-                           view->writer == NULL && !(opening->writing && node->limited);
+            view->passes = !opening->implicit && atomic_load_explicit(&mount->passes, memory_order_relaxed) && opening->kind == FSIO_LOCAL &&
+                           !(opening->writing && node->limited);
         }
-        bool fresh = lacks_part(node, opening);
-        error = view->passes ? pass(mount, view, opening) : EAGAIN;
-        if (error == EAGAIN) {
-            view->passes = false;
-            error = copy(mount, view, opening);
-        }
-        if (error == 0 && fresh) stamp_fresh(node, opening);
+        opening->fresh = lacks_part(node, opening);
+        error = view->passes && !opening->implicit ? pass(mount, view, opening) : EAGAIN;
+        opening->copies = error == EAGAIN;
+        if (opening->copies) error = 0;
+        if (opening->copies && !opening->implicit) view->passes = false;
     }
     if (error == 0) {
-        uint32_t *mine = opening->writing ? &view->writers : &view->readers;
-        *mine += 1;
-        *(opening->writing ? &file->writers : &file->readers) += 1;
-        if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
-        if (opening->foreign) file->foreign = true;
-        if (opening->direct) file->direct = file->direct_writing = true;
-        if (opening->copied && !file->copied) {
-            file->copied = true;
-            atomic_fetch_add_explicit(&node->copied, 1, memory_order_relaxed);
-        }
-        out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
-        out->flags = 0;
-        out->backing = 0;
-        if (view->passes) {
-            out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
-            out->backing = view->backing;
-        } else if (kind_of(view) == FSIO_REMOTE || opening->appends || (written_elsewhere(file, view) && !opening->writing)) {
-            out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
-        } else {
-            out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, kind_of(view)) ? 0 : OPENED_NOFLUSH);
-        }
-    } else if (view != NULL && is_unused(view) && !view->implicit) {
+        opening->file = file;
+        opening->view = view;
+        opening->beside = opening->writing && file->writers > 0;
+        opening->losses = fsio_losses(node->io);
+        count(node, file, view, opening->writing, 1);
+        view->busy++; /* it stays, whoever closes what */
+    } else if (view != NULL && is_unused(view)) {
         give_back(mount, view);
         drop_view(node, file, view);
     }
@@ -276,35 +248,90 @@ int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wi
     return error;
 }
 
-int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening) {
+bool files_wait(struct amfs_fuse *mount, const struct opening *opening) {
+    return opening->copies && (opening->kind != FSIO_LOCAL || fsio_open_waits(mount->node->io, opening->ino, opening->truncate));
+}
+
+/* With the lock held, which is given up meanwhile: all of this may wait for another node, or for who does. */
+static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     struct node *node = mount->node;
-    int error = ENOMEM;
-    struct file *file = files_find(node, opening->ino);
-    if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
-    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->alias);
-    if (view == NULL && file != NULL && (view = add_view(file, mount, opening->alias)) != NULL) view->kind = opening->kind;
-    if (view != NULL) error = copy(mount, view, opening);
-    if (error == 0) {
-        if (opening->foreign) file->foreign = true;
-        if (opening->direct) file->direct = file->direct_writing = true;
-        view->used_ns = monotonic_ns();
-        if (view->implicit && opening->writing && !view->implicit_writing) { /* the reader becomes a writer */
-            view->readers--;
-            file->readers--;
-        }
-        if (!view->implicit || (opening->writing && !view->implicit_writing)) {
-            *(opening->writing ? &view->writers : &view->readers) += 1;
-            *(opening->writing ? &file->writers : &file->readers) += 1;
-            if (opening->writing) atomic_fetch_add_explicit(&node->writing, 1, memory_order_relaxed);
-        }
-        view->implicit = true;
-        view->implicit_writing = view->implicit_writing || opening->writing;
-    } else if (view != NULL && is_unused(view)) {
-        give_back(mount, view);
-        drop_view(node, file, view);
+    struct view *view = opening->view;
+    struct fsio_handle *made = NULL, *stands = opening->writing ? view->writer : NULL;
+    int error = 0;
+    pthread_mutex_unlock(&node->lock);
+    /* Who reads learns where the content is by now: another node may have written it since the first. */
+    if (stands == NULL) error = fsio_open(node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
+                                          opening->create, &made);
+    if (made != NULL && fsio_losses(node->io) != opening->losses) fsio_known_since(made, opening->losses); /* a node has died meanwhile */
+    if (made != NULL && opening->writing && !flushes(mount, fsio_kind(made))) fsio_write_through(made);
+    if (error == 0 && opening->truncate && opening->writing) error = fsio_truncate(made != NULL ? made : stands, 0);
+    pthread_mutex_lock(&node->lock);
+    struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader;
+    if (error == 0 && *handle == NULL) {
+        *handle = made;
+        made = NULL;
     }
-    if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) drop_file(node, file);
+    if (made != NULL) {
+        pthread_mutex_unlock(&node->lock);
+        fsio_close(made);
+        pthread_mutex_lock(&node->lock);
+    }
     return error;
+}
+
+/* What stands for reads and writes without an open is counted once. */
+static void count_implicit(struct node *node, struct file *file, struct view *view, bool writing) {
+    if (view->implicit && (!writing || view->implicit_writing)) count(node, file, view, writing, -1);
+    else if (view->implicit) count(node, file, view, false, -1); /* the reader becomes a writer */
+    view->implicit = true;
+    view->implicit_writing = view->implicit_writing || writing;
+    view->used_ns = monotonic_ns();
+}
+
+static void say_how(const struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
+    const struct view *view = opening->view;
+    out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
+    out->flags = 0;
+    out->backing = 0;
+    if (view->passes) {
+        out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
+        out->backing = view->backing;
+    } else if (kind_of(view) == FSIO_REMOTE || opening->appends || (written_elsewhere(opening->file, view) && !opening->writing)) {
+        out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
+    } else {
+        out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, kind_of(view)) ? 0 : OPENED_NOFLUSH);
+    }
+}
+
+static void close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing);
+
+int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
+    struct node *node = mount->node;
+    struct file *file = opening->file;
+    int error = opening->copies ? make_handle(mount, opening) : 0;
+    opening->view->busy--;
+    if (error != 0) {
+        /* Another writer here may have been closed meanwhile and have left it to us to say what was written. */
+        bool owed = opening->beside && file->writers == 1 && opening->view->writer == NULL;
+        close_one(mount, file, opening->view, opening->writing);
+        if (owed) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, true, NULL);
+        return error;
+    }
+    if (opening->fresh) stamp_fresh(node, opening);
+    if (opening->foreign) file->foreign = true;
+    if (opening->direct) file->direct = file->direct_writing = true;
+    if (opening->copied && !file->copied) {
+        file->copied = true;
+        atomic_fetch_add_explicit(&node->copied, 1, memory_order_relaxed);
+    }
+    if (opening->implicit) count_implicit(node, file, opening->view, opening->writing);
+    else say_how(mount, opening, out);
+    return 0;
+}
+
+int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
+    int error = files_begin(mount, opening);
+    return error == 0 ? files_finish(mount, opening, out) : error;
 }
 
 /* ── closing ── */
@@ -399,9 +426,7 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     struct meta_attr said = {.ino = file->ino};
     struct stat found;
     bool known = false, passed = view->passes, stayed = kind_of(view) == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
-    *(writing ? &view->writers : &view->readers) -= 1;
-    *(writing ? &file->writers : &file->readers) -= 1;
-    if (writing) atomic_fetch_sub_explicit(&node->writing, 1, memory_order_relaxed);
+    count(node, file, view, writing, -1);
     if (writing && passed && file->writers == 0 && files_part_stat(node, file->ino, &found) == 0) {
         files_put_stat(node, &said, &found);
         known = true;
@@ -542,59 +567,8 @@ void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, i
     *readers = *writers = 0;
     if (file != NULL) file->foreign = true;
     for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next) {
-        if (view->reader == NULL && view->writer == NULL) {
-            *readers += (int)view->readers;
-            *writers += (int)view->writers;
-        }
+        if (view->reader == NULL) *readers += (int)view->readers; /* passed, or being opened */
+        if (view->writer == NULL) *writers += (int)view->writers;
     }
     pthread_mutex_unlock(&mount->node->lock);
-}
-
-/* ── requests ── */
-
-void do_open(struct call *call) {
-    struct amfs_fuse *mount = call->mount;
-    const struct wire_open_in *in = (const void *)call->body;
-    struct meta_attr attr;
-    struct wire_open_out out;
-    if (call->size < sizeof *in) {
-        refuse(call, EINVAL);
-        return;
-    }
-    if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) {
-        refuse(call, ENOSYS); /* from now on the kernel opens by itself */
-        return;
-    }
-    if (leaving_awaited(call)) return;
-    bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
-    pthread_mutex_lock(&mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
-    int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
-    bool here = error == 0;
-    if (here) {
-        struct opening opening = {.ino = attr.ino, .alias = alias_of(call), .node = -1, .size = attr.size, .atime = attr.atime, .mtime = attr.mtime,
-                                  .writing = writing, .truncate = truncate, .create = attr.size == 0 || truncate, .stamp = attr.size == 0 && !truncate,
-                                  .appends = writing && (in->flags & O_APPEND) != 0,
-                                  .copied = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
-        error = files_open(mount, &opening, &out);
-    }
-    pthread_mutex_unlock(&mount->node->lock);
-    if (here) {
-        if (error != 0) {
-            forget_unused(mount, attr.ino);
-        } else {
-            bool kills = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
-            int given = kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out);
-            if (given == ENOENT) files_close(mount, attr.ino, alias_of(call), writing); /* whoever asked was killed meanwhile */
-            if (truncate) notify_others(mount, attr.ino, true);
-            return;
-        }
-    }
-    if (error == META_NOT_MINE || error == META_BUSY) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_OPEN, NULL, 0, NULL, 0);
-        if (request != NULL) request->flags = in->flags;
-        if (request != NULL) request->looks = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
-        slow_add(mount, request);
-    } else {
-        refuse(call, gone_by_now(error));
-    }
 }

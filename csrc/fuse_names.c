@@ -152,7 +152,8 @@ static int open_created(struct amfs_fuse *mount, const struct meta_attr *attr, c
     struct opening opening = {.ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime, .appends = (it->flags & O_APPEND) != 0};
     bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed); /* else closing it is not told either */
     out->open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
-    return told ? files_open(mount, &opening, &out->open) : files_open_implicit(mount, &opening);
+    opening.implicit = !told;
+    return files_open(mount, &opening, &out->open);
 }
 
 static void give_created(struct call *call, const struct making *it, struct meta_attr *attr, int error, struct created *out) {

@@ -1,8 +1,9 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
  * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
- * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_leaving.c: what is being closed.
+ * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_leaving.c: opening and closing.
  *
- * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. */
+ * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
+ * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
 #ifndef AMFS_FUSE_PRIVATE_H
 #define AMFS_FUSE_PRIVATE_H
 
@@ -123,6 +124,7 @@ struct message { /* a request with its data, or room for one */
     struct amfs_fuse *mount;
     size_t size;
     uint64_t since; /* mount->changes before it was read */
+    void (*run)(struct amfs_fuse *mount, void *bytes); /* NULL: a request of the kernel's */
     _Alignas(8) char bytes[];
 };
 
@@ -324,11 +326,20 @@ struct opening {
     bool writing, truncate, create, foreign, direct, copied;
     bool appends; /* at an end that others may have moved: no pages of the kernel's stand for that */
     bool stamp; /* a part that has to be made gets these times */
+    bool implicit; /* for reads or writes without an open */
+    /* by files_begin */
+    struct file *file;
+    struct view *view;
+    uint64_t losses; /* as fsio_losses then: the file was whole */
+    bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-/* With the lock held: what the record was told before this must not be told otherwise in between. 0, an errno, FILE_HAS_OLD. */
-int files_open(struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out);
-int files_open_implicit(struct amfs_fuse *mount, const struct opening *opening);
+/* All with the lock held. After files_begin the file counts as open: what the record was told before is not told otherwise until that is closed. 0, an
+ * errno, FILE_HAS_OLD. files_finish makes the handle, and gives the lock up meanwhile: if it fails, that counts no more. `out` NULL: implicit. */
+int files_begin(struct amfs_fuse *mount, struct opening *opening);
+bool files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may files_finish have to wait for another node? */
+int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
+int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
 void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
 struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias);
@@ -346,10 +357,10 @@ void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat
 void files_sweep(struct amfs_fuse *mount);                /* the same where it is idle */
 void files_end(struct amfs_fuse *mount);                  /* close what the kernel cannot close any more */
 void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
-void do_open(struct call *call);
-void do_release(struct call *call);
 
 /* fuse_leaving.c */
+void do_open(struct call *call);
+void do_release(struct call *call);
 bool leaving_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
 void leaving_end(struct node *node, uint64_t ino);
 bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
@@ -364,6 +375,8 @@ void do_flush(struct call *call);
 struct message *message_take(struct amfs_fuse *mount);
 void message_give(struct amfs_fuse *mount, struct message *message);
 bool work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
+/* Have a worker do this with a copy of those bytes. False: there is none, or no memory. */
+bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
 bool work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
 void work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }

@@ -320,11 +320,10 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
 }
 
 /* Ask once more. */
-static int ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
+static void ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
     slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open yet */
     request->again++;
     slow_add(mount, request);
-    return 0;
 }
 
 /* The node through which it is written has closed it again before we came. */
@@ -332,20 +331,35 @@ static bool is_late(const struct amfs_fuse_request *request, const struct openin
     return error == ESTALE && opening->kind == FSIO_REMOTE && request->again < LATE_MOST;
 }
 
-int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
-    struct amfs_fuse_request *request = claim(mount, unique);
-    struct wire_open_out out;
-    if (request == NULL) return ENOENT;
-    struct opening opening = opening_of(request, request->ino, kind, node, stripe, size);
-    pthread_mutex_lock(&mount->node->lock);
-    int error = request->op == FUSE_OP_ENSURE ? files_open_implicit(mount, &opening) : files_open(mount, &opening, &out);
-    pthread_mutex_unlock(&mount->node->lock);
-    if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
-    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL); /* it is not open after all */
+/* A file that is being opened for a request. */
+struct opened {
+    struct amfs_fuse_request *request;
+    struct opening opening;
+    struct meta_attr attr; /* of one that was made */
+    bool made;
+};
+
+static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *open) {
+    struct {
+        struct wire_entry_out entry;
+        struct wire_open_out open;
+    } out = {.open = *open};
+    const struct opening *opening = &it->opening;
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
+    else put_entry(mount, it->request->noticed, &out.entry, &it->attr, 0, false);
+    out.entry.ino = node_id(it->attr.ino, opening->alias); /* whatever it is found under by now */
+    if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
+        files_close(mount, it->attr.ino, opening->alias, true);
+}
+
+static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
+    struct amfs_fuse_request *request = it->request;
+    const struct opening *opening = &it->opening;
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open after all */
     if (error == 0 && request->looks) { /* it was cut: now for its mode */
-        struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, &out, sizeof out);
+        struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, out, sizeof *out);
         if (next != NULL) {
-            next->unique = unique;
+            next->unique = request->unique;
             next->opcode = request->opcode;
             next->uid = request->uid;
             next->gid = request->gid;
@@ -356,44 +370,66 @@ int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kin
             next->since = atomic_load(&mount->node->changes);
             amfs_fuse_request_free(request);
             slow_add(mount, next);
-            return 0;
+            return;
         }
     }
-    if (request->op == FUSE_OP_ENSURE && error == 0) {
+    if (opening->implicit && error == 0) {
         work_add(mount, request->message);
         request->message = NULL;
         amfs_fuse_request_free(request);
-    } else if (finish(mount, request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0) {
-        files_close(mount, opening.ino, opening.alias, opening.writing); /* whoever asked was killed meanwhile */
+    } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
+        files_close(mount, opening->ino, opening->alias, opening->writing); /* whoever asked was killed meanwhile */
     }
+}
+
+static void answer_opened(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
+    if (is_late(it->request, &it->opening, error)) ask_again(mount, it->request, &it->opening);
+    else if (it->made) answer_made(mount, it, error, out);
+    else answer_found(mount, it, error, out);
+}
+
+static void end_opening(struct amfs_fuse *mount, void *opened) {
+    struct opened *it = opened;
+    struct wire_open_out out = {.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    pthread_mutex_lock(&mount->node->lock);
+    int error = files_finish(mount, &it->opening, &out);
+    pthread_mutex_unlock(&mount->node->lock);
+    answer_opened(mount, it, error, &out);
+}
+
+/* The file counts as open when this returns. The poll loop does not wait for other nodes: a worker does. */
+static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
+    struct opening *opening = &it->opening;
+    struct wire_open_out none = {0};
+    int error = FILE_HAS_OLD;
+    pthread_mutex_lock(&mount->node->lock);
+    for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)ALIASES : 1); tries++) {
+        if (it->made) opening->alias = alias_now(mount, opening->ino); /* somebody else may have made it, and others have written it */
+        error = files_begin(mount, opening);
+    }
+    bool waits = error == 0 && files_wait(mount, opening);
+    pthread_mutex_unlock(&mount->node->lock);
+    if (error != 0) answer_opened(mount, it, error, &none);
+    else if (!waits || !work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
+}
+
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct opened it = {.request = request, .opening = opening_of(request, request->ino, kind, node, stripe, size)};
+    it.opening.implicit = request->op == FUSE_OP_ENSURE;
+    open_and_answer(mount, &it);
     return 0;
 }
 
 int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
                             uint32_t stripe, uint64_t size) {
     struct amfs_fuse_request *request = claim(mount, unique);
-    struct {
-        struct wire_entry_out entry;
-        struct wire_open_out open;
-    } out;
     if (request == NULL) return ENOENT;
-    struct opening opening = opening_of(request, attr->ino, kind, node, stripe, size);
-    opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
-    bool told = !atomic_load(&mount->no_open);
-    out.open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
-    pthread_mutex_lock(&mount->node->lock);
-    int error = FILE_HAS_OLD;
-    for (int tries = 0; error == FILE_HAS_OLD && tries < ALIASES; tries++) { /* somebody else has made it meanwhile, and others have written it */
-        opening.alias = alias_now(mount, attr->ino);
-        error = told ? files_open(mount, &opening, &out.open) : files_open_implicit(mount, &opening);
-    }
-    pthread_mutex_unlock(&mount->node->lock);
-    if (is_late(request, &opening, error)) return ask_again(mount, request, &opening);
-    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening.ino, false, NULL);
-    else put_entry(mount, request->noticed, &out.entry, attr, 0, false);
-    out.entry.ino = node_id(attr->ino, opening.alias); /* whatever it is found under by now */
-    if (finish(mount, request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && told)
-        files_close(mount, attr->ino, opening.alias, true);
+    struct opened it = {.request = request, .opening = opening_of(request, attr->ino, kind, node, stripe, size), .attr = *attr, .made = true};
+    it.opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
+    it.opening.implicit = atomic_load(&mount->no_open);
+    open_and_answer(mount, &it);
     return 0;
 }
 

@@ -42,7 +42,7 @@ def _attr(fuse: Answers, unique: int, value: Any) -> None:
 
 
 def _open(fuse: Answers, unique: int, value: Any) -> None:
-    fuse.reply_open(unique, *value[:4])  # at once: no node can have died between the answer of its shard and this
+    fuse.reply_open(unique, *value[:4])  # it counts from now on: no node can have died between the answer of its shard and this
 
 
 def _created(fuse: Answers, unique: int, value: Any) -> None:

@@ -12,7 +12,9 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
+from collections import deque
 from typing import Any, Protocol
 
 import msgspec
@@ -159,6 +161,9 @@ class Mounts:
         self._by_fd: dict[int, Mount] = {}
         self._lines: dict[int, socket.socket] = {}  # commands that have not said yet what they want
         self._waiting: list[tuple[Mount, socket.socket, float]] = []  # commands that wait for the kernel's hello
+        self._ending: dict[Mount, threading.Thread] = {}
+        self._ended: deque[Mount] = deque()  # have come to their end in those threads
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
         self._door_path = fusemounts.door(run_dir, node)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -171,6 +176,7 @@ class Mounts:
             os.umask(mask)
         self._door.listen(16)
         self._poll.register(self._door, select.EPOLLIN)
+        self._poll.register(self._wake, select.EPOLLIN)
 
     @property
     def fd(self) -> int:
@@ -183,7 +189,7 @@ class Mounts:
             mount.set_alone(alone)
 
     def facts(self) -> tuple[MountFacts, ...]:
-        return tuple(mount.facts() for mount in self._mounts.values())
+        return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended())
 
     # ── events and effects ─────────────────────────────────────────────────────────────────────────
 
@@ -195,7 +201,11 @@ class Mounts:
             if mount is not None:
                 events.extend(mount.requests())
                 if mount.is_ended():
-                    events.extend(self._drop(mount))
+                    self._end(mount)
+            elif fd == self._wake:
+                os.eventfd_read(self._wake)
+                while self._ended:
+                    events.extend(self._drop(self._ended.popleft()))
             elif fd == self._door.fileno():
                 self._open_line()
             elif fd in self._lines:
@@ -215,7 +225,7 @@ class Mounts:
         self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
     ) -> list[tuple[Mount, int]]:
         """Have the kernel forget, in every mount but one (a face), what is old. Returns at once what ``await_forgotten`` waits for."""
-        mounts = [mount for mount in self._mounts.values() if but != mount.face]
+        mounts = [mount for mount in self._mounts.values() if but != mount.face and not mount.is_ended()]
         return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries)]
 
     def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:
@@ -313,7 +323,7 @@ class Mounts:
         """Answer the commands whose mounts the kernel has greeted."""
         left = []
         for mount, line, until in self._waiting:
-            if mount.number not in self._mounts:
+            if mount.number not in self._mounts or mount.is_ended():
                 self._answer(line, Answer(mount.why()))
             elif mount.is_started():
                 self._answer(line, Answer("", (mount.facts(),)))
@@ -325,11 +335,22 @@ class Mounts:
 
     # ── ends ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _drop(self, mount: Mount) -> list[Event]:
-        """It was unmounted: close what it had open. Returns what it tells at the end."""
+    def _end(self, mount: Mount) -> None:
+        """It was unmounted: close what it had open, which may have to wait for other nodes. The poll loop goes on meanwhile."""
         self._poll.unregister(mount.fd)
         del self._by_fd[mount.fd]
-        mount.stop()
+
+        def stop() -> None:
+            mount.stop()
+            self._ended.append(mount)
+            os.eventfd_write(self._wake, 1)
+
+        thread = self._ending[mount] = threading.Thread(target=stop, name="amfs-unmount", daemon=True)
+        thread.start()
+
+    def _drop(self, mount: Mount) -> list[Event]:
+        """It has ended. Returns what it tells at the end."""
+        self._ending.pop(mount).join()
         del self._mounts[mount.number]
         self._share()
         log.info("mount %d at %s has ended", mount.number, mount.path)
@@ -342,6 +363,8 @@ class Mounts:
         for mount in list(self._mounts.values()):
             if not mount.is_ended():
                 mount.unmount()
+            if mount not in self._ending:
+                self._end(mount)
             self._drop(mount)
         for line in [*self._lines.values(), *(line for _, line, _ in self._waiting)]:
             line.close()
@@ -351,3 +374,4 @@ class Mounts:
         with contextlib.suppress(OSError):
             os.unlink(self._door_path)
         self._poll.close()
+        os.close(self._wake)

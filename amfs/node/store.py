@@ -1,15 +1,18 @@
 """The node's store: real files in tmpfs, published by rename. I/O.
 
-Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``work/sandboxes/``, ``logs/``. It is marked and locked,
-so that what a killed process leaves behind can be told from what is in use.
+Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``work/sandboxes/``, ``logs/``, ``aside/`` (what is
+being deleted). It is marked and locked, so that what a killed process leaves behind can be told from what is in use.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from amfs.engine.events import StoreInline
@@ -19,6 +22,7 @@ from amfs.net import hugetmpfs, litter
 from amfs.net.trees import files_below, make_directories, remove_tree
 
 _FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
+_AT_ONCE_BYTES = 64 << 20  # a file of so much is deleted while the poll loop waits: the kernel frees some GB in a second
 
 
 def _room(path: Path) -> bool:
@@ -32,6 +36,13 @@ def _room(path: Path) -> bool:
 def default_parent() -> Path:
     """/dev/shm where it is there and has room, else the temporary directory (a disk, usually)."""
     return litter.SHM if _room(litter.SHM) else Path(tempfile.gettempdir())
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        remove_tree(path)
+    else:
+        os.unlink(path)
 
 
 class Store:
@@ -64,7 +75,10 @@ class Store:
         # In a directory of their own, so that a task that removes what is around its sandbox does not meet the files of others.
         self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
-        for directory in (self.sandboxes, self.logs):
+        self.aside = str(inside / "aside")  # what is to be deleted and has lost its name already
+        self._numbers = itertools.count()
+        self.remover = ThreadPoolExecutor(1, "amfs-remove")
+        for directory in (self.sandboxes, self.logs, self.aside):
             remove_tree(directory)
             os.makedirs(directory, 0o700)
         os.makedirs(self.root, 0o700, exist_ok=True)
@@ -104,13 +118,24 @@ class Store:
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:
+            path = self.path_of(key)
             try:
-                os.unlink(self.path_of(key))
+                if os.lstat(path).st_blocks * 512 > _AT_ONCE_BYTES:
+                    self._delete_later(path)
+                else:
+                    os.unlink(path)
             except OSError:
                 continue  # never written, or gone already
 
     def drop_scope(self, scope: str) -> None:
-        remove_tree(f"{self.root}/{scope}")
+        with contextlib.suppress(OSError):  # nothing of it was ever here
+            self._delete_later(f"{self.root}/{scope}")
+
+    def _delete_later(self, path: str) -> None:
+        """Its name goes at once, its content by a thread: the poll loop, which deletes, must not be taken for dead. Raises OSError."""
+        aside = f"{self.aside}/{next(self._numbers)}"
+        os.rename(path, aside)
+        self.remover.submit(_remove, aside)
 
     def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
         """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
@@ -146,6 +171,7 @@ class Store:
 
     def close(self) -> None:
         """Remove everything."""
+        self.remover.shutdown(wait=False, cancel_futures=True)
         if self.marked is not None:
             self.marked.remove()
             self.marked = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import select
 import socket
@@ -18,6 +19,8 @@ from far_nodes import ANSWER, GUARD_S, HAS_ATTR, HELLO, LANE, MAGIC, PARTITIONS,
 from waiting import until
 
 from amfs.fs.attr import META_SET_MODE, Attr
+
+REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/fsio.h
 
 # ── mounts that ask ────────────────────────────────────────────────────────────────────────────────
 
@@ -259,3 +262,86 @@ def test_a_dead_peer_fails_what_waits_for_it_at_once(tmp_path: Path) -> None:
         assert "lookup" in kernel.until_asked()
         kernel.fuse.reply_error(unique, errno.EIO)
         assert kernel.wait(unique)[0] == errno.EIO
+
+
+# ── what waits for another node holds up nobody ────────────────────────────────────────────────────
+
+
+def opening(kernel: Kernel, ino: int, flags: int) -> int:
+    return kernel.send(14, ino, struct.pack("<II", flags, 0))
+
+
+def goes_on(kernel: Kernel, cluster: Cluster, waiting: int) -> None:
+    """Other files can be made, written and closed, while that request waits."""
+    error, ino, handle = kernel.create(cluster.name_at(0, "other"))
+    assert error == 0
+    assert kernel.write(ino, handle, b"hello") == 0
+    kernel.release(ino, handle)
+    assert waiting not in kernel.answers, "the others had to wait until it was answered"
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_TRUNC])
+def test_the_loop_opens_a_file_through_a_node_that_stalls(tmp_path: Path, flags: int) -> None:
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here, kernel = cluster.nodes[0], cluster.mount(0)
+        unique = opening(kernel, 1 << 40, flags)
+        kernel.until_asked()
+        kernel.fuse.reply_open(unique, REMOTE, 1, 0, 1)
+        assert sum(kernel.fuse.open_count(1 << 40)) + sum(here.io.open_count(1 << 40)), "it counts as open from now on"
+        goes_on(kernel, cluster, unique)
+        here.io.forget_peer(1)
+        assert kernel.wait(unique)[0] == errno.EIO
+        assert "closed" in kernel.until_asked()
+        assert (*kernel.fuse.open_count(1 << 40), *here.io.open_count(1 << 40)) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("through_loop", [True, False])
+def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through_loop: bool) -> None:
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here, kernel = cluster.nodes[0], cluster.mount(0)
+        here.io.set_table([1] * PARTITIONS)
+        _, ino, handle = kernel.create(cluster.name_at(0))
+        kernel.release(ino, handle)
+        ino += through_loop << 40  # then one of which nothing is known here
+        writer = here.io.open(ino, STRIPED, stripe=4096, size=8192, writing=True)
+        writer.write(b"x", 0)
+        waits = threading.Thread(target=writer.stat)  # with the gate of the file held
+        waits.start()
+        unique = opening(kernel, ino, os.O_WRONLY | os.O_TRUNC)
+        if through_loop:
+            kernel.until_asked()
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+        goes_on(kernel, cluster, unique)
+        here.io.forget_peer(1)
+        kernel.wait(unique)
+        waits.join()
+
+
+def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_path: Path) -> None:
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here, kernel, ino = cluster.nodes[0], cluster.mount(0), 1 << 40
+        here.io.set_table([1] * PARTITIONS)
+        other = here.io.open(ino, STRIPED, stripe=4096, size=8192)
+        failed: list[int | None] = []
+
+        def read() -> None:  # holds the gate of the file, for which the opening waits
+            try:
+                other.read(1, 0)
+            except OSError as error:
+                failed.append(error.errno)
+
+        waits = threading.Thread(target=read)
+        waits.start()
+        unique = opening(kernel, ino, os.O_RDONLY)
+        kernel.until_asked()
+        kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+        goes_on(kernel, cluster, unique)
+        here.io.lose(list(range(PARTITIONS)), 2)
+        here.io.set_table([0] * PARTITIONS)
+        here.io.forget_peer(1)
+        waits.join()
+        assert failed == [errno.EIO]
+        error, data = kernel.wait(unique)
+        assert error == 0
+        handle = struct.unpack_from("<Q", data)[0]
+        assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == errno.EIO

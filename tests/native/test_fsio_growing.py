@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import socket
 import threading
 from pathlib import Path
 
 import pytest
-from fsio_nodes import DONE, GREW, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content
+from fsio_nodes import DONE, GREW, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content, token
+from waiting import until
 
 STRIPE = 4096
 
@@ -154,3 +156,34 @@ def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes
     late.join()
     early.join(10)
     assert found == [data]
+
+
+# ── deleting ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("striped", [False, True])
+def test_nobody_waits_until_large_parts_are_deleted(root: Path, striped: bool) -> None:
+    """The poll loop may be the one who deletes: bytes go when a thread has time. The name and the room are free at once."""
+    nodes = Nodes(root, 1, [100 << 20])
+    io, ino = nodes.io[0], nodes.new()
+    handle = io.open(ino, STRIPED if striped else LOCAL, stripe=128 << 20, writing=True, create=True)
+    for at in range(0, 96, 32):
+        handle.write(bytes(32 << 20), at << 20)
+    handle.close()
+    silent = socket.create_server(("127.0.0.1", 0))
+    io.set_peer(1, "127.0.0.1", silent.getsockname()[1], token(1, 0))
+    for serial in (1, 2):  # both of its threads wait for that node
+        io.fetch(serial, nodes.new(), 1, 1)
+    until(lambda: _aside(root) == 2, "the threads have not begun")
+    io.part_delete(ino)
+    assert not io.list_parts()
+    assert io.usage()[0] == 0
+    assert _aside(root) == 3, "it was deleted while the caller waited"
+    io.forget_peer(1)
+    until(lambda: _aside(root) == 0, "it is not deleted at all")
+    nodes.stop()
+    silent.close()
+
+
+def _aside(root: Path) -> int:
+    return len([path for path in root.glob("0/*/.*") if path.is_file()])

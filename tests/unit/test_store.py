@@ -1,0 +1,69 @@
+"""A node's store: who deletes does not wait until it is done."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from amfs.engine.events import StoreInline
+from amfs.net import litter
+from amfs.node.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store("test", 0, str(litter.SHM) if os.access(litter.SHM, os.W_OK) else "")
+    yield store
+    store.close()
+
+
+def put(store: Store, key: str, data: bytes = b"x") -> None:
+    store.write(StoreInline(key, data, 0o444))
+
+
+def aside(store: Store) -> list[Path]:
+    return [path for path in Path(store.aside).rglob("*") if path.is_file()]
+
+
+def test_the_files_of_a_run_lose_their_names_at_once_and_go_by_a_thread(store: Store) -> None:
+    for number in range(10):
+        put(store, f"1/{number}/name")
+    free = threading.Event()
+    store.remover.submit(free.wait)
+    store.drop_scope("1/")
+    assert not list(store.inventory("1/"))
+    put(store, "1/again")  # nobody takes it for what goes
+    assert len(aside(store)) == 10, "they were deleted while the poll loop waited"
+    free.set()
+    until(lambda: not os.listdir(store.aside), "they are not deleted at all")
+    assert [key for key, *_ in store.inventory("1/")] == ["1/again"]
+    store.drop_scope("2/")  # of which nothing was ever here
+
+
+def test_large_files_likewise(store: Store) -> None:
+    put(store, "1/large")
+    put(store, "1/small")
+    fd = os.open(store.path_of("1/large"), os.O_WRONLY)
+    os.posix_fallocate(fd, 0, 65 << 20)
+    os.close(fd)
+    free = threading.Event()
+    store.remover.submit(free.wait)
+    store.delete(["1/large", "1/small", "1/none"])
+    assert not list(store.inventory("1/"))
+    assert len(aside(store)) == 1
+    free.set()
+    until(lambda: not os.listdir(store.aside), "it is not deleted at all")
+
+
+def test_a_store_that_is_closed_meanwhile_leaves_nothing(store: Store) -> None:
+    for number in range(1000):
+        put(store, f"1/{number}")
+    store.drop_scope("1/")
+    store.close()
+    store.remover.shutdown()
+    assert not store.path.exists()
