@@ -198,7 +198,7 @@ static struct notice *make(struct amfs_fuse *mount, struct notice said, const ch
     struct notice *notice = malloc(sizeof *notice + said.length + 1);
     if (notice == NULL) return NULL;
     *notice = said;
-    if (said.length > 0) memcpy(notice->name, name, said.length);
+    if (name != NULL) memcpy(notice->name, name, said.length);
     notice->name[said.length] = '\0';
     return notice;
 }

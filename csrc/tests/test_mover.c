@@ -110,6 +110,7 @@ static void test_fetches(void) {
         CHECK(mover_fetch(client, i, "127.0.0.1", port, ticket, sizes[i], at("got/here/file"), 0444) == 0);
         expect_fine(client, i, sizes[i]);
         CHECK(holds(at("got/here/file"), sizes[i]) && entries(at("got/here")) == 1);
+        CHECK(unlink(at("got/here/file")) == 0); /* a file that is there would stay */
     }
     mover_fetch(client, 10, "127.0.0.1", port, ticket, 1, at("got/again"), 0444); /* a used ticket */
     expect_error(client, 10, "unknown, used or expired");
