@@ -402,7 +402,14 @@ class Availability(WorkerState):
                 if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
                     if entry.state == TaskState.INVALID:
                         self._unpark(entry)
-                    self._forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
+                    asker = next((asker for asker in entry.askers if asker[0] not in dead), None)
+                    if asker is None:
+                        self._forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
+                        continue
+                    entry.spec = msgspec.structs.replace(entry.spec, origin=asker[0], attempt=asker[1])
+                    entry.askers = tuple(other for other in entry.askers if other != asker)
+                    if entry.state == TaskState.INVALID:
+                        run.parked[asker[0]] = run.parked.get(asker[0], 0) + 1
 
     def _moved(self, name: str, moved: set[int]) -> bool:
         from amfs._native import xxh64

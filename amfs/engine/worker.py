@@ -61,13 +61,19 @@ class Worker(Availability):
                 self._touched[run.id] = None
             known = run.tasks.get(spec.tid)
             if known is not None:
-                # Repeated, or its dispatcher was rebuilt elsewhere: keep the work, report to whoever asks now.
+                # Repeated, or its dispatcher was rebuilt elsewhere, or there are two: keep the work, report to each that asks.
                 if (known.spec.origin, known.spec.attempt) == (spec.origin, spec.attempt):
                     continue
+                earlier, askers = known.spec, known.askers
                 if known.state in (TaskState.RUNNING, TaskState.FLUSHING):
                     known.spec = spec
+                    known.also_for(earlier, askers)
                     continue
                 self._take_back(known)
+                self._admit(run, spec, peer != spec.origin)
+                if spec.tid in run.tasks:
+                    run.tasks[spec.tid].also_for(earlier, askers)
+                continue
             self._admit(run, spec, peer != spec.origin)
 
     def _take_back(self, entry: TaskEntry) -> None:

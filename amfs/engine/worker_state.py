@@ -44,7 +44,8 @@ class TaskEntry:
     """One task that this node has."""
 
     __slots__ = (
-        "bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state", "unlocated",
+        "askers", "bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state",
+        "unlocated",
     )  # fmt: skip
 
     def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
@@ -60,6 +61,14 @@ class TaskEntry:
         self.bytes_fetched = 0
         self.flushing = 0  # finals still on their way to shared storage
         self.result: m.Result | None = None
+        self.askers: tuple[tuple[int, int], ...] = ()  # other dispatchers that gave it to this node -> their attempts
+
+    def also_for(self, earlier: m.TaskSpec, askers: tuple[tuple[int, int], ...]) -> None:
+        """Another dispatcher has given this node the task, too (each side of a cut network has one). Each is told of its end; it stays."""
+        both = {**dict(askers), earlier.origin: earlier.attempt}
+        both.pop(self.spec.origin, None)
+        self.askers = tuple(both.items())
+        self.moved = self.moved or bool(both)
 
 
 class Run:
@@ -123,7 +132,7 @@ class ReadyQueue:
             options = entry.spec.options
             if entry.state != TaskState.READY:
                 continue
-            (kept if options is not None and options.pin >= 0 else taken).append(entry)
+            (kept if entry.askers or (options is not None and options.pin >= 0) else taken).append(entry)
         self._fifo.extend(reversed(kept))
         return taken
 
@@ -309,13 +318,17 @@ class WorkerState(Machine):
                 self._release.setdefault(run.id, []).extend(entry.inputs)
                 self._touched[run.id] = None
             self._stop_using(entry)
-        if result.attempt != spec.attempt:
-            result = msgspec.structs.replace(result, attempt=spec.attempt)
-        key = (run.id, spec.origin)
-        results = self._results.get(key)
+        self._report(run.id, spec.origin, spec.attempt, result)
+        for origin, attempt in entry.askers:
+            self._report(run.id, origin, attempt, result)
+
+    def _report(self, run: int, origin: int, attempt: int, result: m.Result) -> None:
+        if result.attempt != attempt:
+            result = msgspec.structs.replace(result, attempt=attempt)
+        results = self._results.get((run, origin))
         if results is None:
-            self._results[key] = [result]
-            self._touched[run.id] = None
+            self._results[run, origin] = [result]
+            self._touched[run] = None
         else:
             results.append(result)
 

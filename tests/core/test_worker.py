@@ -77,14 +77,26 @@ def test_a_repeated_assignment_is_one_task() -> None:
 
 
 def test_a_new_attempt_at_a_running_task_is_answered_by_the_old_one() -> None:
-    """Its dispatcher was lost, the next one assigns it again: the work is kept."""
+    """Its dispatcher was lost, the next one assigns it again: the work is kept. The first may live on the other side of a cut network."""
     node = Node().assign(mine(1))
     node.running()
     node.assign(spec(1, attempt=1, origin=3), by=3).exits(1)
     assert node.running() == []
-    done = node.take(m.Done, 3)
-    assert [(told.tid, told.attempt) for told in done.results] == [(1, 1)]
+    assert [(told.tid, told.attempt) for told in node.take(m.Done, 3).results] == [(1, 1)]
+    assert [(told.tid, told.attempt) for told in node.done()] == [(1, 0)]
     node.nothing_left()
+
+
+def test_a_task_of_two_dispatchers_is_done_for_the_one_that_is_left() -> None:
+    """Both sides of a cut network gave it to this node before it could begin; then this node learns which side it is on."""
+    node = Node(slots=1).assign(mine(1)).assign(mine(2))
+    node.running()
+    node.assign(spec(2, attempt=3, origin=3), by=3)
+    node.call(node.machine.set_view, PartitionTable([SHARD] * 8), [1, 2], {3}, NODES - {3})
+    node.exits(1)
+    assert node.running() == [2]
+    node.exits(2)
+    assert [(told.tid, told.attempt) for told in node.done()] == [(1, 0), (2, 0)]
 
 
 def test_outputs_that_nobody_reads_or_wants_are_deleted() -> None:
