@@ -29,7 +29,7 @@ from amfs.engine.events import (
     RunOver,
     StopRun,
     TimerFired,
-)  # fmt: skip
+)
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
@@ -109,22 +109,13 @@ class Submitter(Machine):
         self.ended_log: list[m.Result] = []
         self.flush_log: list[tuple[str, int, str]] = []
         self.on_message = {
-            m.View: self.on_view,
-            m.Results: self.on_results,
-            m.RunReady: self.on_run_ready,
-            m.Flushed: self.on_flushed,
-            m.Lost: self.on_lost,
-            m.RunGone: self.on_run_gone,
-        }
+            m.View: self.on_view, m.Results: self.on_results, m.RunReady: self.on_run_ready, m.Flushed: self.on_flushed,
+            m.Lost: self.on_lost, m.RunGone: self.on_run_gone,
+        }  # fmt: skip
         self.on_event = {
-            AddTasks: self.on_add,
-            Expanded: self.on_expanded,
-            NotExpanded: self.on_not_expanded,
-            CloseList: self.on_close,
-            StopRun: self.on_stop,
-            TimerFired: self.on_timer,
-            PeerDown: self.on_peer_down,
-        }
+            AddTasks: self.on_add, Expanded: self.on_expanded, NotExpanded: self.on_not_expanded, CloseList: self.on_close,
+            StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
+        }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
             over = self.hierarchy.begin(self.state)

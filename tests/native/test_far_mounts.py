@@ -152,7 +152,8 @@ class Liar:
             except OSError:
                 return
             self.held.append(line)
-            if HELLO.unpack(line.recv(HELLO.size, socket.MSG_WAITALL))[2] == LANE:
+            hello = line.recv(HELLO.size, socket.MSG_WAITALL)
+            if len(hello) == HELLO.size and HELLO.unpack(hello)[2] == LANE:
                 line.sendall(WELCOME.pack(MAGIC, VERSION, 0))
                 self.act(line)
 

@@ -145,7 +145,7 @@ def test_a_node_dies_and_the_result_is_the_same(doomed: Session, tmp_path: Path,
 def test_what_runs_again_counts_once_and_the_loss_is_told(doomed: Session, tmp_path: Path) -> None:
     """Three files lie on node 2 alone when it dies, and are still wanted."""
     text = "".join(f"p{i} -b sh -node-soft 2 -o t{i} -a -c 'echo {i} > t{i}; echo >> {tmp_path}/made'\n" for i in range(3))
-    text += "".join(f"c{i} -b sh -node 1 -i t{i} gate -o o{i} -a -c 'cp t{i} o{i}'\n" for i in range(3))
+    text += "".join(f"c{i} -b sh -node-soft 2 -i t{i} gate -o o{i} -a -c 'cp t{i} o{i}'\n" for i in range(3))
     text += f"g -b sh -node 3 -o gate -a -c 'touch {tmp_path}/on; until [ -e {tmp_path}/off ]; do sleep 0.05; done; echo > gate'\n"
     (tmp_path / "list").write_text(text)
     command = [sys.executable, "-m", "amfs", "run", "--session", doomed.name, "--output", "json", "--placement", "even", "list"]
