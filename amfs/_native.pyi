@@ -309,18 +309,15 @@ class Fuse:
         *,
         passthrough: bool = True,
         no_open: bool = False,
-        io_uring: bool = True,
-        spin: bool = False,
         workers: int = 0,
         entry_s: float = 3600.0,
         attr_s: float = 3600.0,
         epochs: bool = True,
     ) -> None:
         """Takes ``fd`` over. ``passthrough``: the kernel reads and writes the parts of open files itself, where it can and we may.
-        ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``io_uring``: requests
-        come that way where the host has it on. ``spin``: look for the next request a moment longer before sleeping. ``workers``: threads
-        at most, 0: as seems right. ``entry_s``, ``attr_s``: how long the kernel may believe what it was told. ``epochs``: False: as with a
-        kernel before Linux 6.16, which cannot be made to look up every name again."""
+        ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``workers``:
+        threads at most, 0: as seems right. ``entry_s``, ``attr_s``: how long the kernel may believe what it was told. ``epochs``: False: as
+        with a kernel before Linux 6.16, which cannot be made to look up every name again."""
     def set_alone(self, alone: bool) -> None:
         """Whether this node is the whole session. For all mounts of the node."""
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:

@@ -5,42 +5,34 @@ Owns the list of modes and how each comes about. Each has a session to itself, s
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from amfs.bench.dispatch import Result
 from amfs.bench.envelope import Place
 from amfs.bench.mounts import Session, fusepy_memory, store_has_huge_pages
 from amfs.bench.remote import NODES, Remote, failed_rows, run_remote
-from amfs.errors import AmfsError, SystemSetupError
+from amfs.errors import AmfsError
 
 
 class Mode(NamedTuple):
-    """``options`` of amfs mount. ``io_uring``: the host's switch is turned on while it is mounted."""
+    """``options`` of amfs mount."""
 
     key: str
     title: str
     options: tuple[str, ...]
-    io_uring: bool = False
 
 
 NATIVE = (
     Mode("amfs", "amfs", ("--fuse", "native")),
     Mode("copy", "amfs, no passthrough", ("--fuse", "native", "--no-passthrough")),
     Mode("open", "amfs, cached opens", ("--fuse", "native", "--cache", "open")),
-    Mode("uring", "amfs, io_uring", ("--fuse", "native"), True),
-    Mode("uring-open", "amfs, io_uring and cached opens", ("--fuse", "native", "--cache", "open"), True),
 )
 FUSEPY = Mode("fusepy", "amfs, fusepy", ("--fuse", "fusepy"))
 STAGED = "staged"
 REMOTE = "remote"
 KEYS = (*(mode.key for mode in NATIVE), FUSEPY.key, STAGED, REMOTE)
-#: What turns something on for the whole host is only done when asked for.
-UNASKED = (*(mode.key for mode in NATIVE if not mode.io_uring), FUSEPY.key, STAGED, REMOTE)
-IO_URING = Path("/sys/module/fuse/parameters/enable_uring")
 
 
 def make_places(
@@ -75,8 +67,7 @@ def make_places(
 
 def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     session = stack.enter_context(Session(empty.nodes))
-    with io_uring_on() if mode.io_uring else nullcontext():
-        mounts = [session.mount(node, *mode.options) for node in range(empty.nodes)]
+    mounts = [session.mount(node, *mode.options) for node in range(empty.nodes)]
     directories = tuple(map(str, mounts))
     if mode is FUSEPY:
         peer = Place("peer", "a dict behind fusepy", (str(stack.enter_context(fusepy_memory())),))
@@ -85,21 +76,6 @@ def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     asked = "\n  open: not asked" not in features  # finished files that are opened from caches are read from them, too
     passthrough = asked and "\n  passthrough:" in features  # not everybody may
     return empty._replace(directories=directories, judged_as="passthrough" if passthrough else "copy")
-
-
-@contextmanager
-def io_uring_on() -> Iterator[None]:
-    """Mounts that are made meanwhile get their requests that way. One at a time on a host, so that the switch is put back to what it was.
-    Raises SystemSetupError."""
-    with ExitStack() as stack:
-        try:
-            fcntl.flock(stack.enter_context(IO_URING.open()), fcntl.LOCK_EX)
-            before = IO_URING.read_text()
-            IO_URING.write_text("Y")
-        except OSError as error:
-            raise SystemSetupError(f"FUSE over io_uring cannot be turned on: {IO_URING}: {error.strerror}") from None
-        stack.callback(IO_URING.write_text, before)
-        yield
 
 
 def _staged(stack: ExitStack, empty: Place) -> Place:

@@ -80,8 +80,8 @@ PLOT = click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), m
 REPEAT = click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="How often; medians are shown.")
 
 
-MODE_KEYS = ("amfs", "copy", "open", "uring", "uring-open", "fusepy", "staged", "remote")
-FUSES = {"native": ("amfs", "copy", "open", "uring", "uring-open", "remote"), "fusepy": ("fusepy",)}
+MODE_KEYS = ("amfs", "copy", "open", "fusepy", "staged", "remote")
+FUSES = {"native": ("amfs", "copy", "open", "remote"), "fusepy": ("fusepy",)}
 
 
 @click.command()
@@ -116,8 +116,8 @@ def envelope(
     """Measure the MTC Envelope of each DIR beside raw tmpfs and a disk.
 
     Without DIR, that of amfs itself: sessions are started, mounted in every mode, and ended. MODEs are amfs (as mounted by default), copy
-    (without passthrough), open (cached opens), fusepy, staged (in a task's sandbox) and remote (files of another node), and, only when
-    asked for, uring and uring-open (with the host's FUSE over io_uring turned on while they are mounted); docs/benchmarks.md explains them.
+    (without passthrough), open (cached opens), fusepy, staged (in a task's sandbox) and remote (files of another node);
+    docs/benchmarks.md explains them.
 
     The exit status is 1 if something could not be measured; a missed target does not change it. Needs a C compiler.
     """
@@ -126,7 +126,7 @@ def envelope(
     from amfs.bench import directories as d
     from amfs.bench.envelope import TARGETS, Place, Settings, run_places
     from amfs.bench.envelope_table import report_text
-    from amfs.bench.modes import REMOTE, UNASKED, make_places, measure_remote
+    from amfs.bench.modes import REMOTE, make_places, measure_remote
     from amfs.bench.plots import envelope_picture
     from amfs.bench.transfer import huge_pages
 
@@ -134,7 +134,7 @@ def envelope(
         raise UsageError(f"--judge {judged_as}: there are targets for {', '.join(sorted(TARGETS))}")
     if directories and (fuse or only):
         raise UsageError("--fuse and --only are for amfs's own sessions; leave out the directories")
-    keys = [key for key in MODE_KEYS if key in (only or UNASKED) and (not fuse or any(key in FUSES[kind] for kind in fuse))]
+    keys = [key for key in MODE_KEYS if (not only or key in only) and (not fuse or any(key in FUSES[kind] for kind in fuse))]
     if not keys:
         raise UsageError(f"--only {', '.join(only)} is nothing of --fuse {', '.join(fuse)}")
     settings = Settings(clients, repeat, seconds, size)

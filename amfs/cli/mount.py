@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 @click.option("--fuse", "adapter", type=click.Choice(["auto", "native", "fusepy"]), default="auto", help="Adapter (default: auto).")
 @click.option("--cache", type=click.Choice(["data", "open"]), default="data", help="What the kernel does by itself (default: data).")
 @click.option("--no-passthrough", is_flag=True, help="Bytes go through the node, even where the kernel could do without it.")
-@click.option("--no-io-uring", is_flag=True, help="Requests come through /dev/fuse, even where io_uring is on.")
 @click.option("--verbose", "-v", is_flag=True, help="Say which features are active.")
-def mount(
-    directory: str, name: str | None, node: int | None, adapter: str, cache: str, no_passthrough: bool, no_io_uring: bool, verbose: bool
-) -> int:
+def mount(directory: str, name: str | None, node: int | None, adapter: str, cache: str, no_passthrough: bool, verbose: bool) -> int:
     """Mount the file system of a session at DIRECTORY, which must exist.
 
     Any number of mounts may show it, on any node of the session; each is served by one node, which should be on this host. It ends with
@@ -55,7 +52,7 @@ def mount(
     if adapter == "fusepy":
         facts = fusemounts.ask(run_dir, server, fusemounts.ServePortably(path)).mounts[0]
     else:
-        order = fusemounts.Serve(path, "", not no_passthrough, cache == "open", not no_io_uring)
+        order = fusemounts.Serve(path, "", not no_passthrough, cache == "open")
         facts = _mount_native(session.name, run_dir, server, order)
     if verbose:
         for line in describe(facts):
@@ -97,10 +94,6 @@ def describe(facts: fusemounts.MountFacts) -> list[str]:
         lines.append(f"  no passthrough: bytes go through the node, {int(active['max_write']) >> 10} KiB at a time")
     if active["no_open"]:
         lines.append("  open: not asked; files are opened and read from the kernel's caches, and invalidated when another changes them")
-    if active["io_uring"]:
-        lines.append("  requests by io_uring: a thread on each CPU serves what is asked there")
-    else:
-        lines.append("  requests through /dev/fuse; io_uring is off (for the host: /sys/module/fuse/parameters/enable_uring)")
     if "read_ahead" in active:
         lines.append(f"  read-ahead: {active['read_ahead']} KiB")
     words = {"readdirplus": "attributes with listings", "parallel_dirops": "parallel lookups", "cache_symlinks": "symbolic links kept",

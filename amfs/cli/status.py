@@ -117,5 +117,4 @@ def _print(fact: dict[str, Any]) -> None:
     for node in nodes:
         for mount in node.get("mounts", ()):
             how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"
-            ways = [how, "io_uring"] if mount.get("io_uring") else [how]
-            click.echo(f"  node {node['node']} mounts {mount['path']}: {mount['adapter']}, {', '.join(ways)}")
+            click.echo(f"  node {node['node']} mounts {mount['path']}: {mount['adapter']}, {how}")

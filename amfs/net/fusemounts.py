@@ -271,7 +271,6 @@ class Serve(msgspec.Struct, frozen=True, tag="serve"):
     device: str
     passthrough: bool = True
     no_open: bool = False
-    io_uring: bool = True
 
 
 class ServePortably(msgspec.Struct, frozen=True, tag="serve-portably"):

@@ -283,8 +283,7 @@ class Mounts:
 
     def _serve(self, line: socket.socket, order: Serve, descriptor: int) -> None:
         try:
-            options = {"passthrough": order.passthrough, "no_open": order.no_open, "io_uring": order.io_uring}
-            fuse = Fuse(descriptor, self.meta, self.io, self.node, **options)
+            fuse = Fuse(descriptor, self.meta, self.io, self.node, passthrough=order.passthrough, no_open=order.no_open)
         except OSError as error:
             self._answer(line, Answer(f"cannot serve it: {error}"))
             return

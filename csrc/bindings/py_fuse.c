@@ -239,12 +239,11 @@ static PyObject *fuse_active(PyObject *self, PyObject *unused) {
     struct amfs_fuse_active it;
     (void)unused;
     amfs_fuse_active(mount_of(self), &it);
-    return Py_BuildValue("{s:N,s:I,s:I,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K}", "started", PyBool_FromLong(it.started), "minor", it.minor,
+    return Py_BuildValue("{s:N,s:I,s:I,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K}", "started", PyBool_FromLong(it.started), "minor", it.minor,
                          "max_write", it.max_write, "passthrough", PyBool_FromLong(it.passthrough), "no_open", PyBool_FromLong(it.no_open),
-                         "io_uring", PyBool_FromLong(it.io_uring), "readdirplus", PyBool_FromLong(it.readdirplus), "parallel_dirops",
-                         PyBool_FromLong(it.parallel_dirops), "cache_symlinks", PyBool_FromLong(it.cache_symlinks), "killpriv",
-                         PyBool_FromLong(it.killpriv), "expire_only", PyBool_FromLong(it.expire_only), "requests", (ull)it.requests, "slow",
-                         (ull)it.slow);
+                         "readdirplus", PyBool_FromLong(it.readdirplus), "parallel_dirops", PyBool_FromLong(it.parallel_dirops),
+                         "cache_symlinks", PyBool_FromLong(it.cache_symlinks), "killpriv", PyBool_FromLong(it.killpriv), "expire_only",
+                         PyBool_FromLong(it.expire_only), "requests", (ull)it.requests, "slow", (ull)it.slow);
 }
 
 static PyObject *fuse_stop(PyObject *self, PyObject *unused) {
@@ -264,14 +263,13 @@ static PyObject *fuse_ended(PyObject *self, void *unused) {
 }
 
 static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"fd",   "meta",    "io",      "node",   "passthrough", "no_open", "io_uring",
-                            "spin", "workers", "entry_s", "attr_s", "epochs",      NULL};
+    static char *names[] = {"fd", "meta", "io", "node", "passthrough", "no_open", "workers", "entry_s", "attr_s", "epochs", NULL};
     PyObject *meta, *io, *module = PyType_GetModule(type), *io_type;
-    int fd, node = 0, passthrough = 1, no_open = 0, io_uring = 1, spin = 0, workers = 0, epochs = 1;
+    int fd, node = 0, passthrough = 1, no_open = 0, workers = 0, epochs = 1;
     double entry_s = 3600, attr_s = 3600;
     char error[128];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppppiddp:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open,
-                                     &io_uring, &spin, &workers, &entry_s, &attr_s, &epochs))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppiddp:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open, &workers,
+                                     &entry_s, &attr_s, &epochs))
         return NULL;
     if (!(entry_s >= 0 && entry_s <= 1e6 && attr_s >= 0 && attr_s <= 1e6)) {
         PyErr_SetString(PyExc_ValueError, "time-outs are between 0 and a million seconds");
@@ -289,8 +287,6 @@ static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     if (self == NULL) return NULL;
     struct amfs_fuse_options options = {.passthrough = passthrough,
                                         .no_open = no_open,
-                                        .io_uring = io_uring,
-                                        .spin = spin,
                                         .workers = workers,
                                         .no_epochs = !epochs,
                                         .entry_ns = (int64_t)(entry_s * 1e9),

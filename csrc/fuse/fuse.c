@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPIN_NS = 30000 };
-
 /* ── the node that mounts share ── */
 
 static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,7 +125,6 @@ static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
-    if (mount->rings != NULL && rings_answer(mount, unique, error, data, size)) return 0;
     return write_answer(mount, parts, size != 0 ? 2 : 1);
 }
 
@@ -182,8 +179,6 @@ static void greet(struct call *call) {
     else want |= WIRE_CAN(CAN_ATOMIC_O_TRUNC);
     if (mount->options.passthrough && !mount->options.no_open) want |= WIRE_CAN(CAN_PASSTHROUGH); /* one inode cannot have both */
     want &= have;
-    if (mount->options.io_uring && (have & WIRE_CAN(CAN_IO_URING)) != 0 && mount->rings == NULL && rings_prepare(mount))
-        want |= WIRE_CAN(CAN_IO_URING);
     out.minor = in->minor < WIRE_MINOR ? in->minor : WIRE_MINOR;
     out.max_readahead = in->max_readahead;
     out.flags = (uint32_t)want;
@@ -209,7 +204,6 @@ static void greet(struct call *call) {
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);
-        if (mount->rings != NULL) rings_begin(mount);
         wake_loop(mount);
     }
 }
@@ -278,7 +272,7 @@ bool requests_wait(const struct amfs_fuse *mount) {
     return poll(&requests, 1, 0) == 1;
 }
 
-/* Wait for a request, at first without sleeping if that is wished. False: it is time to end. */
+/* False: it is time to end. */
 static bool wait_for_request(struct amfs_fuse *mount) {
     struct pollfd fds[2] = {{.fd = mount->fd, .events = POLLIN}, {.fd = mount->wake_fd, .events = POLLIN}};
     while (poll(fds, 2, -1) < 0)
@@ -288,7 +282,6 @@ static bool wait_for_request(struct amfs_fuse *mount) {
 
 static void *read_requests(void *argument) {
     struct amfs_fuse *mount = argument;
-    struct timespec began = {0}, now;
     uint64_t read_until = 0;
     for (;;) {
         uint64_t unread = atomic_load(&mount->unread),
@@ -297,15 +290,8 @@ static void *read_requests(void *argument) {
         if (got > 0) {
             mount->inbox->size = (size_t)got;
             serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
-            began.tv_sec = 0;
         } else if (got < 0 && errno == EAGAIN) {
             if (unread != read_until) known_all_read(mount, read_until = unread);
-            if (mount->options.spin && atomic_load(&mount->started)) {
-                clock_gettime(CLOCK_MONOTONIC, &now);
-                if (began.tv_sec == 0) began = now;
-                if (span(now) - span(began) < SPIN_NS) continue;
-                began.tv_sec = 0;
-            }
             if (!wait_for_request(mount)) break;
         } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
             break; /* ENODEV: unmounted */
@@ -386,7 +372,6 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
-    rings_end(mount);
     work_end(mount);
     if (mount->node != NULL) known_end(mount);
     if (mount->node != NULL) files_end(mount);
@@ -416,7 +401,6 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
         next = known->next;
         free(known);
     }
-    rings_free(mount);
     free(mount->known);
     free(mount->inbox);
     free(mount->outbox);
@@ -454,7 +438,6 @@ void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) 
         .max_write = mount->max_write,
         .passthrough = atomic_load(&mount->passes),
         .no_open = atomic_load(&mount->no_open),
-        .io_uring = (granted & WIRE_CAN(CAN_IO_URING)) != 0 && !rings_declined(mount),
         .readdirplus = (granted & WIRE_CAN(CAN_READDIRPLUS)) != 0,
         .parallel_dirops = (granted & WIRE_CAN(CAN_PARALLEL_DIROPS)) != 0,
         .cache_symlinks = (granted & WIRE_CAN(CAN_CACHE_SYMLINKS)) != 0,

@@ -20,8 +20,6 @@ struct amfs_fuse;
 struct amfs_fuse_options {
     bool passthrough; /* where the kernel grants it */
     bool no_open;     /* open is answered "not needed": files are opened and read from the kernel's caches; no passthrough then */
-    bool io_uring;    /* requests by way of io_uring where the host has that on */
-    bool spin;        /* look for the next request a moment longer before sleeping */
     int workers;      /* at most; 0: as many as seem right */
     bool no_epochs;   /* as with a kernel that cannot be made to look up every name again */
     int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */
@@ -130,7 +128,7 @@ bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino);
 struct amfs_fuse_active {
     bool started; /* the kernel has said hello */
     uint32_t minor, max_write;
-    bool passthrough, no_open, io_uring, readdirplus, parallel_dirops, cache_symlinks, killpriv, expire_only;
+    bool passthrough, no_open, readdirplus, parallel_dirops, cache_symlinks, killpriv, expire_only;
     uint64_t requests, slow;
 };
 void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active);

@@ -244,8 +244,7 @@ static bool read_and_answer(struct call *call, size_t size, uint64_t offset, boo
     if (passed_on(call, &use, size)) return true;
     if (use.handle != NULL) {
         struct fsio_lent lent;
-        bool lends =
-            use.kind == FSIO_STRIPED && call->mount->rings == NULL && fsio_read_in_place(use.handle, call->out, size, offset, &lent) == 0;
+        bool lends = use.kind == FSIO_STRIPED && fsio_read_in_place(use.handle, call->out, size, offset, &lent) == 0;
         if (piped && use.kind == FSIO_LOCAL) conduit = splice_from_handle(call, use.handle, size, offset);
         if (conduit == NULL && !lends) error = fsio_read(use.handle, call->out, size, offset, &got);
         use_end(call, &use);

@@ -1,6 +1,6 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
  * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
- * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_closing.c: opening and closing.
+ * fuse_notify.c: what the kernel must forget. fuse_closing.c: opening and closing.
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
  * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
@@ -173,7 +173,6 @@ struct amfs_fuse {
 
     pthread_t reader;
     bool reader_runs;
-    struct rings *rings; /* NULL: the reader gets all requests */
     struct message *inbox; /* what the reader reads into */
     char *outbox; /* MESSAGE_BYTES for answers of the reader */
 
@@ -228,8 +227,7 @@ int64_t exact_ns(void);
 int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data,
            size_t size); /* 0 or errno; ENOENT: nobody waits any more */
 static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
-int give_parts(const struct call *call, const struct iovec *parts, int count,
-               size_t size); /* up to FSIO_LENT_MAX, not by io_uring; as answer */
+int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size); /* up to FSIO_LENT_MAX; as answer */
 static inline int give(const struct call *call, const void *data, size_t size) {
     return answer(call->mount, call->in->unique, 0, data, size);
 }
@@ -392,9 +390,7 @@ void work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
 
 /* fuse_splice.c: reads that are answered without a copy of ours */
-static inline bool splice_suits(const struct call *call, size_t size) { /* a ring has its answers in memory of its own */
-    return size >= SPLICE_BYTES && call->mount->rings == NULL && !call->mount->socket;
-}
+static inline bool splice_suits(const struct call *call, size_t size) { return size >= SPLICE_BYTES && !call->mount->socket; }
 /* An answer with what is in the file, on its way: to be given before anything else. NULL: not this one, or not now: copy it. */
 struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64_t offset);
 bool splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
@@ -437,16 +433,6 @@ void touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory cha
 void slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void slow_end(struct amfs_fuse *mount);
 bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
-
-/* fuse_uring.c */
-bool rings_prepare(struct amfs_fuse *mount); /* false: this host does not let us */
-void rings_begin(struct amfs_fuse *mount); /* the kernel has agreed */
-bool rings_declined(const struct amfs_fuse *mount); /* it has thought better of it: all comes by /dev/fuse */
-/* Answer a request that came by a ring. False: it did not. */
-bool rings_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size);
-void rings_send(void); /* let the kernel have this thread's answers now rather than when it looks for the next request */
-void rings_end(struct amfs_fuse *mount);
-void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer any more */
 
 /* fuse_notify.c */
 static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }

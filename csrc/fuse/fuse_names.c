@@ -278,7 +278,6 @@ void do_unlink(struct call *call) {
         touch(mount, call->in->ino);
         remember(mount, &was, now);
         refuse(call, 0);
-        rings_send(); /* to delete much takes a while */
         if (gone) fsio_part_delete(node->io, left.ino);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, left.ino, false);

@@ -64,7 +64,6 @@ enum {
     CAN_EXPIRE_ONLY = 35,
     CAN_DIRECT_IO_MMAP = 36,
     CAN_PASSTHROUGH = 37,
-    CAN_IO_URING = 41,
 };
 struct wire_init_in {
     uint32_t major, minor, max_readahead, flags, flags2, unused[11];
@@ -222,27 +221,9 @@ struct wire_backing {
 #define WIRE_BACKING_OPEN _IOW(229, 1, struct wire_backing)
 #define WIRE_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* Over io_uring: what the kernel and an entry's owner write for each other beside the payload, and the commands with which entries are handed over. */
-struct wire_ring_headers {
-    char in_out[128]; /* struct wire_in, then struct wire_out */
-    char op_in[128]; /* the first argument */
-    struct {
-        uint64_t flags, commit_id;
-        uint32_t payload_size, padding;
-        uint64_t reserved;
-    } entry;
-};
-enum wire_ring_command { RING_REGISTER = 1, RING_COMMIT_AND_FETCH = 2 };
-struct wire_ring_command_in {
-    uint64_t flags, commit_id;
-    uint16_t queue;
-    uint8_t padding[6];
-};
-
 _Static_assert(sizeof(struct wire_in) == 40 && sizeof(struct wire_out) == 16 && sizeof(struct wire_attr) == 88, "headers");
 _Static_assert(sizeof(struct wire_entry_out) == 128 && sizeof(struct wire_attr_out) == 104, "entries");
 _Static_assert(sizeof(struct wire_init_in) == 64 && sizeof(struct wire_init_out) == 64 && sizeof(struct wire_setattr_in) == 88, "init");
-_Static_assert(sizeof(struct wire_ring_headers) == 288 && sizeof(struct wire_ring_command_in) == 24, "rings");
 _Static_assert(sizeof(struct wire_read_in) == 40 && sizeof(struct wire_statfs_out) == 80 && sizeof(struct wire_open_out) == 16, "data");
 
 #endif

@@ -40,14 +40,10 @@ class Served:
         while not self.ending:
             self.node.turn(0.05)
 
-    def mount(self, meanwhile: Callable[[], object] = lambda: None, **options: Any) -> tuple[Path, Fuse]:
-        """A mount; ``meanwhile`` is called when the kernel has made it, before anybody serves it."""
+    def mount(self, **options: Any) -> tuple[Path, Fuse]:
         path = self.top / f"mount{len(self.paths)}"
         path.mkdir()
-        # Tests beside these turn the host's switch on and off: what a test shows must not depend on them.
-        options.setdefault("io_uring", False)
         fd = fuse_mount(str(path), "amfs:test", True)
-        meanwhile()
         fuse = self.node.mount(fd, **options)
         self.paths.append(str(path))
         path.stat()  # the kernel has said hello when this is answered

@@ -20,8 +20,8 @@ READ_AHEAD_KIB = 1020  # as amfs mount sets it
 ROOM = 2 * MIB
 PIPE = 255 * 4096  # what goes through a pipe beside the header
 WAYS: dict[str, dict[str, Any]] = {
-    "copied": {"passthrough": False, "io_uring": False},
-    "opened by the kernel": {"no_open": True, "io_uring": False},
+    "copied": {"passthrough": False},
+    "opened by the kernel": {"no_open": True},
 }
 
 

@@ -34,7 +34,7 @@ def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Pat
         return bool(mounts.facts())
 
     def serve(fd: int) -> Any:
-        order = Serve("/nowhere", "0:0", passthrough=False, io_uring=False)
+        order = Serve("/nowhere", "0:0", passthrough=False)
         threading.Thread(target=fusemounts.ask, args=(str(tmp_path), 0, order, fd)).start()
         until(served, "nobody serves it")
         os.close(fd)

@@ -41,7 +41,7 @@ def test_every_mode_is_measured_and_ended(key: str, memory: Path) -> None:
     assert all(found.find(place.key, 2, metric.key) for metric in METRICS)
     assert not any(each.exists() for each in there)
     root_or_not = {"passthrough", "copy"}
-    expected = {"amfs": root_or_not, "uring": root_or_not, "fusepy": {"fusepy"}, "staged": {"staged", "staged-huge"}}
+    expected = {"amfs": root_or_not, "fusepy": {"fusepy"}, "staged": {"staged", "staged-huge"}}
     assert place.judged_as in expected.get(key, {"copy"})
 
 

@@ -71,12 +71,11 @@ def in_time(*command: object, patience_s: float = 20.0) -> int:
     return subprocess.run([*map(str, command)], stdout=quiet, stderr=quiet, timeout=patience_s, check=False).returncode
 
 
-@pytest.mark.parametrize("options", [[], ["--no-passthrough"], ["--no-io-uring"], ["--cache", "open"], ["--fuse", "fusepy"]], ids=" ".join)
+@pytest.mark.parametrize("options", [[], ["--no-passthrough"], ["--cache", "open"], ["--fuse", "fusepy"]], ids=" ".join)
 def test_mount_and_umount(amfs: Amfs, session: Session, place: Path, options: list[str]) -> None:
     said = amfs("mount", place, *options, "--verbose").stdout
     assert str(place) in said and ("fusepy" in said) == ("fusepy" in options)
-    assert ("passthrough: the kernel" in said) == (options in ([], ["--no-io-uring"]))
-    assert "requests through /dev/fuse" in said or "--no-io-uring" not in options
+    assert ("passthrough: the kernel" in said) == (options == [])
     (place / "d").mkdir()
     (place / "d" / "f").write_bytes(b"x" * 200_000)
     os.link(place / "d" / "f", place / "g")
@@ -155,8 +154,7 @@ def test_the_next_session_sweeps(amfs: Amfs, session: Session, place: Path) -> N
 
 
 def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: Session, place: Path) -> None:
-    """Not with io_uring, which another test may turn on: what is in the rings of a stopped process the kernel does not take back."""
-    amfs("mount", place, "--no-io-uring")
+    amfs("mount", place)
     os.kill(session.nodes[0].pid, signal.SIGSTOP)
     waiting = subprocess.Popen(["ls", str(place)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.3)
