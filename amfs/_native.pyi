@@ -219,8 +219,6 @@ class Meta:
     def getattr(self, ino: int, asker: int) -> _Attr: ...
     def setattr(self, ino: int, mask: int, attr: tuple[int, ...], now: int, asker: int) -> tuple[_Attr, tuple[int, ...]]:
         """(attr, nodes to tell)"""
-    def dropped(self, ino: int) -> bool:
-        """May nodes that are not told of changes any more know it by name still?"""
     def link(self, ino: int, delta: int, now: int) -> tuple[_Attr, bool, tuple[int, ...]]:
         """(attr, whether it is gone, nodes to tell)"""
     def open(self, ino: int, node: int, writing: bool) -> tuple[_Attr, tuple[int, ...], tuple[int, ...]]:

@@ -15,12 +15,6 @@ static PyObject *getattr_inode(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed(error) : py_attr_value(&attr);
 }
 
-static PyObject *was_dropped(PyObject *self, PyObject *args) {
-    ull ino;
-    if (!PyArg_ParseTuple(args, "K:dropped", &ino)) return NULL;
-    return PyBool_FromLong(meta_dropped(of(self), ino));
-}
-
 static PyObject *setattr_inode(PyObject *self, PyObject *args) {
     ull ino;
     unsigned mask;
@@ -187,7 +181,6 @@ static PyObject *remove_xattr(PyObject *self, PyObject *args) {
 
 PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("getattr", getattr_inode, "getattr(ino, asker)"),
-    VARARGS("dropped", was_dropped, "dropped(ino)"),
     VARARGS("setattr", setattr_inode, "setattr(ino, mask, attr, now, asker)"),
     VARARGS("link", link_inode, "link(ino, delta, now)"),
     VARARGS("open", open_inode, "open(ino, node, writing)"),

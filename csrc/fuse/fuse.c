@@ -196,11 +196,8 @@ static void greet(struct call *call) {
     atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
     atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
     if ((want & WIRE_CAN(CAN_NO_OPEN)) != 0) atomic_store(&mount->node->unseen, true);
-    struct meta_attr root;
-    uint64_t parent;
     bool cache = false;
-    if (meta_dir_get(mount->node->meta, META_ROOT, &root, &parent) == 0)
-        count_lookup(mount, &root, 0, call->since, &cache); /* it never looks it up */
+    fuse_inode_looked_up(mount, META_ROOT, call->since, &cache); /* it never looks it up */
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);
@@ -258,8 +255,8 @@ void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, ch
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
-    in->alias |= alias_in(in->ino); /* a worker serves what has been here before */
-    in->ino = plain_ino(in->ino);
+    in->edition |= fuse_edition_in(in->ino); /* a worker serves what has been here before */
+    in->ino = fuse_plain_ino(in->ino);
     struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, since};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
@@ -282,16 +279,13 @@ static bool wait_for_request(struct amfs_fuse *mount) {
 
 static void *read_requests(void *argument) {
     struct amfs_fuse *mount = argument;
-    uint64_t read_until = 0;
     for (;;) {
-        uint64_t unread = atomic_load(&mount->unread),
-                 since = atomic_load(&mount->changes); /* before it: it may wait for a processor after it */
+        uint64_t since = atomic_load(&mount->changes); /* before it: it may wait for a processor after it */
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
             serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
         } else if (got < 0 && errno == EAGAIN) {
-            if (unread != read_until) known_all_read(mount, read_until = unread);
             if (!wait_for_request(mount)) break;
         } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
             break; /* ENODEV: unmounted */
@@ -323,7 +317,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     pthread_mutex_init(&mount->slow_lock, NULL);
     pthread_mutex_init(&mount->notice_lock, NULL);
     pthread_mutex_init(&mount->work_lock, NULL);
-    pthread_mutex_init(&mount->known_lock, NULL);
+    pthread_mutex_init(&mount->inodes_lock, NULL);
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
@@ -335,12 +329,12 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     mount->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->outbox = aligned_alloc(4096, (MESSAGE_BYTES + 4095) / 4096 * 4096);
     mount->inbox = message_take(mount);
-    mount->known = calloc(KNOWN_BUCKETS, sizeof *mount->known);
-    mount->known_buckets = KNOWN_BUCKETS;
+    mount->inodes = calloc(INODE_BUCKETS, sizeof *mount->inodes);
+    mount->inode_buckets = INODE_BUCKETS;
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) what = "the mount's descriptor cannot be used";
     else if (mount->event_fd < 0 || mount->wake_fd < 0) what = "no descriptors left";
-    else if (mount->outbox != NULL && mount->inbox != NULL && mount->known != NULL) mount->node = node_get(meta, io, id);
+    else if (mount->outbox != NULL && mount->inbox != NULL && mount->inodes != NULL) mount->node = node_get(meta, io, id);
     if (mount->node != NULL) {
         pthread_mutex_lock(&mount->node->mounts_lock);
         mount->next = mount->node->mounts;
@@ -373,7 +367,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         mount->reader_runs = false;
     }
     work_end(mount);
-    if (mount->node != NULL) known_end(mount);
+    if (mount->node != NULL) fuse_inodes_end(mount);
     if (mount->node != NULL) files_end(mount);
     slow_end(mount);
     if (mount->fd >= 0) close(mount->fd);
@@ -397,11 +391,11 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
         next = request->next;
         amfs_fuse_request_free(request);
     }
-    for (struct known *next, *known = mount->spare_known; known != NULL; known = next) {
-        next = known->next;
-        free(known);
+    for (struct kernel_inode *next, *inode = mount->spare_inodes; inode != NULL; inode = next) {
+        next = inode->next;
+        free(inode);
     }
-    free(mount->known);
+    free(mount->inodes);
     free(mount->inbox);
     free(mount->outbox);
     if (mount->event_fd >= 0) close(mount->event_fd);
@@ -409,7 +403,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
     pthread_mutex_destroy(&mount->slow_lock);
     pthread_mutex_destroy(&mount->notice_lock);
     pthread_mutex_destroy(&mount->work_lock);
-    pthread_mutex_destroy(&mount->known_lock);
+    pthread_mutex_destroy(&mount->inodes_lock);
     for (int i = 0; i < LANES; i++) pthread_cond_destroy(&mount->lanes[i].wake);
     pthread_cond_destroy(&mount->notice_done);
     pthread_cond_destroy(&mount->work_wake);

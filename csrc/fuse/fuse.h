@@ -2,7 +2,7 @@
  *
  * A thread reads the kernel's requests and answers at once what concerns only this node, from its metadata (fsmeta.h) and its parts (fsio.h);
  * what needs other nodes is queued for the poll loop (amfs_fuse_take), which answers later with one of the reply functions. A FUSE node id is
- * an inode number (of directories with more: fuse_alias.c). Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
+ * an inode number (of files that others have written with more: fuse_inodes.c). Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
  *
  * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. What one mount changes at once is invalidated in
  * the caches of the others here; the poll loop says what else changed.
@@ -61,7 +61,7 @@ struct amfs_fuse_request {
     enum amfs_fuse_op op;
     uint32_t opcode; /* the kernel's */
     uint32_t uid, gid, pid;
-    uint8_t alias, other_alias; /* private: of directories, fuse_alias.c */
+    uint8_t edition; /* private: fuse_inodes.c */
     uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory */
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room;      /* room: bytes that the answer may take */
@@ -110,7 +110,7 @@ int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct a
 int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
                            uint64_t files, uint64_t ffree);
 
-/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number to be
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry. Returns at once a number to be
  * waited for by amfs_fuse_await_invalidated. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 /* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */

@@ -31,10 +31,9 @@ void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->flags = 0;
 }
 
-bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place,
-               bool cache) {
+bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
     bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
-    to->ino = counts ? count_lookup(mount, attr, S_ISDIR(attr->mode) ? place : 0, since, &cache) : attr->ino;
+    to->ino = counts ? fuse_inode_looked_up(mount, attr->ino, since, &cache) : attr->ino;
     to->generation = 0;
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
@@ -44,7 +43,7 @@ bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *t
 }
 
 void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
-    cache = known_told(mount, attr, since, cache);
+    cache = fuse_inode_asked(mount, attr, since, cache);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     to->padding = 0;
@@ -90,7 +89,7 @@ void do_getattr(struct call *call) {
     struct wire_attr_out out;
     struct meta_attr attr;
     bool cache;
-    if (ghost_find(call->mount, call->in->ino, &attr)) {
+    if (fuse_removed_find(call->mount, call->in->ino, &attr)) {
         put_attr_out(call->mount, call->since, &out, &attr, true);
         give(call, &out, sizeof out);
         return;
@@ -206,7 +205,7 @@ void do_setattr(struct call *call) {
     bool timed = (in->valid & (FATTR_ATIME | FATTR_MTIME)) != 0;
     int64_t now = timed ? exact_now_of(node) : now_of(node), stamped;
     unsigned mask = read_setattr(in, now, &want);
-    if (ghost_set(mount, ino, mask, &want, now, &done)) {
+    if (fuse_removed_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;
         put_attr_out(mount, call->since, &out, &done, true);
         give(call, &out, sizeof out);
@@ -241,7 +240,6 @@ void do_setattr(struct call *call) {
         put_attr_out(mount, call->since, &out, &done, cache);
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
-        if (mask & (META_SET_UID | META_SET_GID)) notify_others_names(mount);
     } else if (goes_slow(error)) {
         set_slowly(call, mask, by_name, &want, false);
     } else {

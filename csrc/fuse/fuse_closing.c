@@ -45,8 +45,8 @@ bool leaving_awaited(const struct call *call) {
     return another;
 }
 
-static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing) {
-    files_close(mount, ino, alias, writing);
+static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
+    files_close(mount, ino, edition, writing);
     pthread_mutex_lock(&mount->node->lock);
     leaving_end(mount->node, ino);
     pthread_mutex_unlock(&mount->node->lock);
@@ -59,22 +59,22 @@ void do_release(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    uint8_t alias = alias_of(call);
+    uint8_t edition = edition_of(call);
     bool writing = (in->fh & FH_WRITING) != 0;
     if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
         pthread_mutex_lock(&mount->node->lock);
         const struct file *file = files_find(mount->node, call->in->ino);
-        const struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
+        const struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
         bool peer = view != NULL && files_peer(view) && leaving_begin(mount->node, call->in->ino);
         pthread_mutex_unlock(&mount->node->lock);
         if (peer) {
             if (!work_copy(call))
-                leave(mount, call->in->ino, alias, writing); /* nobody else can: who opens it again must not wait for ever */
+                leave(mount, call->in->ino, edition, writing); /* nobody else can: who opens it again must not wait for ever */
             return;
         }
     }
-    if (may_wait(call)) leave(mount, call->in->ino, alias, writing);
-    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, alias, writing);
+    if (may_wait(call)) leave(mount, call->in->ino, edition, writing);
+    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, edition, writing);
     if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
     refuse(call, 0);
 }
@@ -105,7 +105,7 @@ void do_open(struct call *call) {
     bool here = error == 0;
     if (here) {
         struct opening opening = {.ino = attr.ino,
-                                  .alias = alias_of(call),
+                                  .edition = edition_of(call),
                                   .node = -1,
                                   .size = attr.size,
                                   .atime = attr.atime,
@@ -126,7 +126,7 @@ void do_open(struct call *call) {
         } else {
             bool kills = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
             int given = kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out);
-            if (given == ENOENT) files_close(mount, attr.ino, alias_of(call), writing); /* whoever asked was killed meanwhile */
+            if (given == ENOENT) files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
             if (truncate) notify_others(mount, attr.ino, true);
             return;
         }

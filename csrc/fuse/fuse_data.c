@@ -147,7 +147,7 @@ static struct use use_handle(const struct call *call, bool writing) {
     struct use use = {NULL, NULL, FSIO_LOCAL, false};
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, call->in->ino);
-    struct view *view = file == NULL ? NULL : files_view(file, call->mount, alias_of(call));
+    struct view *view = file == NULL ? NULL : files_view(file, call->mount, edition_of(call));
     if (view != NULL) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
         use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
@@ -270,7 +270,7 @@ void do_read(struct call *call) {
         return;
     }
     size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE;
-    known_paged(call->mount, call->in->ino);
+    fuse_inode_paged(call->mount, call->in->ino);
     if (!read_and_answer(call, size, in->offset, splice_suits(call, size))) read_and_answer(call, size, in->offset, false);
 }
 
@@ -285,7 +285,7 @@ static int open_implicitly(struct call *call) {
     bool here = error == 0;
     if (here) {
         struct opening opening = {.ino = attr.ino,
-                                  .alias = alias_of(call),
+                                  .edition = edition_of(call),
                                   .node = -1,
                                   .size = attr.size,
                                   .atime = attr.atime,
@@ -322,7 +322,7 @@ void do_write(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    known_paged(call->mount, call->in->ino);
+    fuse_inode_paged(call->mount, call->in->ino);
     struct use use = use_handle(call, true);
     if (use.handle == NULL && !begin_writing(call, &use)) return;
     if (passed_on(call, &use, in->size)) return;
@@ -396,8 +396,8 @@ void do_copy(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    uint64_t source = call->in->ino, target = plain_ino(in->to_ino);
-    bool both = files_pass(call->mount, source, alias_of(call)) && files_pass(call->mount, target, alias_in(in->to_ino));
+    uint64_t source = call->in->ino, target = fuse_plain_ino(in->to_ino);
+    bool both = files_pass(call->mount, source, edition_of(call)) && files_pass(call->mount, target, fuse_edition_in(in->to_ino));
     if (!both || node->limited) {
         refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
         return;

@@ -18,9 +18,9 @@ struct file *files_find(struct node *node, uint64_t ino) {
     return file;
 }
 
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias) {
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition) {
     struct view *view = file->views;
-    while (view != NULL && (view->mount != mount || view->alias != alias)) view = view->next;
+    while (view != NULL && (view->mount != mount || view->edition != edition)) view = view->next;
     return view;
 }
 
@@ -49,12 +49,12 @@ static struct view *implicit_view(const struct file *file, const struct amfs_fus
     return view;
 }
 
-static struct view *add_view(struct file *file, struct amfs_fuse *mount, uint8_t alias) {
+static struct view *add_view(struct file *file, struct amfs_fuse *mount, uint8_t edition) {
     struct node *node = mount->node;
     struct view *view = node->spare_views;
     if (view != NULL) node->spare_views = view->next;
     else if ((view = malloc(sizeof *view)) == NULL) return NULL;
-    *view = (struct view){.next = file->views, .mount = mount, .alias = alias};
+    *view = (struct view){.next = file->views, .mount = mount, .edition = edition};
     file->views = view;
     return view;
 }
@@ -217,12 +217,12 @@ int files_begin(struct amfs_fuse *mount, struct opening *opening) {
     int error = ENOMEM;
     struct file *file = files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
-    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->alias);
+    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->edition);
     if (view != NULL && !opening->implicit && has_old(node, view, opening)) {
-        alias_turn(mount, opening->ino, opening->alias);
+        fuse_inode_next_edition(mount, opening->ino, opening->edition);
         return FILE_HAS_OLD;
     }
-    if (view == NULL && file != NULL) view = add_view(file, mount, opening->alias);
+    if (view == NULL && file != NULL) view = add_view(file, mount, opening->edition);
     if (view != NULL) {
         if (is_unused(view)) {
             view->kind = opening->kind;
@@ -342,7 +342,7 @@ int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_ope
 /* Is nobody left on this node who uses it? */
 static bool is_unused_here(struct node *node, uint64_t ino) {
     int readers, writers;
-    if (is_held(node, ino)) return false;
+    if (fuse_inodes_held(node, ino)) return false;
     fsio_open_count(node->io, ino, &readers, &writers);
     return readers + writers == 0;
 }
@@ -474,19 +474,19 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     }
 }
 
-void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing) {
+void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = files_find(mount->node, ino);
-    struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
+    struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
     if (view != NULL && (writing ? view->writers : view->readers) > 0) close_one(mount, file, view, writing);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
-bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t alias) {
+bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
     struct node *node = mount->node;
     pthread_mutex_lock(&node->lock);
     struct file *file = files_find(node, ino);
-    const struct view *view = file == NULL ? NULL : files_view(file, mount, alias);
+    const struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
     bool passes =
         view != NULL && view->kind == FSIO_LOCAL && view->passes && !has_old(node, view, &(struct opening){.ino = ino, .kind = FSIO_LOCAL});
     pthread_mutex_unlock(&node->lock);
@@ -563,7 +563,7 @@ bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
     struct file *file = files_find(node, ino);
     if (file != NULL) file->foreign = true;
     pthread_mutex_unlock(&node->lock);
-    return known_keep(node, ino) || file != NULL;
+    return fuse_inodes_keep(node, ino) || file != NULL;
 }
 
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {

@@ -29,7 +29,7 @@ enum {
 struct view {
     struct view *next;
     struct amfs_fuse *mount;
-    uint8_t alias; /* the number under which the kernel has it open */
+    uint8_t edition; /* the number under which the kernel has it open */
     uint32_t readers, writers;
     bool passes; /* the kernel has the part itself */
     bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
@@ -54,33 +54,22 @@ struct file {
     struct view *views;
 };
 
-/* How often the kernel was given a file or a directory, and what it may remember of it. */
-struct known {
-    struct known *next;
+/* An inode that the kernel knows: how often it was given it, and what it may remember of it. */
+struct kernel_inode {
+    struct kernel_inode *next;
     uint64_t ino, lookups;
-    uint64_t place; /* of a directory: where the kernel was told that it is */
     uint64_t changed; /* the last change of which it was not told (mount->changes): it remembered nothing */
-    uint32_t rights; /* mode and owner that it was given last, mixed into one number; 0: none yet */
-    uint8_t alias; /* the last one it was given under */
-    bool turned; /* all were used */
+    uint8_t edition; /* the last one it was given */
+    bool all_editions; /* it was given all of them */
     bool held; /* unlinked since: kept as long as the kernel may use it */
     bool timed; /* it may use the attributes that it was given without asking again */
     bool paged; /* it may have pages of it */
-    bool again; /* it was made to look again */
 };
 
 /* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
-struct ghost {
-    struct ghost *next;
+struct removed_inode {
+    struct removed_inode *next;
     struct meta_attr attr;
-};
-
-/* What the kernel was last answered, and told, of some inodes. */
-struct spot {
-    int64_t turned_ns; /* when it was given other rights than before */
-    uint64_t told; /* the last change that it was told (mount->changes) */
-    uint64_t unread; /* when it was told, requests of before lay there, and have not all been read (mount->unread); 0: none */
-    unsigned telling; /* by so many threads it is told now */
 };
 
 /* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
@@ -89,7 +78,7 @@ struct touch {
     int64_t last, told;
 };
 
-enum { TOUCHES = 16, SPOTS = 256, GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
+enum { TOUCHES = 16, REMOVED_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, INODE_BUCKETS = 1 << 10 };
 
 struct node {
     struct node *next;
@@ -192,15 +181,12 @@ struct amfs_fuse {
     int workers, idle, spares;
     pthread_t worker_threads[16];
 
-    pthread_mutex_t known_lock;
-    struct known **known, *spare_known;
-    size_t known_count, known_buckets;
-    atomic_uint ghost_count;
-    struct ghost *ghosts[GHOST_BUCKETS];
-    atomic_ullong changes; /* counted: of which the kernel was not told, and which it was told */
-    atomic_bool aliased; /* there are directories that it knows by several numbers */
-    atomic_ullong unread; /* counted: how often requests lay there when it was told something */
-    struct spot spots[SPOTS]; /* inodes share them; under known_lock */
+    pthread_mutex_t inodes_lock;
+    struct kernel_inode **inodes, *spare_inodes;
+    size_t inode_count, inode_buckets;
+    atomic_uint removed_count;
+    struct removed_inode *removed[REMOVED_BUCKETS];
+    atomic_ullong changes; /* counted: of which the kernel was not told */
 };
 
 /* A request being served. */
@@ -213,7 +199,7 @@ struct call {
     bool waits; /* it is a worker's, who may wait for other nodes */
     uint64_t since; /* mount->changes when it came */
 };
-static inline uint8_t alias_of(const struct call *call) { return (uint8_t)call->in->alias; }
+static inline uint8_t edition_of(const struct call *call) { return (uint8_t)call->in->edition; }
 
 static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
@@ -237,10 +223,8 @@ void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, ch
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
 void put_attr(struct wire_attr *to, const struct meta_attr *from);
-/* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since; `place`: where it was
- * found (place_of), if it is a directory. True: it may. */
-bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place,
-               bool cache);
+/* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since. True: it may. */
+bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
 void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
 int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
 bool handed_on(const struct call *call, uint64_t ino);
@@ -278,52 +262,36 @@ void suid_changed(struct node *node); /* a file may have such bits now. Any lock
 void do_xattr(struct call *call);
 size_t hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
-/* fuse_known.c: what the kernel knows, and what it may still use although its name is gone */
-void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);
-bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done);
-bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
+/* fuse_inodes.c: what the kernel knows, and what it may still use although its name is gone */
+void fuse_removed_add(struct amfs_fuse *mount, const struct meta_attr *attr);
+bool fuse_removed_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now,
+                      struct meta_attr *done);
+bool fuse_removed_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
 void do_forget(struct call *call);
-/* The kernel is given a name's inode and attributes: the number to give it under. `place` 0: no directory; *cache as known_told. */
-uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t place, uint64_t since, bool *cache);
-bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since,
-                bool cache); /* attributes. May it keep them after all */
-void known_paged(struct amfs_fuse *mount, uint64_t ino);
-bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
-/* Would it lose the rights that it is to be given? Who looks a file up must look again then. */
-bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks);
-/* That a file has changed is told the kernel between these two. False: not now, for it may not have taken yet the rights that it was given, and would
- * lose them. */
-bool known_telling(struct amfs_fuse *mount, uint64_t ino);
-void known_told_all(struct amfs_fuse *mount, uint64_t ino);
-void known_all_read(struct amfs_fuse *mount, uint64_t unread); /* all requests were read that lay there when mount->unread was that */
-bool requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
-bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
-struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
-void hold_known(struct amfs_fuse *mount, uint64_t ino);
-bool is_known(struct amfs_fuse *mount, uint64_t ino);
-bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
-bool known_keep(struct node *node, uint64_t ino); /* kernels that open files without telling are to keep it: has any seen it */
-void known_end(struct amfs_fuse *mount);
-
-/* fuse_alias.c */
-enum { ALIAS_SHIFT = 56 };
-static inline uint64_t plain_ino(uint64_t id) { return id & (((uint64_t)1 << ALIAS_SHIFT) - 1); }
-static inline uint8_t alias_in(uint64_t id) { return (uint8_t)(id >> ALIAS_SHIFT); }
-static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uint64_t)alias << ALIAS_SHIFT; }
-static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
-    return meta_name_mark(node_id(dir, alias), name, length);
-}
-enum { ALIASES = 256 };
-uint8_t alias_now(struct amfs_fuse *mount, uint64_t ino); /* under which it is found from now on */
-void alias_turn(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* no more under that one */
-uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place); /* with the lock of what is known held */
-void alias_moved(struct amfs_fuse *mount, const struct amfs_fuse_request *rename); /* the kernel has renamed something */
-unsigned alias_last(struct amfs_fuse *mount, uint64_t ino); /* 0: it has one number only */
+/* The kernel is given a name's inode and attributes: the number to give it under. *cache: may it keep the attributes; it may not if they have changed since
+ * `since` (mount->changes). */
+uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, uint64_t ino, uint64_t since, bool *cache);
+bool fuse_inode_asked(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* likewise, attributes only */
+bool fuse_inode_changed(struct amfs_fuse *mount, uint64_t ino, bool data); /* must the kernel be told, for it remembers some of it? */
+void fuse_inode_paged(struct amfs_fuse *mount, uint64_t ino);
+bool fuse_inode_has_pages(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
+bool fuse_inode_is_known(struct amfs_fuse *mount, uint64_t ino);
+void fuse_inode_hold(struct amfs_fuse *mount, uint64_t ino); /* its last name goes: if the kernel knows it, it stays */
+bool fuse_inodes_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
+bool fuse_inodes_keep(struct node *node, uint64_t ino); /* kernels that open files without telling are to keep it: has any seen it? */
+void fuse_inodes_end(struct amfs_fuse *mount);
+enum { EDITION_SHIFT = 56, EDITIONS = 256 };
+static inline uint64_t fuse_plain_ino(uint64_t id) { return id & (((uint64_t)1 << EDITION_SHIFT) - 1); }
+static inline uint8_t fuse_edition_in(uint64_t id) { return (uint8_t)(id >> EDITION_SHIFT); }
+static inline uint64_t fuse_node_id(uint64_t ino, unsigned edition) { return ino | (uint64_t)edition << EDITION_SHIFT; }
+uint8_t fuse_inode_edition(struct amfs_fuse *mount, uint64_t ino); /* that is given from now on */
+void fuse_inode_next_edition(struct amfs_fuse *mount, uint64_t ino, uint8_t edition); /* no more that one */
+unsigned fuse_inode_last_edition(struct amfs_fuse *mount, uint64_t ino); /* 0: there is one only */
 
 /* fuse_files.c */
 struct opening {
     uint64_t ino;
-    uint8_t alias;
+    uint8_t edition;
     enum fsio_kind kind;
     int32_t node;
     uint32_t stripe;
@@ -346,9 +314,9 @@ int files_begin(struct amfs_fuse *mount, struct opening *opening);
 bool files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may files_finish have to wait for another node? */
 int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
 int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
-void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing);
+void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing);
 struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias);
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
 enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr);
 /* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
@@ -357,7 +325,7 @@ int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 bool files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for; false: it is being read or written just now */
 bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
 bool files_pass(struct amfs_fuse *mount, uint64_t ino,
-                uint8_t alias); /* has the kernel the content itself, and is that what the file contains? */
+                uint8_t edition); /* has the kernel the content itself, and is that what the file contains? */
 bool files_peer(const struct view *view); /* does closing it wait until other nodes have what was written? */
 bool files_have_empty(struct node *node,
                       const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
@@ -374,6 +342,7 @@ void leaving_end(struct node *node, uint64_t ino);
 bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
 
 /* fuse_data.c */
+bool requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
 void do_read(struct call *call);
 void do_write(struct call *call);
 void do_seek(struct call *call);
@@ -412,7 +381,6 @@ void do_list(struct call *call);
 struct listing { /* a directory's entries on their way into an answer */
     struct amfs_fuse *mount;
     uint64_t dir;
-    unsigned alias;
     bool plus;
     uint64_t since; /* as put_entry */
     char *to;
@@ -440,9 +408,6 @@ int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
-/* The kernel changes a directory, which it knows by one number: what it knows by its others it is to forget before it is answered. */
-void notify_aliases(struct amfs_fuse *mount, uint64_t dir);
-void notify_others_names(struct amfs_fuse *mount); /* the owner of something is another: they learn that only by looking up its name */
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 
 #endif

@@ -10,8 +10,8 @@ bool list_add(struct listing *listing, const char *name, size_t length, uint64_t
     if (size > listing->room - listing->used) return false;
     char *at = listing->to + listing->used;
     memset(at, 0, size < before + WIRE_DIRENT ? size : before + WIRE_DIRENT);
-    if (listing->plus && attr != NULL && !known_lost(listing->mount, attr, listing->since, false)) /* else number 0: nothing to keep */
-        put_entry(listing->mount, listing->since, (void *)at, attr, place_of(listing->dir, listing->alias, name, length), true);
+    if (listing->plus && attr != NULL) /* else number 0: nothing to keep */
+        put_entry(listing->mount, listing->since, (void *)at, attr, true);
     struct wire_dirent *entry = (void *)(at + before);
     entry->ino = ino;
     entry->offset = cursor;
@@ -51,10 +51,9 @@ void do_list(struct call *call) {
         return;
     }
     bool plus = call->in->opcode == WIRE_READDIRPLUS;
-    struct listing listing = {
-        mount, call->in->ino, call->in->alias, plus, call->since, call->out, 0, in->size < MAX_WRITE ? in->size : MAX_WRITE};
+    struct listing listing = {mount, call->in->ino, plus, call->since, call->out, 0, in->size < MAX_WRITE ? in->size : MAX_WRITE};
     uint64_t cursor = in->offset > DOTS ? in->offset - DOTS : 0;
-    if (ghost_find(mount, call->in->ino, &attr)) {
+    if (fuse_removed_find(mount, call->in->ino, &attr)) {
         refuse(call, ENOENT); /* removed, and open still */
         return;
     }

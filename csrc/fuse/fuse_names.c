@@ -17,9 +17,9 @@ const char *name_in(const struct call *call, size_t offset, size_t *length) {
     return name;
 }
 
-static int give_entry(const struct call *call, const char *name, size_t length, const struct meta_attr *attr, bool cache) {
+static int give_entry(const struct call *call, const struct meta_attr *attr, bool cache) {
     struct wire_entry_out out;
-    put_entry(call->mount, call->since, &out, attr, place_of(call->in->ino, call->in->alias, name, length), cache);
+    put_entry(call->mount, call->since, &out, attr, cache);
     return give(call, &out, sizeof out);
 }
 
@@ -54,10 +54,8 @@ static void look_up(struct call *call) {
     int error = name == NULL             ? EINVAL
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
-    if (error == 0 && known_lost(mount, &attr, call->since, true)) {
-        refuse(call, ESTALE);
-    } else if (error == 0) {
-        give_entry(call, name, length, &attr, cache);
+    if (error == 0) {
+        give_entry(call, &attr, cache);
     } else if (error == WAIT) {
         work_copy(call);
     } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount)) {
@@ -93,7 +91,6 @@ void touch(struct amfs_fuse *mount, uint64_t dir) {
     if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !peer_meta_touch(mount, dir, now))
         slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     notify_others(mount, dir, false);
-    notify_aliases(mount, dir);
 }
 
 struct making {
@@ -169,7 +166,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         refuse(call, error);
         return;
     }
-    if (put_entry(mount, call->since, &out->entry, attr, 0, true)) {
+    if (put_entry(mount, call->since, &out->entry, attr, true)) {
         out->entry.attr_s = 0;
         out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     }
@@ -216,7 +213,7 @@ void do_make(struct call *call) {
         if (opens) {
             give_created(call, &it, &attr, opened, &out);
         } else {
-            give_entry(call, it.name, it.length, &attr, true);
+            give_entry(call, &attr, true);
             notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
         atomic_fetch_sub(&mount->looking, 1);
@@ -241,7 +238,7 @@ static bool lies_elsewhere(struct amfs_fuse *mount, uint64_t dir, const char *na
     if (meta_lookup(node->meta, dir, name, length, node->id, &ino, &type, attr) != 0) *attr = (struct meta_attr){.ino = 0};
     if (!S_ISREG(attr->mode) || attr->nlink > 1) return false;
     if (attr->layout == META_STRIPED && !is_alone(node)) return true;
-    hold_known(mount, attr->ino);
+    fuse_inode_hold(mount, attr->ino);
     return false;
 }
 
@@ -250,7 +247,7 @@ static void remember(struct amfs_fuse *mount, const struct meta_attr *was, int64
     struct meta_attr attr = *was;
     if (was->ino == 0 || S_ISREG(was->mode) || was->nlink > 1) return;
     attr.ctime = now;
-    ghost_add(mount, &attr);
+    fuse_removed_add(mount, &attr);
 }
 
 void do_unlink(struct call *call) {
@@ -305,7 +302,7 @@ void do_rename(struct call *call) {
         refuse(call, ENAMETOOLONG);
         return;
     }
-    uint64_t from = call->in->ino, to = plain_ino(in->to_dir);
+    uint64_t from = call->in->ino, to = fuse_plain_ino(in->to_dir);
     unsigned flags = second ? in->flags : 0;
     int64_t now = now_of(node);
     int error = flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ? EINVAL
@@ -326,7 +323,6 @@ void do_rename(struct call *call) {
         struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RENAME, name, length, to_name, to_length);
         if (request != NULL) {
             request->other = to;
-            request->other_alias = alias_in(in->to_dir);
             request->flags = flags;
             request->has_attr = (flags & RENAME_EXCHANGE) == 0 && meta_dir_find(node->meta, to, to_name, to_length, &request->attr) == 0;
         }
@@ -350,7 +346,7 @@ void do_link(struct call *call) {
         refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
         return;
     }
-    file = plain_ino(in->ino);
+    file = fuse_plain_ino(in->ino);
     if (handed_on(call, file)) return;
     int64_t now = now_of(node);
     int error = is_alone(node) ? meta_link(node->meta, file, 1, now, &attr, &gone, NULL) : META_BUSY;
@@ -361,7 +357,7 @@ void do_link(struct call *call) {
     if (error == 0) {
         complete_attr(node, &attr, &cache, true);
         touch(mount, call->in->ino);
-        give_entry(call, name, length, &attr, cache);
+        give_entry(call, &attr, cache);
         notify_others_entry(mount, call->in->ino, name, length);
         notify_others(mount, file, false);
     } else if (goes_slow(error)) {

@@ -25,8 +25,8 @@ enum {
 };
 
 /* False: the kernel has none of that number. */
-static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
-    uint64_t id = node_id(notice->ino, alias);
+static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned edition) {
+    uint64_t id = fuse_node_id(notice->ino, edition);
     struct wire_inval_inode inode = {.ino = id, .offset = notice->data ? 0 : -1};
     struct wire_inval_entry entry = {.dir = id, .length = (uint32_t)notice->length};
     struct wire_out header = {.error = (int32_t)notice->code};
@@ -53,8 +53,7 @@ static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
 
 static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
     if (notice->not_before_ns != 0 && exact_ns() < notice->not_before_ns) return false;
-    if (notice->code == NOTIFY_INVAL_ENTRY) return !slow_busy(mount, notice->ino);
-    return notice->code != NOTIFY_INVAL_INODE || known_telling(mount, notice->ino);
+    return notice->code != NOTIFY_INVAL_ENTRY || !slow_busy(mount, notice->ino);
 }
 
 /* The first that can be told now, taken out of the queue and put among those under way. With the lock held. */
@@ -78,23 +77,23 @@ static struct timespec in_ms(long milliseconds) {
     return until;
 }
 
-static bool tell_all_aliases(struct amfs_fuse *mount, const struct notice *notice) {
+static bool tell_all_editions(struct amfs_fuse *mount, const struct notice *notice) {
     bool told = false;
-    for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++)
-        told = tell_kernel(mount, notice, alias) || told;
+    for (unsigned edition = 0, last = fuse_inode_last_edition(mount, notice->ino); edition <= last; edition++)
+        told = tell_kernel(mount, notice, edition) || told;
     return told;
 }
 
 /* Has an inode that the kernel does not have been given to it all the same? Whoever looked it up has not run since he was answered. */
-static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) { return atomic_load(&mount->looking) > 0 || is_known(mount, ino); }
+static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
+    return atomic_load(&mount->looking) > 0 || fuse_inode_is_known(mount, ino);
+}
 
 /* False: not yet. */
 static bool carry_out(struct amfs_fuse *mount, const struct notice *notice) {
     bool left = !notice->leaves || files_forget(mount, notice->ino); /* what is being read is read from what was there before */
-    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_aliases(mount, notice);
-    if (notice->code != NOTIFY_INVAL_INODE) return true;
-    known_told_all(mount, notice->ino);
-    return left && (told || !on_its_way(mount, notice->ino));
+    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_editions(mount, notice);
+    return notice->code != NOTIFY_INVAL_INODE || (left && (told || !on_its_way(mount, notice->ino)));
 }
 
 /* With the lock held. */
@@ -225,7 +224,8 @@ static uint64_t latest_of(const struct lane *lane, uint64_t ino) {
 
 /* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
 static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
-    if (known_to_tell(mount, ino, data)) return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
+    if (fuse_inode_changed(mount, ino, data))
+        return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
     pthread_mutex_lock(&mount->notice_lock);
     uint64_t number = latest_of(&mount->lanes[INODES], ino);
     pthread_mutex_unlock(&mount->notice_lock);
@@ -240,12 +240,11 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
     if (!atomic_load(&mount->no_open) || !files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
     suid_changed(mount->node);
-    known_to_tell(mount, ino, true);
+    fuse_inode_changed(mount, ino, true);
     return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
-    if (dir == 0) return notify_epoch(mount);
     meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
     return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }
@@ -297,18 +296,7 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
-/* At once: a directory has no pages that somebody could wait for. */
-void notify_aliases(struct amfs_fuse *mount, uint64_t dir) {
-    struct notice notice = {.ino = dir, .code = NOTIFY_INVAL_INODE};
-    unsigned last = atomic_load_explicit(&mount->aliased, memory_order_relaxed) && !mount->socket ? alias_last(mount, dir) : 0;
-    for (unsigned alias = 0; last > 0 && alias <= last; alias++) tell_kernel(mount, &notice, alias);
-}
-
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
-
-void notify_others_names(struct amfs_fuse *mount) {
-    if (has_epochs(mount)) others(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
-}
 
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
     others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);

@@ -375,7 +375,7 @@ static bool kernels_know(void *context, uint64_t ino) {
     bool known = false;
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *mount = node->mounts; mount != NULL && !known; mount = mount->next)
-        known = atomic_load(&mount->looking) > 0 || is_known(mount, ino);
+        known = atomic_load(&mount->looking) > 0 || fuse_inode_is_known(mount, ino);
     pthread_mutex_unlock(&node->mounts_lock);
     return known;
 }
@@ -389,7 +389,7 @@ struct forgetting {
 
 static void forget_and_await(struct amfs_fuse *mount, const struct forgetting *what) {
     uint64_t name = what->name == NULL ? 0 : amfs_fuse_invalidate_entry(mount, what->dir, what->name, what->length);
-    uint64_t inode = what->written && !is_paged(mount, what->ino) ? 0 : amfs_fuse_invalidate_inode(mount, what->ino, true);
+    uint64_t inode = what->written && !fuse_inode_has_pages(mount, what->ino) ? 0 : amfs_fuse_invalidate_inode(mount, what->ino, true);
     if (name != 0) amfs_fuse_await_invalidated(mount, name);
     if (inode != 0) amfs_fuse_await_invalidated(mount, inode);
 }

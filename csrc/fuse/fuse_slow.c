@@ -62,7 +62,7 @@ struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op
     request->gid = call->in->gid;
     request->pid = call->in->pid;
     request->ino = call->in->ino;
-    request->alias = alias_of(call);
+    request->edition = edition_of(call);
     request->noticed = call->since;
     return request;
 }
@@ -218,35 +218,9 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
     }
 }
 
-/* And this one's kernel, of the directories that it changed and knows by several numbers. */
-static void tell_aliases(struct amfs_fuse *mount, const struct amfs_fuse_request *request) {
-    struct meta_attr moved;
-    switch (request->op) {
-    case FUSE_OP_RENAME:
-        if (meta_dir_find(mount->node->meta, request->other, request->value, request->value_length, &moved) == 0)
-            notify_aliases(mount, moved.ino);
-        if (meta_dir_find(mount->node->meta, request->ino, request->name, request->name_length, &moved) == 0)
-            notify_aliases(mount, moved.ino);
-        /* fall through */
-    case FUSE_OP_LINK: notify_aliases(mount, request->other); /* fall through */
-    case FUSE_OP_CREATE:
-    case FUSE_OP_MKNOD:
-    case FUSE_OP_MKDIR:
-    case FUSE_OP_SYMLINK:
-    case FUSE_OP_UNLINK:
-    case FUSE_OP_RMDIR:
-    case FUSE_OP_SETATTR:
-    case FUSE_OP_SET_XATTR:
-    case FUSE_OP_REMOVE_XATTR: notify_aliases(mount, request->ino); break;
-    default: break;
-    }
-}
-
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
-    if (error == 0 && atomic_load_explicit(&mount->aliased, memory_order_relaxed)) tell_aliases(mount, request);
     if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME))
-        ghost_add(mount, &request->attr);
-    if (error == 0 && request->op == FUSE_OP_RENAME) alias_moved(mount, request);
+        fuse_removed_add(mount, &request->attr);
     int failed = answer(mount, request->unique, error, data, size);
     if (error == 0) tell_others(mount, request);
     amfs_fuse_request_free(request);
@@ -257,8 +231,8 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
 static int give_kept(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     bool opened = request->opcode == WIRE_OPEN;
     uint64_t ino = request->ino;
-    uint8_t alias = request->alias;
-    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, alias, true);
+    uint8_t edition = request->edition;
+    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, edition, true);
     return 0;
 }
 
@@ -282,13 +256,8 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     struct wire_entry_out out;
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
-    if (request->op == FUSE_OP_LOOKUP && known_lost(mount, attr, request->noticed, true)) {
-        finish(mount, request, ESTALE, NULL, 0);
-        return 0;
-    }
     cache = cache && is_fresh(mount, moment, attr);
-    cache =
-        put_entry(mount, request->noticed, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
+    cache = put_entry(mount, request->noticed, &out, attr, cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
@@ -333,7 +302,7 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
                    (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
     bool appends = writing && (request->op == FUSE_OP_OPEN || request->op == FUSE_OP_CREATE) && (request->flags & O_APPEND) != 0;
     return (struct opening){.ino = ino,
-                            .alias = request->alias,
+                            .edition = request->edition,
                             .kind = kind,
                             .node = node,
                             .stripe = stripe,
@@ -374,10 +343,10 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
     } out = {.open = *open};
     const struct opening *opening = &it->opening;
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
-    else put_entry(mount, it->request->noticed, &out.entry, &it->attr, 0, false);
-    out.entry.ino = node_id(it->attr.ino, opening->alias); /* whatever it is found under by now */
+    else put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
+    out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */
     if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
-        files_close(mount, it->attr.ino, opening->alias, true);
+        files_close(mount, it->attr.ino, opening->edition, true);
 }
 
 static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
@@ -393,7 +362,7 @@ static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, 
             next->gid = request->gid;
             next->pid = request->pid;
             next->ino = request->ino;
-            next->alias = request->alias;
+            next->edition = request->edition;
             next->looks = next->kept = true;
             next->since = atomic_load(&mount->node->changes);
             amfs_fuse_request_free(request);
@@ -406,7 +375,7 @@ static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, 
         request->message = NULL;
         amfs_fuse_request_free(request);
     } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
-        files_close(mount, opening->ino, opening->alias, opening->writing); /* whoever asked was killed meanwhile */
+        files_close(mount, opening->ino, opening->edition, opening->writing); /* whoever asked was killed meanwhile */
     }
 }
 
@@ -431,8 +400,9 @@ static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
     struct wire_open_out none = {0};
     int error = FILE_HAS_OLD;
     pthread_mutex_lock(&mount->node->lock);
-    for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)ALIASES : 1); tries++) {
-        if (it->made) opening->alias = alias_now(mount, opening->ino); /* somebody else may have made it, and others have written it */
+    for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)EDITIONS : 1); tries++) {
+        if (it->made)
+            opening->edition = fuse_inode_edition(mount, opening->ino); /* somebody else may have made it, and others have written it */
         error = files_begin(mount, opening);
     }
     bool waits = error == 0 && files_wait(mount, opening);
@@ -488,8 +458,7 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
 int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    struct listing listing = {mount, request->ino, request->alias, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL,
-                              0,     request->room};
+    struct listing listing = {mount, request->ino, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0, request->room};
     listing.to = malloc(listing.room + 1);
     if (listing.to == NULL) {
         finish(mount, request, ENOMEM, NULL, 0);

@@ -23,7 +23,7 @@ struct wire_in {
     uint32_t length, opcode;
     uint64_t unique, ino;
     uint32_t uid, gid, pid;
-    uint16_t extensions, alias; /* the kernel sets 0; see fuse_alias.c */
+    uint16_t extensions, edition; /* the kernel sets 0; see fuse_inodes.c */
 };
 struct wire_out {
     uint32_t length;

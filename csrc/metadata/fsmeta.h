@@ -150,8 +150,6 @@ enum {
  * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                  struct meta_attr *out, struct meta_nodes *tell);
-/* Have nodes been told of a change of it that are not watchers any more? They know its names still, and learn of no other change. */
-bool meta_dropped(struct meta *meta, uint64_t ino);
 /* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
  * links 0 but users left it stays. */
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);

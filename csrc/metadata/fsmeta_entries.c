@@ -422,7 +422,7 @@ int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length
     tell_all(meta, tell, &entry->watchers, -1);
     delete_entry(meta, entry);
     if (inode == NULL) return leave(meta, 0); /* its record was lost with a node: the name goes all the same */
-    tell_watchers(meta, tell, inode, -1);
+    tell_all(meta, tell, &inode->watchers, -1);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
     inode_attr(inode, left);

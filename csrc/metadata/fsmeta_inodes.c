@@ -133,18 +133,6 @@ static void set_inode(struct inode *inode, unsigned mask, const struct meta_attr
     }
 }
 
-void tell_watchers(const struct meta *meta, struct meta_nodes *tell, struct inode *inode, int32_t except) {
-    for (size_t i = 0; i < set_count(inode->watchers) && !inode->dropped; i++)
-        inode->dropped = set_at(inode->watchers, i) != meta->node && set_at(inode->watchers, i) != except;
-    tell_all(meta, tell, &inode->watchers, except);
-}
-
-bool meta_dropped(struct meta *meta, uint64_t ino) {
-    enter(meta);
-    const struct inode *inode = find_inode(meta, ino);
-    return leave(meta, inode != NULL && inode->dropped) != 0;
-}
-
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                  struct meta_attr *out, struct meta_nodes *tell) {
     struct inode *inode;
@@ -155,7 +143,7 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     if (error == 0) error = watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
     set_inode(inode, mask, in, now, asker);
-    tell_watchers(meta, tell, inode, asker);
+    tell_all(meta, tell, &inode->watchers, asker);
     inode_attr(inode, out);
     return leave(meta, 0);
 }
@@ -172,7 +160,7 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
     if (error != 0) return leave(meta, error);
     inode->nlink = (uint32_t)((int64_t)inode->nlink + delta);
     inode->ctime = now;
-    tell_watchers(meta, tell, inode, -1);
+    tell_all(meta, tell, &inode->watchers, -1);
     inode_attr(inode, out);
     *gone = delete_if_gone(meta, inode);
     return leave(meta, 0);
@@ -210,7 +198,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
     if (grant) {
-        tell_watchers(meta, tell, inode, node);
+        tell_all(meta, tell, &inode->watchers, node);
         grant_writing(inode, node);
     }
     inode_attr(inode, out);
@@ -246,7 +234,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     if (error == 0) error = prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
     record_written(inode, node, in);
-    tell_watchers(meta, tell, inode, node);
+    tell_all(meta, tell, &inode->watchers, node);
     inode_attr(inode, out);
     return leave(meta, 0);
 }
@@ -442,7 +430,6 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
     }
     if (error == 0) error = set_fault(inode, mask, in);
     if (error == 0 && (mask & (META_SET_LAYOUT | META_SET_RANK) || !nobody_else(meta, inode->watchers))) error = META_BUSY;
-    if (error == 0 && mask & (META_SET_UID | META_SET_GID) && inode->dropped && !is_alone(meta)) error = META_BUSY;
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && !nobody_else(meta, inode->holders))
         error = META_BUSY; /* their copies have times, too */
     if (error == 0 && mask & META_SET_SIZE) {

@@ -99,7 +99,6 @@ struct inode {
     int32_t writer, rank;
     uint8_t layout, finished;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
-    bool dropped; /* nodes that watched it were told of a change and do not any more: their kernels may know its names still */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;
@@ -225,7 +224,6 @@ struct inode *find_inode(const struct meta *meta, uint64_t ino);
 struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
 void free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
 void inode_attr(const struct inode *inode, struct meta_attr *attr);
-void tell_watchers(const struct meta *meta, struct meta_nodes *tell, struct inode *inode, int32_t except); /* as tell_all */
 bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
 /* of a file or directory whose home is here */
 bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);

@@ -342,7 +342,6 @@ static int get_inode(struct in *in, bool apply) {
     got.writer = (int32_t)(uint32_t)get(in, 4);
     got.rank = (int32_t)(uint32_t)get(in, 4);
     got.finished = got.writer < 0;
-    got.dropped = true; /* for all we know */
     uint64_t *longs[] = {&got.size, &got.blocks};
     int64_t *times[] = {&got.atime, &got.mtime, &got.ctime};
     for (size_t i = 0; i < 2; i++) *longs[i] = get(in, 8);

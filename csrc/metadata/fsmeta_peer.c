@@ -55,7 +55,7 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     if (how->used && set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
     set_clear(&entry->watchers);
     delete_entry(meta, entry);
-    tell_watchers(meta, NULL, inode, asker);
+    tell_all(meta, NULL, &inode->watchers, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
     inode_attr(inode, left);
@@ -77,7 +77,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     if (wrote && watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
         record_written(inode, node, written);
-        tell_watchers(meta, NULL, inode, node);
+        tell_all(meta, NULL, &inode->watchers, node);
     }
     if (!used) stop_using(inode, node);
     inode_attr(inode, out);

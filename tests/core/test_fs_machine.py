@@ -14,8 +14,7 @@ from fs_cluster import Cluster, Real
 
 from amfs.engine import messages as m
 from amfs.engine.events import Received
-from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, META_SET_UID, Attr
-from amfs.fs.vfs.shard import EVERY_NAME
+from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, Attr
 
 NAMES = (b"a", b"b", b"c")
 
@@ -350,22 +349,6 @@ def test_caches_are_told_before_a_change_is_answered() -> None:
     home = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
     real.do("setattr_path", b"/f", META_SET_MODE, tuple(Attr()._replace(mode=0o600)), True, node=home)
     assert any(ino in inodes for inodes, *_ in cluster.nodes[1 - home].invalidated)
-
-
-@pytest.mark.parametrize("by", [0, 1, 2])
-def test_of_a_new_owner_all_are_told_who_were_told_of_anything_before(by: int) -> None:
-    """They watch it no longer, but their kernels may find its name still."""
-    cluster = Cluster(3, 3)
-    real = Real(cluster)
-    real.write(b"/f", b"1", False)
-    (ino,) = {real.do("lookup", 1, b"f", node=node)[0][0] for node in range(3)}
-    home = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
-    real.do("setattr_path", b"/f", META_SET_MODE, tuple(Attr()._replace(mode=0o640)), True, node=home)
-    for each in cluster.nodes.values():
-        each.invalidated.clear()
-    real.do("setattr_path", b"/f", META_SET_UID, tuple(Attr()._replace(uid=7)), True, node=by)
-    for number, each in cluster.nodes.items():
-        assert number == by or ([ino], [EVERY_NAME]) in [(list(inodes), list(names)) for inodes, names, *_ in each.invalidated], number
 
 
 def test_replicas_are_made_once_and_dropped_when_the_file_changes() -> None:

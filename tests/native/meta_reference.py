@@ -62,7 +62,6 @@ class Inode:
     watchers: set[int] = field(default_factory=set)
     target: bytes | None = None
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
-    dropped: bool = False  # nodes that watched it were told, and do not any more
     timed: int = 0  # when somebody set mtime while it was being written
     atimed: int = 0  # likewise atime
     lost: bool = False  # its content was, with a node; shown when nobody writes it
@@ -207,14 +206,6 @@ class Reference:
         if asker not in (-1, self.node):
             watchers.add(asker)
 
-    def told_of(self, inode: Inode, but: int = -1) -> Nodes:
-        tell = self.told(inode.watchers, but)
-        inode.dropped = inode.dropped or bool(tell)
-        return tell
-
-    def dropped(self, ino: int) -> bool:
-        return ino in self.inodes and self.inodes[ino].dropped
-
     def told(self, watchers: set[int], but: int = -1) -> Nodes:
         tell = tuple(sorted(watchers - {self.node, but}))
         watchers &= {but}
@@ -321,7 +312,7 @@ class Reference:
         if entry.ino not in self.inodes:
             return Attr(ino=entry.ino, mode=entry.type), False, self.told(entry.watchers)
         inode = self.inodes[entry.ino]
-        tell = {*self.told(entry.watchers), *self.told_of(inode)}
+        tell = {*self.told(entry.watchers), *self.told(inode.watchers)}
         inode.attr = inode.attr._replace(nlink=max(0, inode.attr.nlink - 1), ctime=now)
         return inode.attr, self.gone(entry.ino), tuple(sorted(tell))
 
@@ -429,14 +420,14 @@ class Reference:
         self._check_set(inode, mask, new)
         self.watch(inode.watchers, asker)
         self._set(inode, mask, new, now, asker)
-        return inode.attr, self.told_of(inode, asker)
+        return inode.attr, self.told(inode.watchers, asker)
 
     def link(self, ino: int, delta: int, now: int) -> Any:
         inode = self.file_here(ino)
         refuse_if(inode.attr.nlink + delta < 0, errno.EINVAL)
         refuse_if(delta > 0 and inode.attr.nlink == 0, errno.ENOENT)
         inode.attr = inode.attr._replace(nlink=inode.attr.nlink + delta, ctime=now)
-        tell = self.told_of(inode)
+        tell = self.told(inode.watchers)
         return inode.attr, self.gone(ino), tell
 
     def open(self, ino: int, node: int, writing: bool) -> Any:
@@ -446,7 +437,7 @@ class Reference:
         inode.watchers.add(node)
         tell: Nodes = ()
         if writing and inode.attr.writer < 0:
-            tell = self.told_of(inode, node)
+            tell = self.told(inode.watchers, node)
             inode.attr = inode.attr._replace(writer=node, finished=0)
             inode.timed = inode.atimed = 0
         return inode.attr, holders, tell
@@ -473,7 +464,7 @@ class Reference:
         )
         inode.lost = new.finished == LOST
         inode.holders = {node} if old.layout == WHOLE else set()
-        return inode.attr, self.told_of(inode, node)
+        return inode.attr, self.told(inode.watchers, node)
 
     def unused(self, ino: int, node: int) -> bool:
         inode = self.file_here(ino)
@@ -668,7 +659,6 @@ class Reference:
                     users=set(n.users),
                     holders=set(n.holders),
                     xattrs=dict(n.xattrs),
-                    dropped=True,
                     timed=0,
                     atimed=0,
                 )
@@ -749,8 +739,6 @@ class Reference:
         inode = self.file_here(ino)
         self._check_set(inode, mask, new)
         refuse_if(mask & (META_SET_LAYOUT | META_SET_RANK) or not self.alone(inode.watchers), META_BUSY)
-        everything = all(owner == self.node for owner in self.owners) and not self.moving
-        refuse_if(mask & (META_SET_UID | META_SET_GID) and inode.dropped and not everything, META_BUSY)
         refuse_if(mask & (META_SET_ATIME | META_SET_MTIME) and not self.alone(inode.holders), META_BUSY)
         if mask & META_SET_SIZE:
             self._may_open(inode, True)

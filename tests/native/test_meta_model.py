@@ -419,7 +419,6 @@ class Shards(RuleBasedStateMachine):
         for ino in self.files:
             pair.ask("getattr", ino, -1)
             pair.ask("holders", ino)
-            pair.ask("dropped", ino)
         counts = pair.meta.counts()
         it = pair.reference
         wanted = {"inodes": len(it.inodes), "entries": len(it.entries), "dirs": len(it.dirs), "cached": len(it.copies)}

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 from amfs._native import Meta
-from amfs.fs.attr import META_SET_MODE, ROOT, Attr
+from amfs.fs.attr import Attr
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.shard import EVERY_NAME, OWNER, PATIENCE_S, PAUSE_LAST_S, Shard, attr_of
+from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_LAST_S, Shard, attr_of
 
 BRANCHES = 2
 LOCK = "directories"
@@ -251,13 +251,8 @@ class Directories(Shard):
         self._forget_names((ino, other, parent, other_parent), ((parent, name), (other_parent, other_name)))
 
     def apply_set(self, ino: int, mask: int, attr: Any, now: int) -> None:
-        before, parent = self.meta.dir_get(ino)
         self.meta.dir_set(ino, mask, tuple(attr), now)
-        names = [EVERY_NAME] if mask & OWNER else []
-        # Who may give a sticky directory attributes is judged by what the kernel knew when it found it.
-        if mask & META_SET_MODE and (attr_of(before).mode ^ attr_of(attr).mode) & stat.S_ISVTX and ino != ROOT:
-            names.append((parent, self.meta.dir_name(ino)))
-        self._forget_names((ino,), tuple(names))
+        self._forget_names((ino,), ())
 
     def apply_set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None:
         self.meta.set_xattr(ino, name, value, flags, now)

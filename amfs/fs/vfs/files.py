@@ -24,7 +24,7 @@ from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.contents import LOCAL, REMOTE, STRIPE_BYTES, STRIPES, Opened, Request
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE
 from amfs.fs.vfs.room import Room
-from amfs.fs.vfs.shard import EVERY_NAME, OWNER, PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
+from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
 _CURSOR_BITS = 48
 _NOTHING = Attr()
@@ -352,8 +352,6 @@ class Files(Room):
     def op_setattr(self, r: Request, ino: int, mask: int, attr: Any) -> Operation:
         wanted = attr_of(attr)
         r.inodes.append(ino)
-        if mask & OWNER:
-            r.entries.append(EVERY_NAME)  # of other mounts here
         try:
             self.meta.dir_get(ino)
         except OSError:

@@ -19,20 +19,13 @@ from amfs.fs.attr import (
     META_NOT_MINE,
     META_SET_ATIME,
     META_SET_CTIME,
-    META_SET_GID,
     META_SET_LAYOUT,
     META_SET_MTIME,
-    META_SET_UID,
     STRIPED,
     WHOLE,
     Attr,
 )
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
-
-#: Among names that are old: all that a kernel knows. It judges by the owner that it remembers who may change a file's mode and times,
-#: and only looking up the name makes it learn of another one.
-EVERY_NAME = (0, b"")
-OWNER = META_SET_UID | META_SET_GID
 
 UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
@@ -261,10 +254,7 @@ class Shard(Calls):
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(before.mode):
             now = (yield from self._set_times_of_parts(ino, before.writer, mask, attr_of(attr))) or now
         out, tell = self.meta.setattr(ino, mask, tuple(attr), now, peer)
-        given = mask & OWNER and before[3:5] != out[3:5]
-        if given and self.meta.dropped(ino):  # a kernel may judge by the owner it was told of when it looked up the name
-            tell = tuple(self.live)
-        yield from self.told(peer, tell, (ino,), (EVERY_NAME,) if given else ())
+        yield from self.told(peer, tell, (ino,))
         return self._now(ino, peer, out)
 
     def _set_times_of_parts(self, ino: int, writer: int, mask: int, attr: Attr) -> Operation:
