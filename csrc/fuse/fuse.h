@@ -67,8 +67,7 @@ struct amfs_fuse_request {
     uint64_t cursor, room;      /* room: bytes that the answer may take */
     bool wrote, has_attr;
     int again; /* private: how often it was asked once more */
-    uint64_t since, moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
-    bool looks, kept; /* private: its mode decides what is done next; it was done but for that, and `value` is the answer */
+    uint64_t moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
     bool direct;                      /* private: another node's shard is being asked, or has answered */

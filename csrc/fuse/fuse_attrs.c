@@ -175,17 +175,15 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
     return mask;
 }
 
-/* By way of the poll loop; `looks`: its mode decides what is to be done. */
-static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want, bool looks) {
+/* By way of the poll loop. */
+static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want) {
     struct amfs_fuse *mount = call->mount;
     /* If the part is here: it is what is believed while it is written. */
     if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(mount->node, call->in->ino, mask, want);
-    struct amfs_fuse_request *request = slow_new(call, looks ? FUSE_OP_GETATTR : FUSE_OP_SETATTR, NULL, 0, NULL, 0);
+    struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
     if (request != NULL) {
         request->attr = *want;
         request->has_attr = true;
-        request->looks = looks;
-        request->since = atomic_load(&mount->node->changes);
         request->flags = mask | (by_name && mask & META_SET_SIZE ? SETATTR_BY_NAME : 0);
     }
     slow_add(mount, request);
@@ -213,10 +211,10 @@ void do_setattr(struct call *call) {
     }
     bool cut = false, no_open = atomic_load_explicit(&mount->no_open, memory_order_relaxed);
     bool by_name = (in->valid & FATTR_FH) == 0 && (!no_open || want.size > 0); /* to nothing may be O_TRUNC, of which we hear only this */
-    int killed = suid_kill(call, in, &mask, &want);
-    if (goes_slow(killed)) set_slowly(call, mask, by_name, &want, true);
-    else if (killed != 0) refuse(call, killed);
-    if (killed != 0) return;
+    if (fuse_suid_set(call, in, &mask, &want) != 0) {
+        refuse(call, EPERM);
+        return;
+    }
     if (timed &&
         (stamped = stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
         seen_time(node, stamped);
@@ -241,7 +239,7 @@ void do_setattr(struct call *call) {
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {
-        set_slowly(call, mask, by_name, &want, false);
+        set_slowly(call, mask, by_name, &want);
     } else {
         refuse(call, gone_by_now(error));
     }

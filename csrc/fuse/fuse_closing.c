@@ -124,9 +124,9 @@ void do_open(struct call *call) {
         if (error != 0) {
             forget_unused(mount, attr.ino);
         } else {
-            bool kills = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
-            int given = kills ? suid_clear_and_give(call, &out, sizeof out) : give(call, &out, sizeof out);
-            if (given == ENOENT) files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
+            if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) fuse_suid_written(call);
+            if (give(call, &out, sizeof out) == ENOENT)
+                files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
             if (truncate) notify_others(mount, attr.ino, true);
             return;
         }
@@ -134,7 +134,6 @@ void do_open(struct call *call) {
     if (error == META_NOT_MINE || error == META_BUSY) {
         struct amfs_fuse_request *request = slow_new(call, FUSE_OP_OPEN, NULL, 0, NULL, 0);
         if (request != NULL) request->flags = in->flags;
-        if (request != NULL) request->looks = truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0;
         slow_add(mount, request);
     } else {
         refuse(call, gone_by_now(error));

@@ -336,8 +336,8 @@ void do_write(struct call *call) {
         return;
     }
     struct wire_write_out out = {.size = in->size};
-    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) suid_clear_and_give(call, &out, sizeof out);
-    else give(call, &out, sizeof out);
+    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) fuse_suid_written(call);
+    give(call, &out, sizeof out);
 }
 
 /* ── the rest ── */
@@ -383,8 +383,8 @@ void do_allocate(struct call *call) {
     if (error == 0) error = fsio_fallocate(handle, (int)in->mode, in->offset, in->length);
     if (own && handle != NULL) fsio_close(handle);
     use_end(call, &use);
-    if (error == 0 && call->in->uid != 0) suid_clear_and_give(call, NULL, 0);
-    else refuse(call, error);
+    if (error == 0 && call->in->uid != 0) fuse_suid_written(call);
+    refuse(call, error);
 }
 
 void do_copy(struct call *call) {

@@ -48,7 +48,6 @@ struct file {
     bool copied; /* it was opened from what is here without asking its shard, which lies elsewhere */
     bool foreign; /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
-    uint64_t plain; /* its mode was seen to have no setuid or setgid bits: the count of changes then + 1 */
     uint32_t pins; /* it must stay, whoever closes it */
     int64_t atime; /* of the record, as far as known */
     struct view *views;
@@ -98,7 +97,6 @@ struct node {
     struct view *spare_views;
     struct leaving *leaving; /* files that are being closed */
     pthread_cond_t left;
-    atomic_ullong changes; /* told to the kernels: fuse_suid.c */
     atomic_uint writing; /* files that are open for writing */
     atomic_uint copied; /* files of which a copy is open here and their shards do not know */
     atomic_bool unseen; /* a mount here opens files without a word */
@@ -251,12 +249,9 @@ void do_link(struct call *call);
 void do_statfs(struct call *call);
 
 /* fuse_suid.c */
-/* Take from a request to set attributes what setuid and setgid bits it ends. 0, EPERM, or META_NOT_MINE: the record has to be looked at first. */
-int suid_kill(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want);
-int suid_clear_and_give(const struct call *call, const void *data, size_t size); /* the file was written; as give */
-/* A request has looked at the record. 0: there is nothing to set. META_BUSY: it goes on as a SETATTR. Else an errno for who asked. */
-int suid_decide(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct meta_attr *old);
-void suid_changed(struct node *node); /* a file may have such bits now. Any lock may be held */
+/* Add to a request to set attributes that setuid and setgid bits go. 0 or EPERM. */
+int fuse_suid_set(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want);
+void fuse_suid_written(const struct call *call); /* before who wrote is answered */
 
 /* fuse_xattr.c */
 void do_xattr(struct call *call);

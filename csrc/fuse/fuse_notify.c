@@ -223,7 +223,7 @@ static uint64_t latest_of(const struct lane *lane, uint64_t ino) {
 }
 
 /* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
-static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
+uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     if (fuse_inode_changed(mount, ino, data))
         return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
     pthread_mutex_lock(&mount->notice_lock);
@@ -232,14 +232,8 @@ static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool dat
     return number == 0 ? 0 : number_on(INODES, number);
 }
 
-uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
-    suid_changed(mount->node);
-    return invalidate_inode(mount, ino, data);
-}
-
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
     if (!atomic_load(&mount->no_open) || !files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
-    suid_changed(mount->node);
     fuse_inode_changed(mount, ino, true);
     return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
 }
@@ -290,7 +284,7 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next) {
         if (other == mount) continue;
-        if (code == NOTIFY_INVAL_INODE) invalidate_inode(other, ino, data);
+        if (code == NOTIFY_INVAL_INODE) amfs_fuse_invalidate_inode(other, ino, data);
         else add(other, (struct notice){.code = code, .ino = ino, .length = length}, name);
     }
     pthread_mutex_unlock(&node->mounts_lock);

@@ -227,19 +227,9 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
     return failed;
 }
 
-/* What was done but for the setuid bits is answered whatever became of them. */
-static int give_kept(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
-    bool opened = request->opcode == WIRE_OPEN;
-    uint64_t ino = request->ino;
-    uint8_t edition = request->edition;
-    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, edition, true);
-    return 0;
-}
-
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    if (request->kept) return give_kept(mount, request);
     if (error < 0 || error > 511) error = EIO;
     if (request->op == FUSE_OP_GETATTR || request->op == FUSE_OP_SETATTR || request->op == FUSE_OP_OPEN) error = gone_by_now(error);
     finish(mount, request, error, NULL, 0);
@@ -268,16 +258,6 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_attr_out out;
     if (request == NULL) return ENOENT;
-    int error = request->looks ? suid_decide(mount, request, attr) : 0;
-    if (error == META_BUSY) {
-        slow_add(mount, request);
-        return 0;
-    }
-    if (request->kept) return give_kept(mount, request);
-    if (error != 0) {
-        finish(mount, request, error, NULL, 0);
-        return 0;
-    }
     struct meta_attr old;
     uint64_t moment = request->moment;
     bool replica;
@@ -353,23 +333,6 @@ static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, 
     struct amfs_fuse_request *request = it->request;
     const struct opening *opening = &it->opening;
     if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open after all */
-    if (error == 0 && request->looks) { /* it was cut: now for its mode */
-        struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, out, sizeof *out);
-        if (next != NULL) {
-            next->unique = request->unique;
-            next->opcode = request->opcode;
-            next->uid = request->uid;
-            next->gid = request->gid;
-            next->pid = request->pid;
-            next->ino = request->ino;
-            next->edition = request->edition;
-            next->looks = next->kept = true;
-            next->since = atomic_load(&mount->node->changes);
-            amfs_fuse_request_free(request);
-            slow_add(mount, next);
-            return;
-        }
-    }
     if (opening->implicit && error == 0) {
         work_add(mount, request->message);
         request->message = NULL;

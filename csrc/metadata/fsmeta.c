@@ -240,12 +240,13 @@ int watch(const struct meta *meta, node_set *watchers, int32_t asker) {
     return asker < 0 || asker == meta->node ? 0 : set_add(watchers, asker);
 }
 
+uint32_t without_setid(uint32_t mode) { return mode & ~(uint32_t)(mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID); }
+
 void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now) {
     if (mask & META_SET_UID) *it.uid = in->uid;
     if (mask & META_SET_GID) *it.gid = in->gid;
     if (mask & META_SET_MODE) *it.mode = (*it.mode & S_IFMT) | (in->mode & 07777);
-    else if (mask & (META_SET_UID | META_SET_GID) && !S_ISDIR(*it.mode))
-        *it.mode &= ~(uint32_t)(*it.mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID);
+    else if ((mask == 0 || mask & (META_SET_UID | META_SET_GID)) && !S_ISDIR(*it.mode)) *it.mode = without_setid(*it.mode);
     if (mask & META_SET_ATIME) *it.atime = in->atime;
     if (mask & META_SET_MTIME) *it.mtime = in->mtime;
     *it.ctime = mask & META_SET_CTIME ? in->ctime : now;

@@ -144,12 +144,14 @@ enum {
     META_SET_RANK = 256,
     META_SET_BLOCKS = 512
 };
-/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
- * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
+/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory, with no
+ * owner too (`mask` 0), clears suid (and sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
  * leaves `asker` as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see
  * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                  struct meta_attr *out, struct meta_nodes *tell);
+/* Setuid and setgid bits go while it is written. Nobody is told before it is closed. */
+int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now);
 /* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
  * links 0 but users left it stays. */
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);

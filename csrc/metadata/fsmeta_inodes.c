@@ -148,6 +148,14 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     return leave(meta, 0);
 }
 
+int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now) {
+    struct inode *inode;
+    enter(meta);
+    int error = file_here(meta, ino, &inode);
+    if (error == 0) set_inode(inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
+    return leave(meta, error);
+}
+
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell) {
     struct inode *inode;
     *gone = false;
@@ -197,6 +205,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (error == 0 && grant) error = prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
+    if (writing && node != meta->node) inode->mode = without_setid(inode->mode); /* it will not ask for each write */
     if (grant) {
         tell_all(meta, tell, &inode->watchers, node);
         grant_writing(inode, node);

@@ -202,6 +202,7 @@ struct owned {
     uint32_t *mode, *uid, *gid;
     int64_t *atime, *mtime, *ctime;
 };
+uint32_t without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
 void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
 /* ── fsmeta_entries.c ── */

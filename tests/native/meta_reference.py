@@ -84,13 +84,17 @@ class Dir:
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
 
 
+def without_setid(mode: int) -> int:
+    return mode & ~(stat.S_ISUID | stat.S_ISGID if mode & stat.S_IXGRP else stat.S_ISUID)
+
+
 def owned(attr: Attr, mask: int, new: Attr, now: int) -> Attr:
     """What setattr does to any inode."""
     mode = attr.mode
     if mask & META_SET_MODE:
         mode = stat.S_IFMT(mode) | stat.S_IMODE(new.mode)
-    elif mask & (META_SET_UID | META_SET_GID) and not stat.S_ISDIR(mode):
-        mode &= ~(stat.S_ISUID | stat.S_ISGID if mode & stat.S_IXGRP else stat.S_ISUID)
+    elif (not mask or mask & (META_SET_UID | META_SET_GID)) and not stat.S_ISDIR(mode):
+        mode = without_setid(mode)
     return attr._replace(
         mode=mode,
         uid=new.uid if mask & META_SET_UID else attr.uid,
@@ -436,6 +440,8 @@ class Reference:
         inode.users.add(node)
         inode.watchers.add(node)
         tell: Nodes = ()
+        if writing and node != self.node:
+            inode.attr = inode.attr._replace(mode=without_setid(inode.attr.mode))
         if writing and inode.attr.writer < 0:
             tell = self.told(inode.watchers, node)
             inode.attr = inode.attr._replace(writer=node, finished=0)
