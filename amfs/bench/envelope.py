@@ -1,7 +1,7 @@
 """``amfs bench envelope``: the MTC Envelope (Zhang et al.; AMFS Shell §5.2) of places in the file system, each beside raw tmpfs.
 
 Owns the metrics, the targets, and the order in which things are measured. A place is measured in two short groups of phases, operations
-and bandwidth; within a group tmpfs (and the peer, if the place has one) is measured right before it in one turn and right after it in the
+and bandwidth; within a group tmpfs is measured right before it in one turn and right after it in the
 next, as only ratios within seconds mean anything on a machine that others use, too. How the places come about is not known here.
 """
 
@@ -53,7 +53,7 @@ EIGHT = tuple(metric for metric in METRICS if metric.paper)
 _OPERATIONS = tuple(metric.key for metric in METRICS if metric.unit == "ops/s")
 _BANDWIDTHS = tuple(metric.key for metric in METRICS if metric.unit == "GB/s")
 
-#: What each kind of place should reach, as a share of raw tmpfs (``fusepy``: of its peer), with JUDGED_CLIENTS clients on one node.
+#: What each kind of place should reach, as a share of raw tmpfs, with JUDGED_CLIENTS clients on one node.
 TARGETS: dict[str, dict[str, float]] = {
     "passthrough": {
         "create": 0.045, "write": 0.03, "open": 0.5, "read": 0.4, "stat": 0.9,
@@ -65,7 +65,6 @@ TARGETS: dict[str, dict[str, float]] = {
     },
     "staged": dict.fromkeys((*_OPERATIONS, *_BANDWIDTHS), 0.97),
     "staged-huge": {**dict.fromkeys(_OPERATIONS, 0.97), **dict.fromkeys(_BANDWIDTHS, 1.5)},
-    "fusepy": dict.fromkeys((*_OPERATIONS, *_BANDWIDTHS), round(1 / 1.2, 3)),
 }  # fmt: skip
 
 
@@ -80,37 +79,31 @@ class Settings(NamedTuple):
 
 class Place(NamedTuple):
     """Somewhere to measure. ``directories``: mounts of one file system, dealt to the clients. ``judged_as``: a key of TARGETS or "".
-    ``peer``: the place that the targets are relative to, None: tmpfs. ``command`` as in Client. ``nodes`` it is made of, 0: none.
+    ``command`` as in Client. ``nodes`` it is made of, 0: none.
     ``broken``: why there is nothing to measure."""
 
     key: str
     title: str
     directories: tuple[str, ...]
     judged_as: str = ""
-    peer: Place | None = None
     command: Callable[[list[str]], list[str]] = list
     nodes: int = 0
     broken: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One metric in one turn: here, on tmpfs beside it, and on the peer beside it. In operations or bytes a second."""
+    """One metric in one turn: here, and on tmpfs beside it. In operations or bytes a second."""
 
     value: float
     tmpfs: float
-    peer: float | None = None
 
     @property
     def ratio(self) -> float:
         return self.value / self.tmpfs
 
-    @property
-    def judged(self) -> float:
-        return self.value / (self.peer or self.tmpfs)
-
 
 class Result(msgspec.Struct, frozen=True):
-    """One metric of one place with so many clients: medians. ``ratio`` to tmpfs; ``judged`` is the ratio to what the target is about."""
+    """One metric of one place with so many clients: medians. ``ratio`` to tmpfs."""
 
     place: str
     clients: int
@@ -119,20 +112,18 @@ class Result(msgspec.Struct, frozen=True):
     value: float
     tmpfs: float
     ratio: float
-    judged: float
     target: float | None
     passed: bool | None
     samples: list[Sample]
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A place as the report names it. ``compared_with``: title of what its targets are relative to."""
+    """A place as the report names it."""
 
     key: str
     title: str
     nodes: int
     judged_as: str
-    compared_with: str
     error: str = ""
 
 
@@ -236,31 +227,27 @@ def run_places(tmpfs: Place, places: Sequence[Place], settings: Settings, say: C
     if references := reference_results(tmpfs, results):
         places = [tmpfs, *places]
         results = [*references, *results]
-    described = [
-        Described(p.key, p.title, p.nodes, p.judged_as, (p.peer or tmpfs).title if p.judged_as else "", errors.get(p.key, ""))
-        for p in places
-    ]
+    described = [Described(p.key, p.title, p.nodes, p.judged_as, errors.get(p.key, "")) for p in places]
     return Report(dispatch.machine(), settings.repeat, settings.seconds, settings.mib, list(settings.clients), described, results)
 
 
 def measure(runner: Runner, tmpfs: Place, place: Place, clients: int, turn: int) -> dict[str, Sample]:
-    """One turn: tmpfs, the peer if any, and the place, group by group; the order changes from turn to turn. Raises Failed."""
-    chain = [tmpfs, *([place.peer] if place.peer else []), place]
+    """One turn: tmpfs and the place, group by group; the order changes from turn to turn. Raises Failed."""
+    chain = [tmpfs, place]
     if turn % 2:
         chain.reverse()
     found: dict[str, Sample] = {}
     for group in (runner.operations, runner.bandwidths):
         rates = {each.key: group(each, clients) for each in chain}
         for metric, value in rates[place.key].items():
-            peer = rates[place.peer.key][metric] if place.peer else None
-            found[metric] = Sample(value, rates[tmpfs.key][metric], peer)
+            found[metric] = Sample(value, rates[tmpfs.key][metric])
     return found
 
 
 def summarise(place: Place, clients: int, metric: Metric, samples: Sequence[Sample]) -> Result:
     """The medians of a metric, and whether they are good enough."""
     target = TARGETS[place.judged_as].get(metric.key) if place.judged_as and clients == JUDGED_CLIENTS and place.nodes <= 1 else None
-    judged = _median(sample.judged for sample in samples)
+    ratio = _median(sample.ratio for sample in samples)
     return Result(
         place.key,
         clients,
@@ -268,10 +255,9 @@ def summarise(place: Place, clients: int, metric: Metric, samples: Sequence[Samp
         metric.unit,
         value=_median(sample.value for sample in samples),
         tmpfs=_median(sample.tmpfs for sample in samples),
-        ratio=_median(sample.ratio for sample in samples),
-        judged=judged,
+        ratio=ratio,
         target=target,
-        passed=None if target is None else judged >= target,
+        passed=None if target is None else ratio >= target,
         samples=list(samples),
     )
 
@@ -283,7 +269,7 @@ def reference_results(tmpfs: Place, results: Iterable[Result]) -> list[Result]:
     for result in results:
         seen.setdefault((result.clients, result.metric), []).extend(sample.tmpfs for sample in result.samples)
     return [
-        Result(tmpfs.key, clients, metric, units[metric], middle, middle, 1.0, 1.0, None, None, [Sample(v, v) for v in values])
+        Result(tmpfs.key, clients, metric, units[metric], middle, middle, 1.0, None, None, [Sample(v, v) for v in values])
         for (clients, metric), values in seen.items()
         for middle in [_median(values)]
     ]

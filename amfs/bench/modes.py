@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from amfs.bench.dispatch import Result
 from amfs.bench.envelope import Place
-from amfs.bench.mounts import Session, fusepy_memory, store_has_huge_pages
+from amfs.bench.mounts import Session, store_has_huge_pages
 from amfs.bench.remote import NODES, Remote, failed_rows, run_remote
 from amfs.errors import AmfsError
 
@@ -70,8 +70,7 @@ def _mounted(stack: ExitStack, mode: Mode, empty: Place) -> Place:
     mounts = [session.mount(node, *mode.options) for node in range(empty.nodes)]
     directories = tuple(map(str, mounts))
     if mode is FUSEPY:
-        peer = Place("peer", "a dict behind fusepy", (str(stack.enter_context(fusepy_memory())),))
-        return empty._replace(directories=directories, judged_as="fusepy", peer=peer)
+        return empty._replace(directories=directories)
     features = session.features[mounts[0]]
     asked = "\n  open: not asked" not in features  # finished files that are opened from caches are read from them, too
     passthrough = asked and "\n  passthrough:" in features  # not everybody may

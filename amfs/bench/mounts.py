@@ -1,4 +1,4 @@
-"""Sessions of local nodes with mounts, started and ended by a benchmark, and the Python peer of the fusepy adapter.
+"""Sessions of local nodes with mounts, started and ended by a benchmark.
 
 Everything is done by the commands that a user has: amfs up, mount, umount, down. Each session has a directory of its own for its files, so
 that it is nobody else's default session.
@@ -13,14 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from amfs.bench import process
 from amfs.bench.directories import file_system
 from amfs.bench.process import Failed
-from amfs.errors import SystemSetupError
 
 NAME = "bench"
 _MOUNT_SECONDS = 20.0
@@ -92,33 +90,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@contextmanager
-def fusepy_memory() -> Iterator[Path]:
-    """The smallest file system in Python behind fusepy, mounted. Raises SystemSetupError if fusepy is not there, Failed."""
-    directory = Path(tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp"))
-    place = directory / "m"
-    place.mkdir()
-    with tempfile.TemporaryFile() as said:
-        command = [sys.executable, "-m", "amfs.bench.fusepy_memory", str(place)]
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
-        try:
-            if not _until(lambda: os.path.ismount(place) or server.poll() is not None) or server.poll() is not None:
-                said.seek(0)
-                lines = said.read().decode("utf-8", "replace").strip().splitlines()
-                raise SystemSetupError(f"the file system to compare with does not come up: {lines[-1] if lines else 'it says nothing'}")
-            yield place
-        finally:
-            _unmount(place)
-            try:
-                server.wait(5.0)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-                _unmount(place)
-            if not os.path.ismount(place):
-                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _until(true: Callable[[], bool]) -> bool:

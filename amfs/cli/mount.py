@@ -50,7 +50,7 @@ def mount(directory: str, name: str | None, node: int | None, adapter: str, cach
     run_dir = str(session.directory)
     fusemounts.ask(run_dir, server, fusemounts.ListMounts())  # before anything is mounted: is anybody there
     if adapter == "fusepy":
-        facts = fusemounts.ask(run_dir, server, fusemounts.ServePortably(path)).mounts[0]
+        facts = fusemounts.ask(run_dir, server, fusemounts.MountWithFusepy(path)).mounts[0]
     else:
         order = fusemounts.Serve(path, "", not no_passthrough, cache == "open")
         facts = _mount_native(session.name, run_dir, server, order)

@@ -1,9 +1,10 @@
 """The portable mount: the same operations through libfuse, by fusepy (libfuse 2) or its fork mfusepy (libfuse 3). I/O.
 
-The only module that imports either; ``fusepy_calls`` is what they call. libfuse runs in a thread of its own, one request at a time, and
-knows paths; here they are walked to inodes, so that hard links are one file. What concerns only this node is done in that thread with Meta
-and Io; for the rest it asks the machine through the poll loop and waits. What other nodes change is seen after the time-outs of the
-kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes; attributes are tuples as ``Attr``, but bare.
+The only module that imports either; ``fusepy_calls`` is what they call, and comes from above as ``serve``. libfuse runs in a thread of its
+own, one request at a time, and knows paths; here they are walked to inodes, so that hard links are one file. In a session of one node
+that thread looks up, reads and opens with Meta and Io; for the rest it asks the machine through the poll loop and waits. What other nodes
+change is seen after the time-outs of the kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes;
+attributes are tuples as ``Attr``, but bare.
 """
 
 from __future__ import annotations
@@ -16,24 +17,22 @@ import logging
 import os
 import stat
 import threading
+import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine.events import FsReplied, FsRequested
 from amfs.errors import SystemSetupError
-from amfs.fs import fusepy_calls
 from amfs.fs.attr import (
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
-    META_SET_BLOCKS,
     META_SET_MTIME,
     META_SET_SIZE,
     NAME_MAX,
-    NO_LAYOUT,
     ROOT,
-    WHOLE,
     Attr,
 )
 
@@ -42,6 +41,7 @@ log = logging.getLogger("amfs.fs")
 LOCAL = 0
 ANSWER_S = 60.0  # the machine's own time-outs end sooner
 _LIST = 4096
+_COARSE = 5  # CLOCK_REALTIME_COARSE
 _DIRS_MAX = 100_000
 _SLOW = (META_NOT_MINE, META_BUSY)
 _TIMES = META_SET_ATIME | META_SET_MTIME
@@ -50,6 +50,11 @@ _INO, _MODE, _LAYOUT, _FINISHED, _WRITER, _SIZE, _ATIME, _MTIME, _CTIME = map(
     Attr._fields.index, ("ino", "mode", "layout", "finished", "writer", "size", "atime", "mtime", "ctime")
 )
 Facts = tuple[int, ...]
+
+
+def now() -> int:
+    """In nanoseconds, as the kernel stamps files."""
+    return time.clock_gettime_ns(_COARSE)
 
 
 def library() -> tuple[Any, str]:
@@ -85,12 +90,15 @@ class Using:
         self.foreign = False
 
 
-class Portable:
+class FusepyAdapter:
     """One mount through libfuse: the face ``("fusepy", number)``. ``fd`` is readable when there are requests, or it has ended."""
 
     adapter = "fusepy"
 
-    def __init__(self, number: int, path: str, session: str, node: int, meta: Meta, io: Io, alone: bool) -> None:
+    def __init__(
+        self, number: int, path: str, session: str, node: int, meta: Meta, io: Io, alone: bool, serve: Callable[..., None]
+    ) -> None:
+        """``serve``: ``fusepy_calls.serve``. Raises SystemSetupError."""
         self.number = number
         self.path = path
         self.node = node
@@ -98,7 +106,6 @@ class Portable:
         self.io = io
         self.alone = alone
         self.writes_through = alone  # nothing is left to be done when a file is closed
-        self.shared = True  # other mounts of this node keep caches, which only the machine tells of changes
         self.started = False
         self.ended = False
         self.failure = ""
@@ -110,8 +117,8 @@ class Portable:
         self._files: dict[int, Open] = {}
         self._numbers = itertools.count(1)
         self._using: dict[int, Using] = {}  # by inode
-        self._fresh: tuple[int, Facts] = (0, ())  # the file made last, and what it is like until somebody does something with it
         self._dirs: dict[bytes, int] = {b"/": ROOT}
+        self._serve = serve
         self._binding, self.library = library()
         timeout = 1.0 if alone else 0.0
         options = {
@@ -128,11 +135,11 @@ class Portable:
     def _run(self, options: dict[str, Any]) -> None:
         try:
             # latin-1: bytes as they are, for names need not be UTF-8
-            fusepy_calls.serve(self, self._binding, os.fsencode(self.path).decode("latin-1"), encoding="latin-1", **options)
+            self._serve(self, self._binding, os.fsencode(self.path).decode("latin-1"), encoding="latin-1", **options)
         except RuntimeError as error:
             self.failure = f"libfuse could not mount or serve {self.path} (error {error})"
         except Exception as error:
-            log.exception("the portable mount at %s", self.path)
+            log.exception("the mount through libfuse at %s", self.path)
             self.failure = str(error)
         for number in list(self._files):
             with contextlib.suppress(OSError):
@@ -189,11 +196,6 @@ class Portable:
             number = errno.EIO if effect.error in (errno.EHOSTDOWN, errno.ETIMEDOUT) else effect.error
             raise OSError(number, os.strerror(number))
         return effect.value
-
-    @property
-    def _mine(self) -> bool:
-        """Whether what changes here is nobody else's business."""
-        return self.alone and not self.shared
 
     # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -256,10 +258,6 @@ class Portable:
         return answer
 
     def about_open(self, number: int) -> Facts:
-        fresh, attr = self._fresh
-        if fresh == number:  # libfuse asks at once what it has made
-            self._fresh = (0, ())
-            return attr
         return self.about(self._files[number].ino)
 
     def _live(self, attr: Facts) -> Facts | None:
@@ -299,9 +297,11 @@ class Portable:
 
     # ── open files ─────────────────────────────────────────────────────────────────────────────────
 
-    def _keep(self, ino: int, how: tuple[int, int, int, int], writing: bool, create: bool, foreign: bool) -> int:
-        kind, node, stripe, size = how
-        handle = self.io.open(ino, kind, node, stripe, size, writing, create)
+    def _keep(self, ino: int, how: Sequence[int], writing: bool, create: bool, foreign: bool) -> int:
+        """``how``: kind, node, stripe, size, and, if the machine said so, which losses were known then."""
+        kind, node, stripe, size, *known = how
+        since: dict[str, Any] = {"since": known[0]} if known else {}
+        handle = self.io.open(ino, kind, node, stripe, size, writing, create, **since)
         using = self._using.get(ino)
         if using is None:
             using = self._using[ino] = Using()
@@ -330,40 +330,24 @@ class Portable:
                 if fresh:
                     self._stamp(ino, _TIMES, Attr._make(found))
                 return number
-        kind, node, stripe, size = self.ask("open", ino, flags & ~os.O_TRUNC)
-        return self._keep(ino, (kind, node, stripe, size), writing, size == 0, True)
+        how = self.ask("open", ino, flags & ~os.O_TRUNC)
+        return self._keep(ino, how, writing, how[3] == 0, True)
 
     def create(self, path: bytes, mode: int) -> int:
         parent, name = self.place(path)
-        if self._mine and self.meta.dir_layout(parent)[0] in (WHOLE, NO_LAYOUT):
-            uid, gid, _ = self._binding.fuse_get_context()
-            now = fusepy_calls.now()
-            wanted = (0, stat.S_IFREG | stat.S_IMODE(mode), 0, uid, gid, 0, 0, WHOLE, 0, self.node, -1, 0, 0, 0, 0, 0)
-            try:
-                made = self.meta.create(parent, name, now, self.node, None, wanted)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                self.meta.dir_touch(parent, now)
-                number = self._keep(made[_INO], (LOCAL, -1, 0, 0), True, True, False)
-                self._fresh = (number, made)
-                return number
-        attr, kind, node, stripe, size = self.ask("create", parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT)
-        return self._keep(attr[_INO], (kind, node, stripe, size), True, size == 0, True)
+        attr, *how = self.ask("create", parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT)
+        return self._keep(attr[_INO], how, True, how[3] == 0, True)
 
     def handle(self, number: int) -> IoHandle:
         return self._files[number].handle
 
     def write(self, number: int, data: bytes, offset: int) -> None:
-        self._fresh = (0, ())
         file = self._files[number]
         file.handle.write(data, offset)
         if self.writes_through and not file.local:
             file.handle.flush()
 
     def truncate(self, path: bytes | None, length: int, number: int | None) -> None:
-        self._fresh = (0, ())
         file = self._files.get(number) if number is not None else None
         if file is not None and file.writing:
             file.handle.truncate(length)
@@ -395,19 +379,6 @@ class Portable:
 
     def _closed(self, ino: int, attr: Facts | None, last: bool, foreign: bool) -> None:
         """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
-        if not foreign and self._mine:
-            try:
-                readers, writers = self.io.open_count(ino)
-                if attr is not None and not writers:
-                    self.meta.wrote(ino, self.node, attr)
-                if last and not readers + writers and self.meta.unused(ino, self.node):
-                    self.io.part_delete(ino)
-                return
-            except FileNotFoundError:
-                return
-            except OSError as error:
-                if error.errno not in (*_SLOW, errno.EPERM):
-                    raise
         if attr is not None:
             self.meta.closing(ino)
             self._tell("closed", ino, True, attr)
@@ -416,39 +387,12 @@ class Portable:
             self._tell("closed", ino, False, None)
 
     def unlink(self, path: bytes) -> None:
-        parent, name = self.place(path)
-        if self._mine:
-            now = fusepy_calls.now()
-            try:
-                left, gone, _ = self.meta.unlink(parent, name, now)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                self.meta.dir_touch(parent, now)
-                if gone:
-                    with contextlib.suppress(FileNotFoundError):
-                        self.io.part_delete(left[_INO])
-                return
-        self.ask("unlink", parent, name)
+        self.ask("unlink", *self.place(path))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
     def change(self, path: bytes, mask: int, **wanted: int) -> None:
         ino, want = self.look(path)[_INO], Attr(**wanted)
-        if self._mine:
-            now = fusepy_calls.now()
-            try:
-                done = self.meta.setattr_here(ino, mask, want, now)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                if mask & META_SET_SIZE:
-                    self._cut(ino, want.size, now)
-                elif mask & _TIMES and stat.S_ISREG(done[_MODE]):
-                    self._stamp(ino, mask, want)
-                return
         if mask & _TIMES:
             self._stamp(ino, mask, want)  # if it is here: it is what is believed while written
         self.ask("setattr", ino, mask, tuple(want))
@@ -471,23 +415,6 @@ class Portable:
             os.utime(path, ns=times, dir_fd=self.io.root_fd)
         except FileNotFoundError:  # in stripes
             self.io.set_times(ino, atime, mtime)
-
-    def _cut(self, ino: int, size: int, now: int) -> None:
-        """The record has the new size already. A file without data that had it before is not changed, as on tmpfs; but to nothing may be
-        O_TRUNC, which does change it."""
-        with contextlib.suppress(FileNotFoundError):
-            if size and self.io.part_stat(ino, -1)[:2] == (size, 0):
-                return
-        handle = self.io.open(ino, LOCAL, -1, 0, size, True, True)
-        try:
-            handle.truncate(size)
-        finally:
-            handle.close()
-        if not self.io.open_count(ino)[1]:
-            blocks = self.io.part_stat(ino, -1)[1]
-            cut = Attr(blocks=blocks, mtime=now)
-            self.meta.setattr_here(ino, META_SET_BLOCKS | META_SET_MTIME, cut, now)
-            self._stamp(ino, META_SET_MTIME, cut)
 
     def xattr(self, path: bytes, name: bytes) -> bytes:
         ino = self.look(path)[_INO]

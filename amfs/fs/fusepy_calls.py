@@ -1,50 +1,25 @@
-"""What fusepy or mfusepy calls: libfuse's operations, handed to the mount (``fusepy_adapter.Portable``). Knows no file system.
-
-``_operations`` serves with any of the two. With fusepy 3 what is called most is taken over before fusepy turns it into words: it spends
-more on a dictionary of attributes than the file system does on finding them.
-"""
+"""What fusepy or mfusepy calls: libfuse's operations, handed to the mount (``fusepy_adapter.FusepyAdapter``). Knows no file system."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import logging
-import operator
 import os
 import stat
-import struct
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from amfs.fs.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_UID, NAME_MAX, Attr
+from amfs.fs.fusepy_adapter import Facts, FusepyAdapter, now
 
-if TYPE_CHECKING:
-    from amfs.fs.fusepy_adapter import Facts, Portable
-
-log = logging.getLogger("amfs.fs")
-
-_COARSE = 5  # CLOCK_REALTIME_COARSE
 _NO_ID = 0xFFFFFFFF
 _BLOCK = 4096
 _TIME_MAX = (1 << 63) - 1
 _UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2  # as nanoseconds
-_OVERRIDDEN = ("getattr", "fgetattr", "open", "create", "read", "write", "flush", "release", "unlink", "getxattr", "readdir", "utimens")
 
 
-def serve(face: Portable, binding: Any, path: str, **options: Any) -> None:
+def serve(face: FusepyAdapter, binding: Any, path: str, **options: Any) -> None:
     """Mount at ``path`` and serve until it is unmounted. Raises RuntimeError when libfuse fails."""
-    mount = _quick(face, binding) if binding.__name__ == "fuse" and _is_known(binding.FUSE) else binding.FUSE
-    mount(_operations(face, binding), path, **options)
-
-
-def _is_known(fuse: type) -> bool:
-    return all(hasattr(fuse, name) for name in ("_wrapper", *_OVERRIDDEN))
-
-
-def now() -> int:
-    """In nanoseconds, as the kernel stamps files."""
-    return time.clock_gettime_ns(_COARSE)
+    binding.FUSE(_operations(face, binding), path, **options)
 
 
 def _time(seconds: int, ns: int) -> int:
@@ -63,7 +38,7 @@ def _raw(path: str) -> bytes:
     return path.encode("latin-1")
 
 
-def _operations(face: Portable, binding: Any) -> Any:
+def _operations(face: FusepyAdapter, binding: Any) -> Any:
     """libfuse's calls, by path."""
 
     class Operations(binding.Operations):  # type: ignore[misc]
@@ -174,7 +149,9 @@ def _operations(face: Portable, binding: Any) -> Any:
             }  # fmt: skip
 
         def getxattr(self, path: str, name: str, position: int = 0) -> bytes:
-            return get_xattr(face, _raw(path), _raw(name))
+            if name.startswith("system."):
+                raise OSError(errno.EOPNOTSUPP, "no such attributes")
+            return face.xattr(_raw(path), _raw(name))
 
         def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
             if not name.startswith(("user.", "trusted.", "security.")):
@@ -196,13 +173,7 @@ def _operations(face: Portable, binding: Any) -> Any:
     return Operations()
 
 
-def get_xattr(face: Portable, path: bytes, name: bytes) -> bytes:
-    if name.startswith(b"system."):
-        raise OSError(errno.EOPNOTSUPP, "no such attributes")
-    return face.xattr(path, name)
-
-
-def set_times(face: Portable, path: bytes, *times: tuple[int, int]) -> None:
+def set_times(face: FusepyAdapter, path: bytes, *times: tuple[int, int]) -> None:
     """(seconds, nanoseconds) of access and modification; nanoseconds may be UTIME_NOW and UTIME_OMIT."""
     mask, wanted = 0, {}
     for (seconds, ns), name, bit in zip(times, ("atime", "mtime"), (META_SET_ATIME, META_SET_MTIME), strict=True):
@@ -211,112 +182,3 @@ def set_times(face: Portable, path: bytes, *times: tuple[int, int]) -> None:
             wanted[name] = now() if not seconds and ns == _UTIME_NOW else _time(seconds, ns)
     if mask:
         face.change(path, mask, **wanted)
-
-
-# ── fusepy, without the words ──────────────────────────────────────────────────────────────────────
-
-
-def _packer(kind: Any) -> Callable[[Facts], bytes]:
-    """Makes a ``struct stat`` of an attribute tuple, whatever its order is on this machine."""
-    names = {
-        "st_ino": "ino", "st_mode": "mode", "st_nlink": "nlink", "st_uid": "uid", "st_gid": "gid", "st_rdev": "rdev", "st_size": "size",
-        "st_blocks": "blocks", "st_atimespec": "atime", "st_mtimespec": "mtime", "st_ctimespec": "ctime",
-    }  # fmt: skip
-    letters = {1: "B", 2: "H", 4: "I", 8: "Q"}
-    # What is packed is chosen out of: the attributes, two numbers for each time, and the block size.
-    first = len(Attr._fields)
-    times = {"atime": first, "mtime": first + 2, "ctime": first + 4}
-    form, chosen, at = "=", [], 0
-    for name, _ in kind._fields_:
-        field = getattr(kind, name)
-        form += f"{field.offset - at}x"
-        at = field.offset + field.size
-        if name.endswith("spec") and name in names and field.size == 16:
-            form += "qq"
-            chosen += [times[names[name]], times[names[name]] + 1]
-        elif name == "st_blksize" or name in names:
-            form += letters[field.size]
-            chosen.append(first + 6 if name == "st_blksize" else Attr._fields.index(names[name]))
-        else:
-            form += f"{field.size}x"
-    pack, pick = struct.Struct(f"{form}{ctypes.sizeof(kind) - at}x").pack, operator.itemgetter(*chosen)
-    atime, mtime, ctime = (Attr._fields.index(name) for name in times)
-
-    def packed(attr: Facts) -> bytes:
-        a, m, c = divmod(attr[atime], 10**9), divmod(attr[mtime], 10**9), divmod(attr[ctime], 10**9)
-        return pack(*pick((*attr, *a, *m, *c, _BLOCK)))
-
-    return packed
-
-
-def _quick(face: Portable, binding: Any) -> Any:
-    """fusepy's FUSE with the calls of OVERRIDDEN replaced: arguments as ctypes has them."""
-    pack, size = _packer(binding.c_stat), ctypes.sizeof(binding.c_stat)
-    move, string_at = ctypes.memmove, ctypes.string_at
-    entry = binding.c_stat()
-
-    class Quick(binding.FUSE):  # type: ignore[misc]
-        @staticmethod
-        def _wrapper(call: Callable[..., int | None], *args: Any) -> int:
-            try:
-                return call(*args) or 0
-            except OSError as error:
-                return -(error.errno or errno.EIO)
-            except Exception:
-                log.exception("a call of libfuse")
-                return -errno.EIO
-
-        def getattr(self, path: bytes, buf: Any) -> None:
-            face.served += 1
-            move(buf, pack(face.look(path)), size)
-
-        def fgetattr(self, path: bytes | None, buf: Any, fip: Any) -> None:
-            face.served += 1
-            move(buf, pack(face.about_open(fip.contents.fh)), size)
-
-        def readdir(self, path: bytes | None, buf: Any, filler: Any, offset: int, fip: Any) -> None:
-            for name, entry.st_ino, entry.st_mode in face.list(fip.contents.fh):
-                if filler(buf, name, entry, 0) != 0:
-                    break
-
-        def open(self, path: bytes, fip: Any) -> None:
-            face.served += 1
-            info = fip.contents
-            info.fh = face.open(path, info.flags)
-
-        def create(self, path: bytes, mode: int, fip: Any) -> None:
-            face.served += 1
-            fip.contents.fh = face.create(path, mode)
-
-        def read(self, path: bytes | None, buf: Any, count: int, offset: int, fip: Any) -> int:
-            data = face.handle(fip.contents.fh).read(count, offset)
-            move(buf, data, len(data))
-            return len(data)
-
-        def write(self, path: bytes | None, buf: Any, count: int, offset: int, fip: Any) -> int:
-            face.write(fip.contents.fh, string_at(buf, count), offset)
-            return count
-
-        def flush(self, path: bytes | None, fip: Any) -> None:
-            face.handle(fip.contents.fh).flush()
-
-        def release(self, path: bytes | None, fip: Any) -> None:
-            face.release(fip.contents.fh)
-
-        def unlink(self, path: bytes) -> None:
-            face.unlink(path)
-
-        def getxattr(self, path: bytes, name: bytes, value: Any, room: int, *_: Any) -> int:
-            found = get_xattr(face, path, name)
-            if not value:
-                return len(found)
-            if len(found) > room:
-                return -errno.ERANGE
-            move(value, found, len(found))
-            return len(found)
-
-        def utimens(self, path: bytes, buf: Any) -> None:
-            times = (buf.contents.actime, buf.contents.modtime) if buf else ()
-            set_times(face, path, *(((each.tv_sec, each.tv_nsec) for each in times) if times else ((0, _UTIME_NOW),) * 2))
-
-    return Quick

@@ -273,7 +273,7 @@ class Serve(msgspec.Struct, frozen=True, tag="serve"):
     no_open: bool = False
 
 
-class ServePortably(msgspec.Struct, frozen=True, tag="serve-portably"):
+class MountWithFusepy(msgspec.Struct, frozen=True, tag="mount-with-fusepy"):
     """Mount at ``path`` through libfuse (fusepy) and serve that."""
 
     path: str
@@ -297,7 +297,7 @@ class Answer(msgspec.Struct, frozen=True):
     mounts: tuple[MountFacts, ...] = ()
 
 
-Order = Serve | ServePortably | ListMounts
+Order = Serve | MountWithFusepy | ListMounts
 
 
 def door(run_dir: str, node: int) -> str:

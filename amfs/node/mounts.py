@@ -24,7 +24,7 @@ from amfs.engine.events import Event, FsReplied
 from amfs.errors import SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeFace
 from amfs.net import fusemounts
-from amfs.net.fusemounts import Answer, ListMounts, MountFacts, Serve, ServePortably
+from amfs.net.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, Serve
 
 log = logging.getLogger("amfs.fs")
 
@@ -95,21 +95,21 @@ class Native:
         fusemounts.unmount_anywhere(self.device, self.path)
 
 
-class Portably:
+class FusepyMount:
     """A mount that libfuse serves in a thread."""
 
-    def __init__(self, portable: Any) -> None:
-        self.number: int = portable.number
-        self.path: str = portable.path
-        self.fd: int = portable.fd
+    def __init__(self, adapter: Any) -> None:
+        self.number: int = adapter.number
+        self.path: str = adapter.path
+        self.fd: int = adapter.fd
         self.face: object = ("fusepy", self.number)
-        self.portable = portable
-        self.requests = portable.requests
-        self.reply = portable.reply
+        self.adapter = adapter
+        self.requests = adapter.requests
+        self.reply = adapter.reply
 
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]:
         if entries:
-            self.portable.forget()
+            self.adapter.forget()
         return []
 
     def await_forgotten(self, number: int) -> None:
@@ -122,20 +122,20 @@ class Portably:
         return False  # likewise
 
     def set_alone(self, alone: bool) -> None:
-        self.portable.alone = alone
+        self.adapter.alone = alone
 
     def is_started(self) -> bool:
-        return bool(self.portable.started)
+        return bool(self.adapter.started)
 
     def is_ended(self) -> bool:
-        return bool(self.portable.ended)
+        return bool(self.adapter.ended)
 
     def why(self) -> str:
-        return str(self.portable.failure) or "the mount ended at once"
+        return str(self.adapter.failure) or "the mount ended at once"
 
     def facts(self) -> MountFacts:
         made = fusemounts.at(self.path)
-        active = {"library": self.portable.library, "requests": self.portable.served}
+        active = {"library": self.adapter.library, "requests": self.adapter.served}
         return MountFacts(self.path, "fusepy", made.device if made is not None else "", active)
 
     def unmount(self) -> None:
@@ -143,7 +143,7 @@ class Portably:
             fusemounts.unmount(self.path, lazy=True)
 
     def stop(self) -> None:
-        if not self.portable.join(_END_S):
+        if not self.adapter.join(_END_S):
             log.warning("the thread of the mount at %s does not end", self.path)
 
 
@@ -270,8 +270,8 @@ class Mounts:
         elif isinstance(order, Serve) and descriptor >= 0:
             self._serve(line, order, descriptor)
             return
-        elif isinstance(order, ServePortably):
-            self._serve_portably(line, order)
+        elif isinstance(order, MountWithFusepy):
+            self._mount_with_fusepy(line, order)
         else:
             self._answer(line, Answer("this node does not do that"))
         if descriptor >= 0:
@@ -291,16 +291,19 @@ class Mounts:
         self._serial += 1
         self._add(Native(self._serial, order.path, order.device, fuse), line)
 
-    def _serve_portably(self, line: socket.socket, order: ServePortably) -> None:
-        from amfs.fs.fusepy_adapter import Portable  # only where it is asked for: libfuse need not be there
+    def _mount_with_fusepy(self, line: socket.socket, order: MountWithFusepy) -> None:
+        from amfs.fs import fusepy_calls  # only where it is asked for: libfuse need not be there
+        from amfs.fs.fusepy_adapter import FusepyAdapter
 
         self._serial += 1
         try:
-            portable = Portable(self._serial, order.path, self.session, self.node, self.meta, self.io, self.alone)
+            adapter = FusepyAdapter(
+                self._serial, order.path, self.session, self.node, self.meta, self.io, self.alone, fusepy_calls.serve
+            )
         except SystemSetupError as error:
             self._answer(line, Answer(str(error)))
             return
-        self._add(Portably(portable), line)
+        self._add(FusepyMount(adapter), line)
 
     def _add(self, mount: Mount, line: socket.socket) -> None:
         self._mounts[mount.number] = mount
@@ -312,11 +315,9 @@ class Mounts:
 
     def _share(self) -> None:
         """Those that change things by themselves must know whether others keep caches, and so must other nodes."""
-        self.io.set_shy(any(isinstance(mount, Portably) for mount in self._mounts.values()))
+        self.io.set_shy(any(isinstance(mount, FusepyMount) for mount in self._mounts.values()))
         for mount in self._mounts.values():
             mount.set_alone(self.alone)
-            if isinstance(mount, Portably):
-                mount.portable.shared = len(self._mounts) > 1
 
     def _greet(self) -> None:
         """Answer the commands whose mounts the kernel has greeted."""

