@@ -196,8 +196,11 @@ static void greet(struct call *call) {
     atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
     atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
     if ((want & WIRE_CAN(CAN_NO_OPEN)) != 0) atomic_store(&mount->node->unseen, true);
+    struct meta_attr root;
+    uint64_t parent;
     bool cache = false;
-    fuse_inode_looked_up(mount, META_ROOT, call->since, &cache); /* it never looks it up */
+    if (meta_dir_get(mount->node->meta, META_ROOT, &root, &parent) == 0)
+        fuse_inode_looked_up(mount, &root, call->since, &cache); /* it never looks it up */
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);

@@ -33,7 +33,7 @@ void put_attr(struct wire_attr *to, const struct meta_attr *from) {
 
 bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
     bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
-    to->ino = counts ? fuse_inode_looked_up(mount, attr->ino, since, &cache) : attr->ino;
+    to->ino = counts ? fuse_inode_looked_up(mount, attr, since, &cache) : attr->ino;
     to->generation = 0;
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
@@ -236,6 +236,7 @@ void do_setattr(struct call *call) {
         }
         complete_attr(node, &done, &cache, true);
         put_attr_out(mount, call->since, &out, &done, cache);
+        notify_editions(mount, ino);
         give(call, &out, sizeof out);
         notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {

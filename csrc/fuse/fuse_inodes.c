@@ -119,31 +119,37 @@ static struct kernel_inode *add(struct amfs_fuse *mount, uint64_t ino) {
 
 /* ── what the kernel remembers ── */
 
-/* What is answered may be kept only if nothing has changed since the question came. With the lock held. */
-static bool may_keep(struct kernel_inode *inode, uint64_t since, bool cache) {
-    cache = cache && inode->changed <= since;
+static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1; }
+
+/* What is answered may be kept only if nothing has changed since the question came. Nor if it gives other rights than the answer before: then the
+ * kernel need not be told of what changes next, which would make it lose this answer and judge the process that asked by the old rights. With the
+ * lock held. */
+static bool may_keep(struct kernel_inode *inode, const struct meta_attr *attr, uint64_t since, bool cache) {
+    uint32_t rights = rights_of(attr);
+    cache = cache && inode->changed <= since && (inode->rights == 0 || inode->rights == rights);
+    inode->rights = rights;
     inode->timed = inode->timed || cache;
     return cache;
 }
 
-uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, uint64_t ino, uint64_t since, bool *cache) {
+uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool *cache) {
     uint8_t edition = 0;
     pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *inode = add(mount, ino);
+    struct kernel_inode *inode = add(mount, attr->ino);
     if (inode != NULL) {
         inode->lookups++;
         edition = inode->edition;
-        *cache = may_keep(inode, since, *cache);
+        *cache = may_keep(inode, attr, since, *cache);
     }
     pthread_mutex_unlock(&mount->inodes_lock);
-    return fuse_node_id(ino, edition);
+    return fuse_node_id(attr->ino, edition);
 }
 
 bool fuse_inode_asked(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache) {
     if (!S_ISREG(attr->mode) && !S_ISDIR(attr->mode)) return cache;
     pthread_mutex_lock(&mount->inodes_lock);
     struct kernel_inode *inode = *place(mount, attr->ino);
-    if (inode != NULL) cache = may_keep(inode, since, cache);
+    if (inode != NULL) cache = may_keep(inode, attr, since, cache);
     pthread_mutex_unlock(&mount->inodes_lock);
     return cache;
 }

@@ -58,6 +58,7 @@ struct kernel_inode {
     struct kernel_inode *next;
     uint64_t ino, lookups;
     uint64_t changed; /* the last change of which it was not told (mount->changes): it remembered nothing */
+    uint32_t rights; /* mode and owner that it was given last, mixed into one number; 0: none yet */
     uint8_t edition; /* the last one it was given */
     bool all_editions; /* it was given all of them */
     bool held; /* unlinked since: kept as long as the kernel may use it */
@@ -265,7 +266,7 @@ bool fuse_removed_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *
 void do_forget(struct call *call);
 /* The kernel is given a name's inode and attributes: the number to give it under. *cache: may it keep the attributes; it may not if they have changed since
  * `since` (mount->changes). */
-uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, uint64_t ino, uint64_t since, bool *cache);
+uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool *cache);
 bool fuse_inode_asked(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache); /* likewise, attributes only */
 bool fuse_inode_changed(struct amfs_fuse *mount, uint64_t ino, bool data); /* must the kernel be told, for it remembers some of it? */
 void fuse_inode_paged(struct amfs_fuse *mount, uint64_t ino);
@@ -403,6 +404,7 @@ int notify_begin(struct amfs_fuse *mount);
 void notify_end(struct amfs_fuse *mount);
 uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+void notify_editions(struct amfs_fuse *mount, uint64_t ino); /* the kernel changes one of them: of the others it forgets the attributes */
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 
 #endif

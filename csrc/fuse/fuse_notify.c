@@ -290,6 +290,13 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
+/* At once, and attributes only: nothing that could be waited for. */
+void notify_editions(struct amfs_fuse *mount, uint64_t ino) {
+    struct notice notice = {.ino = ino, .code = NOTIFY_INVAL_INODE};
+    unsigned last = mount->socket ? 0 : fuse_inode_last_edition(mount, ino);
+    for (unsigned edition = 0; last > 0 && edition <= last; edition++) tell_kernel(mount, &notice, edition);
+}
+
 void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
 void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {

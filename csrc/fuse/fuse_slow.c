@@ -221,6 +221,7 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
     if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME))
         fuse_removed_add(mount, &request->attr);
+    if (error == 0 && request->op == FUSE_OP_SETATTR) notify_editions(mount, request->ino);
     int failed = answer(mount, request->unique, error, data, size);
     if (error == 0) tell_others(mount, request);
     amfs_fuse_request_free(request);
