@@ -71,19 +71,19 @@ static void node_put(struct node *node) {
 
 /* ── time ── */
 
-int64_t monotonic_ns(void) {
+int64_t fuse_monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return span(now);
 }
 
-int64_t exact_ns(void) {
+int64_t fuse_exact_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return span(now);
 }
 
-int64_t now_of(struct node *node) {
+int64_t fuse_now_of(struct node *node) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
@@ -91,7 +91,7 @@ int64_t now_of(struct node *node) {
 }
 
 /* tmpfs stamps a file that somebody has looked at with a finer clock than ours: what comes after it must not seem to come before it. */
-void seen_time(struct node *node, int64_t time) {
+void fuse_seen_time(struct node *node, int64_t time) {
     struct timespec now;
     int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
     if (time <= floor) return;
@@ -100,11 +100,11 @@ void seen_time(struct node *node, int64_t time) {
     while (time > floor && !atomic_compare_exchange_weak(&node->floor, &floor, time)) {}
 }
 
-int64_t exact_now_of(struct node *node) {
+int64_t fuse_exact_now_of(struct node *node) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    seen_time(node, span(now));
-    return now_of(node);
+    fuse_seen_time(node, span(now));
+    return fuse_now_of(node);
 }
 
 /* ── answers ── */
@@ -122,20 +122,20 @@ static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts
     }
 }
 
-int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
+int fuse_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
     return write_answer(mount, parts, size != 0 ? 2 : 1);
 }
 
-int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {
+int fuse_give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .unique = call->in->unique};
     struct iovec all[1 + FSIO_LENT_MAX] = {{&header, sizeof header}};
     memcpy(all + 1, parts, (size_t)count * sizeof *parts);
     return write_answer(call->mount, all, 1 + count);
 }
 
-void wake_loop(struct amfs_fuse *mount) {
+void fuse_wake_loop(struct amfs_fuse *mount) {
     uint64_t one = 1;
     if (write(mount->event_fd, &one, sizeof one) < 0) return; /* it is full: then it is readable */
 }
@@ -204,7 +204,7 @@ static void greet(struct call *call) {
     if (give(call, &out, sizeof out) == 0) {
         if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
         atomic_store(&mount->started, true);
-        wake_loop(mount);
+        fuse_wake_loop(mount);
     }
 }
 
@@ -217,43 +217,43 @@ static void do_unknown(struct call *call) { refuse(call, ENOSYS); }
 static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_INIT] = greet,
     [WIRE_DESTROY] = do_nothing,
-    [WIRE_LOOKUP] = do_lookup,
-    [WIRE_FORGET] = do_forget,
-    [WIRE_BATCH_FORGET] = do_forget,
-    [WIRE_GETATTR] = do_getattr,
-    [WIRE_SETATTR] = do_setattr,
-    [WIRE_READLINK] = do_readlink,
-    [WIRE_MKNOD] = do_make,
-    [WIRE_MKDIR] = do_make,
-    [WIRE_SYMLINK] = do_make,
-    [WIRE_CREATE] = do_make,
-    [WIRE_UNLINK] = do_unlink,
-    [WIRE_RMDIR] = do_unlink,
-    [WIRE_RENAME] = do_rename,
-    [WIRE_RENAME2] = do_rename,
-    [WIRE_LINK] = do_link,
-    [WIRE_SETXATTR] = do_xattr,
-    [WIRE_GETXATTR] = do_xattr,
-    [WIRE_LISTXATTR] = do_xattr,
-    [WIRE_REMOVEXATTR] = do_xattr,
-    [WIRE_STATFS] = do_statfs,
-    [WIRE_OPEN] = do_open,
-    [WIRE_RELEASE] = do_release,
-    [WIRE_READ] = do_read,
-    [WIRE_WRITE] = do_write,
-    [WIRE_LSEEK] = do_seek,
-    [WIRE_FALLOCATE] = do_allocate,
-    [WIRE_COPY_FILE_RANGE] = do_copy,
-    [WIRE_FLUSH] = do_flush,
-    [WIRE_FSYNC] = do_flush,
+    [WIRE_LOOKUP] = fuse_do_lookup,
+    [WIRE_FORGET] = fuse_do_forget,
+    [WIRE_BATCH_FORGET] = fuse_do_forget,
+    [WIRE_GETATTR] = fuse_do_getattr,
+    [WIRE_SETATTR] = fuse_do_setattr,
+    [WIRE_READLINK] = fuse_do_readlink,
+    [WIRE_MKNOD] = fuse_do_make,
+    [WIRE_MKDIR] = fuse_do_make,
+    [WIRE_SYMLINK] = fuse_do_make,
+    [WIRE_CREATE] = fuse_do_make,
+    [WIRE_UNLINK] = fuse_do_unlink,
+    [WIRE_RMDIR] = fuse_do_unlink,
+    [WIRE_RENAME] = fuse_do_rename,
+    [WIRE_RENAME2] = fuse_do_rename,
+    [WIRE_LINK] = fuse_do_link,
+    [WIRE_SETXATTR] = fuse_do_xattr,
+    [WIRE_GETXATTR] = fuse_do_xattr,
+    [WIRE_LISTXATTR] = fuse_do_xattr,
+    [WIRE_REMOVEXATTR] = fuse_do_xattr,
+    [WIRE_STATFS] = fuse_do_statfs,
+    [WIRE_OPEN] = fuse_do_open,
+    [WIRE_RELEASE] = fuse_do_release,
+    [WIRE_READ] = fuse_do_read,
+    [WIRE_WRITE] = fuse_do_write,
+    [WIRE_LSEEK] = fuse_do_seek,
+    [WIRE_FALLOCATE] = fuse_do_allocate,
+    [WIRE_COPY_FILE_RANGE] = fuse_do_copy,
+    [WIRE_FLUSH] = fuse_do_flush,
+    [WIRE_FSYNC] = fuse_do_flush,
     [WIRE_FSYNCDIR] = do_nothing,
-    [WIRE_OPENDIR] = do_open_dir,
-    [WIRE_READDIR] = do_list,
-    [WIRE_READDIRPLUS] = do_list,
+    [WIRE_OPENDIR] = fuse_do_open_dir,
+    [WIRE_READDIR] = fuse_do_list,
+    [WIRE_READDIRPLUS] = fuse_do_list,
     [WIRE_RELEASEDIR] = do_nothing,
 };
 
-void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
+void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
     struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
@@ -267,7 +267,7 @@ void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, ch
     (handler != NULL ? handler : do_unknown)(&call);
 }
 
-bool requests_wait(const struct amfs_fuse *mount) {
+bool fuse_requests_wait(const struct amfs_fuse *mount) {
     struct pollfd requests = {.fd = mount->fd, .events = POLLIN};
     return poll(&requests, 1, 0) == 1;
 }
@@ -287,7 +287,7 @@ static void *read_requests(void *argument) {
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
-            serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
+            fuse_serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
         } else if (got < 0 && errno == EAGAIN) {
             if (!wait_for_request(mount)) break;
         } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
@@ -295,7 +295,7 @@ static void *read_requests(void *argument) {
         }
     }
     atomic_store(&mount->ended, true);
-    wake_loop(mount);
+    fuse_wake_loop(mount);
     return NULL;
 }
 
@@ -331,7 +331,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     mount->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->outbox = aligned_alloc(4096, (MESSAGE_BYTES + 4095) / 4096 * 4096);
-    mount->inbox = message_take(mount);
+    mount->inbox = fuse_message_take(mount);
     mount->inodes = calloc(INODE_BUCKETS, sizeof *mount->inodes);
     mount->inode_buckets = INODE_BUCKETS;
     int flags = fcntl(fd, F_GETFL);
@@ -345,7 +345,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
         atomic_fetch_add(&mount->node->mount_count, 1);
         pthread_mutex_unlock(&mount->node->mounts_lock);
         what = "cannot start the threads of the mount";
-        if (notify_begin(mount) == 0 && new_thread(&mount->reader, read_requests, mount) == 0) {
+        if (fuse_notify_begin(mount) == 0 && new_thread(&mount->reader, read_requests, mount) == 0) {
             mount->reader_runs = true;
             return mount;
         }
@@ -360,19 +360,19 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
 void amfs_fuse_stop(struct amfs_fuse *mount) {
     uint64_t one = 1;
     atomic_store(&mount->stopping, true);
-    slow_end(mount);
+    fuse_slow_end(mount);
     peer_meta_end(mount);
-    notify_end(mount);
+    fuse_notify_end(mount);
     atomic_store(&mount->halting, true);
     if (mount->wake_fd >= 0 && write(mount->wake_fd, &one, sizeof one) < 0) {}
     if (mount->reader_runs) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
-    work_end(mount);
+    fuse_work_end(mount);
     if (mount->node != NULL) fuse_inodes_end(mount);
-    if (mount->node != NULL) files_end(mount);
-    slow_end(mount);
+    if (mount->node != NULL) fuse_files_end(mount);
+    fuse_slow_end(mount);
     if (mount->fd >= 0) close(mount->fd);
     mount->fd = -1;
     atomic_store(&mount->ended, true);
@@ -423,7 +423,7 @@ void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
     struct node *node = mount->node;
     if (atomic_exchange(&node->alone, alone) == alone || alone) return;
     pthread_mutex_lock(&node->mounts_lock); /* names that were not there, times of directories: from now on others change them */
-    for (struct amfs_fuse *each = node->mounts; each != NULL; each = each->next) notify_epoch(each);
+    for (struct amfs_fuse *each = node->mounts; each != NULL; each = each->next) fuse_notify_epoch(each);
     pthread_mutex_unlock(&node->mounts_lock);
 }
 

@@ -15,7 +15,7 @@ static uint64_t seconds_of(int64_t time, uint32_t *ns) {
     return (uint64_t)seconds;
 }
 
-void put_attr(struct wire_attr *to, const struct meta_attr *from) {
+void fuse_put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->ino = from->ino;
     to->size = from->size;
     to->blocks = from->blocks;
@@ -31,34 +31,34 @@ void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->flags = 0;
 }
 
-bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
+bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache) {
     bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
     to->ino = counts ? fuse_inode_looked_up(mount, attr, since, &cache) : attr->ino;
     to->generation = 0;
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
-    put_attr(&to->attr, attr);
+    fuse_put_attr(&to->attr, attr);
     return cache;
 }
 
-void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
+void fuse_put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
     cache = fuse_inode_asked(mount, attr, since, cache);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     to->padding = 0;
-    put_attr(&to->attr, attr);
+    fuse_put_attr(&to->attr, attr);
 }
 
 /* Complete a record by what only the data knows. 0, WAIT, or META_NOT_MINE: another node has to be asked. *cache: may the kernel keep it. */
-int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting) {
+int fuse_complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting) {
     *cache = true;
     if (S_ISDIR(attr->mode)) {
         *cache = is_alone(node) || meta_owner(node->meta, meta_ino_partition(node->meta, attr->ino)) == node->id;
         return 0; /* everything but its times is the same everywhere */
     }
     if (!S_ISREG(attr->mode)) return 0;
-    int written = files_overlay(node, attr, waiting);
+    int written = fuse_files_overlay(node, attr, waiting);
     if (written < 0) return WAIT;
     *cache = written == 0 && attr->finished;
     return written || attr->finished || attr->writer == node->id || attr->writer < 0 ? 0 : META_NOT_MINE;
@@ -71,38 +71,38 @@ static int attr_of(struct node *node, uint64_t ino, struct meta_attr *attr, bool
     if (error == META_NOT_MINE)
         error = meta_cached(node->meta, ino, attr, &replica) == 0 && (attr->finished || S_ISREG(attr->mode) == 0) ? 0 : error;
     if (error != 0) return error;
-    return complete_attr(node, attr, cache, waiting);
+    return fuse_complete_attr(node, attr, cache, waiting);
 }
 
 /* Is it being written here in stripes? Then only who may wait can say how large it is, and answers to the kernel always say so. */
-bool handed_on(const struct call *call, uint64_t ino) {
+bool fuse_handed_on(const struct call *call, uint64_t ino) {
     struct node *node = call->mount->node;
     struct meta_attr attr;
     if (may_wait(call) || meta_getattr(node->meta, ino, node->id, &attr) != 0 || !S_ISREG(attr.mode)) return false;
-    enum fsio_kind kind = files_written_as(node, &attr);
+    enum fsio_kind kind = fuse_files_written_as(node, &attr);
     if (kind != FSIO_STRIPED && !(kind == FSIO_LOCAL && node->limited)) return false; /* with a limit it may have grown into stripes */
-    work_copy(call);
+    fuse_work_copy(call);
     return true;
 }
 
-void do_getattr(struct call *call) {
+void fuse_do_getattr(struct call *call) {
     struct wire_attr_out out;
     struct meta_attr attr;
     bool cache;
     if (fuse_removed_find(call->mount, call->in->ino, &attr)) {
-        put_attr_out(call->mount, call->since, &out, &attr, true);
+        fuse_put_attr_out(call->mount, call->since, &out, &attr, true);
         give(call, &out, sizeof out);
         return;
     }
     int error = attr_of(call->mount->node, call->in->ino, &attr, &cache, may_wait(call));
     if (error == 0 && S_ISDIR(attr.mode) && !cache) error = META_NOT_MINE; /* its times are elsewhere */
     if (error == WAIT) {
-        work_copy(call);
+        fuse_work_copy(call);
     } else if (error == 0) {
-        put_attr_out(call->mount, call->since, &out, &attr, cache);
+        fuse_put_attr_out(call->mount, call->since, &out, &attr, cache);
         give(call, &out, sizeof out);
     } else if (goes_slow(error)) {
-        ask_slowly(call, FUSE_OP_GETATTR, NULL, 0);
+        fuse_ask_slowly(call, FUSE_OP_GETATTR, NULL, 0);
     } else {
         refuse(call, gone_by_now(error));
     }
@@ -112,7 +112,7 @@ void do_getattr(struct call *call) {
 
 /* The part of a file here has the same times as the record: what is written later starts from them. Looked at before and after, the part is stamped by
  * the kernel's finest clock: its change comes after whatever was written before, and before whatever is written later. */
-int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
     struct stat looked;
     uint32_t ns;
@@ -131,8 +131,8 @@ int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct
     return stamped ? span(looked.st_ctim) : 0;
 }
 
-int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
-    int64_t stamped = stamp_whole(node, ino, mask, attr);
+int64_t fuse_stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+    int64_t stamped = fuse_stamp_whole(node, ino, mask, attr);
     if (stamped == 0)
         fsio_set_times(node->io, ino, mask & META_SET_ATIME ? &attr->atime : NULL,
                        mask & META_SET_MTIME ? &attr->mtime : NULL); /* in stripes */
@@ -143,7 +143,7 @@ int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct 
 static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name, bool *changed) {
     struct fsio_handle *handle;
     struct stat found;
-    bool there = files_part_stat(node, ino, &found) == 0, grown = !there && fsio_grown(node->io, ino);
+    bool there = fuse_files_part_stat(node, ino, &found) == 0, grown = !there && fsio_grown(node->io, ino);
     if (!there) found = (struct stat){.st_size = 0}; /* nothing was ever written to it, or it has grown into stripes */
     *changed = !by_name || grown || (uint64_t)found.st_size != size || found.st_blocks > 0;
     if (!*changed) return 0;
@@ -179,17 +179,17 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
 static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want) {
     struct amfs_fuse *mount = call->mount;
     /* If the part is here: it is what is believed while it is written. */
-    if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(mount->node, call->in->ino, mask, want);
-    struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
+    if (mask & (META_SET_ATIME | META_SET_MTIME)) fuse_stamp_part(mount->node, call->in->ino, mask, want);
+    struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
     if (request != NULL) {
         request->attr = *want;
         request->has_attr = true;
         request->flags = mask | (by_name && mask & META_SET_SIZE ? SETATTR_BY_NAME : 0);
     }
-    slow_add(mount, request);
+    fuse_slow_add(mount, request);
 }
 
-void do_setattr(struct call *call) {
+void fuse_do_setattr(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
     const struct wire_setattr_in *in = (const void *)call->body;
@@ -199,13 +199,13 @@ void do_setattr(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    if (((in->valid & FATTR_SIZE) != 0 && leaving_awaited(call)) || handed_on(call, ino)) return;
+    if (((in->valid & FATTR_SIZE) != 0 && fuse_closing_awaited(call)) || fuse_handed_on(call, ino)) return;
     bool timed = (in->valid & (FATTR_ATIME | FATTR_MTIME)) != 0;
-    int64_t now = timed ? exact_now_of(node) : now_of(node), stamped;
+    int64_t now = timed ? fuse_exact_now_of(node) : fuse_now_of(node), stamped;
     unsigned mask = read_setattr(in, now, &want);
     if (fuse_removed_set(mount, ino, mask, &want, now, &done)) {
         struct wire_attr_out out;
-        put_attr_out(mount, call->since, &out, &done, true);
+        fuse_put_attr_out(mount, call->since, &out, &done, true);
         give(call, &out, sizeof out);
         return;
     }
@@ -216,8 +216,8 @@ void do_setattr(struct call *call) {
         return;
     }
     if (timed &&
-        (stamped = stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
-        seen_time(node, stamped);
+        (stamped = fuse_stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
+        fuse_seen_time(node, stamped);
         now = stamped;
     }
     int error = meta_setattr_here(node->meta, ino, mask, &want, now, &done);
@@ -226,19 +226,19 @@ void do_setattr(struct call *call) {
         struct wire_attr_out out;
         bool cache;
         if (mask & META_SET_SIZE &&
-            files_overlay(node, &done, false) == 0) { /* nobody writes it: what is recorded is what the part says now */
+            fuse_files_overlay(node, &done, false) == 0) { /* nobody writes it: what is recorded is what the part says now */
             struct stat found;
             struct meta_attr sized = {.blocks = 0, .mtime = now};
             unsigned more = META_SET_BLOCKS | (cut && (mask & META_SET_MTIME) == 0 ? META_SET_MTIME : 0);
-            if (files_part_stat(node, ino, &found) == 0) sized.blocks = (uint64_t)found.st_blocks;
+            if (fuse_files_part_stat(node, ino, &found) == 0) sized.blocks = (uint64_t)found.st_blocks;
             meta_setattr_here(node->meta, ino, more, &sized, done.ctime, &done);
-            stamp_part(node, ino, META_SET_MTIME, &done);
+            fuse_stamp_part(node, ino, META_SET_MTIME, &done);
         }
-        complete_attr(node, &done, &cache, true);
-        put_attr_out(mount, call->since, &out, &done, cache);
-        notify_editions(mount, ino);
+        fuse_complete_attr(node, &done, &cache, true);
+        fuse_put_attr_out(mount, call->since, &out, &done, cache);
+        fuse_notify_editions(mount, ino);
         give(call, &out, sizeof out);
-        notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
+        fuse_notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {
         set_slowly(call, mask, by_name, &want);
     } else {

@@ -18,14 +18,14 @@ static struct leaving **place(struct node *node, uint64_t ino) {
     return at;
 }
 
-bool leaving_begin(struct node *node, uint64_t ino) {
+bool fuse_closing_begin(struct node *node, uint64_t ino) {
     struct leaving **at = place(node, ino);
     if (*at == NULL && (*at = malloc(sizeof **at)) != NULL) **at = (struct leaving){.ino = ino};
     if (*at != NULL) (*at)->count++;
     return *at != NULL;
 }
 
-void leaving_end(struct node *node, uint64_t ino) {
+void fuse_closing_end(struct node *node, uint64_t ino) {
     struct leaving **at = place(node, ino), *leaving = *at;
     if (leaving == NULL || --leaving->count > 0) return;
     *at = leaving->next;
@@ -34,25 +34,25 @@ void leaving_end(struct node *node, uint64_t ino) {
 }
 
 /* Workers take requests in the order in which they came: one that waits here waits for others that have begun. */
-bool leaving_awaited(const struct call *call) {
+bool fuse_closing_awaited(const struct call *call) {
     struct node *node = call->mount->node;
     uint64_t ino = call->in->ino;
     pthread_mutex_lock(&node->lock);
     bool another = *place(node, ino) != NULL && !may_wait(call);
     while (!another && *place(node, ino) != NULL) pthread_cond_wait(&node->left, &node->lock);
     pthread_mutex_unlock(&node->lock);
-    if (another) work_copy(call);
+    if (another) fuse_work_copy(call);
     return another;
 }
 
 static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
-    files_close(mount, ino, edition, writing);
+    fuse_files_close(mount, ino, edition, writing);
     pthread_mutex_lock(&mount->node->lock);
-    leaving_end(mount->node, ino);
+    fuse_closing_end(mount->node, ino);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
-void do_release(struct call *call) {
+void fuse_do_release(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     const struct wire_release_in *in = (const void *)call->body;
     if (call->size < sizeof *in) {
@@ -63,25 +63,25 @@ void do_release(struct call *call) {
     bool writing = (in->fh & FH_WRITING) != 0;
     if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
         pthread_mutex_lock(&mount->node->lock);
-        const struct file *file = files_find(mount->node, call->in->ino);
-        const struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
-        bool peer = view != NULL && files_peer(view) && leaving_begin(mount->node, call->in->ino);
+        const struct file *file = fuse_files_find(mount->node, call->in->ino);
+        const struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
+        bool peer = view != NULL && fuse_files_peer(view) && fuse_closing_begin(mount->node, call->in->ino);
         pthread_mutex_unlock(&mount->node->lock);
         if (peer) {
-            if (!work_copy(call))
+            if (!fuse_work_copy(call))
                 leave(mount, call->in->ino, edition, writing); /* nobody else can: who opens it again must not wait for ever */
             return;
         }
     }
     if (may_wait(call)) leave(mount, call->in->ino, edition, writing);
-    else if ((in->fh & FH_EXPLICIT) != 0) files_close(mount, call->in->ino, edition, writing);
-    if ((in->fh & FH_EXPLICIT) == 0) files_forget(mount, call->in->ino);
+    else if ((in->fh & FH_EXPLICIT) != 0) fuse_files_close(mount, call->in->ino, edition, writing);
+    if ((in->fh & FH_EXPLICIT) == 0) fuse_files_forget(mount, call->in->ino);
     refuse(call, 0);
 }
 
 /* ── opening ── */
 
-void do_open(struct call *call) {
+void fuse_do_open(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     const struct wire_open_in *in = (const void *)call->body;
     struct meta_attr attr;
@@ -94,10 +94,10 @@ void do_open(struct call *call) {
         refuse(call, ENOSYS); /* from now on the kernel opens by itself */
         return;
     }
-    if (leaving_awaited(call)) return;
+    if (fuse_closing_awaited(call)) return;
     bool truncate = (in->flags & O_TRUNC) != 0, writing = (in->flags & O_ACCMODE) != O_RDONLY || truncate;
     if (!may_wait(call) && fsio_open_waits(mount->node->io, call->in->ino, truncate)) {
-        work_copy(call);
+        fuse_work_copy(call);
         return;
     }
     pthread_mutex_lock(&mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
@@ -117,24 +117,24 @@ void do_open(struct call *call) {
                                   .appends = writing && (in->flags & O_APPEND) != 0,
                                   .copied =
                                       meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
-        error = files_open(mount, &opening, &out);
+        error = fuse_files_open(mount, &opening, &out);
     }
     pthread_mutex_unlock(&mount->node->lock);
     if (here) {
         if (error != 0) {
-            forget_unused(mount, attr.ino);
+            fuse_forget_unused(mount, attr.ino);
         } else {
             if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) fuse_suid_written(call);
             if (give(call, &out, sizeof out) == ENOENT)
-                files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
-            if (truncate) notify_others(mount, attr.ino, true);
+                fuse_files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
+            if (truncate) fuse_notify_others(mount, attr.ino, true);
             return;
         }
     }
     if (error == META_NOT_MINE || error == META_BUSY) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_OPEN, NULL, 0, NULL, 0);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_OPEN, NULL, 0, NULL, 0);
         if (request != NULL) request->flags = in->flags;
-        slow_add(mount, request);
+        fuse_slow_add(mount, request);
     } else {
         refuse(call, gone_by_now(error));
     }

@@ -12,7 +12,7 @@ enum { WORKERS_MAX = 16, SPARES_MAX = 4 };
 
 /* ── workers ── */
 
-struct message *message_take(struct amfs_fuse *mount) {
+struct message *fuse_message_take(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->work_lock);
     struct message *message = mount->spare;
     if (message != NULL) {
@@ -26,7 +26,7 @@ struct message *message_take(struct amfs_fuse *mount) {
     return message;
 }
 
-void message_give(struct amfs_fuse *mount, struct message *message) {
+void fuse_message_give(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_lock(&mount->work_lock);
     bool keep = mount->spares < SPARES_MAX;
     if (keep) {
@@ -55,10 +55,10 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&mount->work_lock);
         const struct wire_in *in = (const void *)message->bytes;
         if (message->run != NULL) message->run(mount, message->bytes);
-        else if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
-        else serve(mount, message->bytes, message->size, message->since, out, true);
+        else if (out == NULL) fuse_answer(mount, in->unique, ENOMEM, NULL, 0);
+        else fuse_serve(mount, message->bytes, message->size, message->since, out, true);
         if (message->run != NULL) free(message);
-        else message_give(mount, message);
+        else fuse_message_give(mount, message);
         pthread_mutex_lock(&mount->work_lock);
     }
     pthread_mutex_unlock(&mount->work_lock);
@@ -66,7 +66,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-bool work_add(struct amfs_fuse *mount, struct message *message) {
+bool fuse_work_add(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_lock(&mount->work_lock);
     message->next = NULL;
     *mount->work_tail = message;
@@ -81,26 +81,26 @@ bool work_add(struct amfs_fuse *mount, struct message *message) {
     pthread_cond_signal(&mount->work_wake);
     pthread_mutex_unlock(&mount->work_lock);
     if (nobody && message->run == NULL) {
-        answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
-        message_give(mount, message);
+        fuse_answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
+        fuse_message_give(mount, message);
     }
     return !nobody;
 }
 
-bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size) {
+bool fuse_work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size) {
     struct message *message = malloc(sizeof *message + size);
     if (message == NULL) return false;
     message->run = run;
     memcpy(message->bytes, bytes, size);
-    bool added = work_add(mount, message);
+    bool added = fuse_work_add(mount, message);
     if (!added) free(message);
     return added;
 }
 
-bool work_copy(const struct call *call) {
+bool fuse_work_copy(const struct call *call) {
     struct amfs_fuse *mount = call->mount;
     size_t size = call->in->length;
-    struct message *message = message_take(mount);
+    struct message *message = fuse_message_take(mount);
     if (message == NULL) {
         refuse(call, ENOMEM);
         return false;
@@ -115,10 +115,10 @@ bool work_copy(const struct call *call) {
     }
     message->size = size;
     message->since = call->since;
-    return work_add(mount, message);
+    return fuse_work_add(mount, message);
 }
 
-void work_end(struct amfs_fuse *mount) {
+void fuse_work_end(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->work_lock);
     pthread_cond_broadcast(&mount->work_wake);
     pthread_mutex_unlock(&mount->work_lock);
@@ -130,24 +130,24 @@ void work_end(struct amfs_fuse *mount) {
         free(message);
     }
     mount->spares = 0;
-    conduits_end(mount);
+    fuse_conduits_end(mount);
 }
 
 /* ── handles ── */
 
-struct use {
+struct fuse_use {
     struct view *view;
     struct fsio_handle *handle; /* NULL: there is none */
     enum fsio_kind kind;
     bool passes;
 };
 
-static struct use use_handle(const struct call *call, bool writing) {
+static struct fuse_use use_handle(const struct call *call, bool writing) {
     struct node *node = call->mount->node;
-    struct use use = {NULL, NULL, FSIO_LOCAL, false};
+    struct fuse_use use = {NULL, NULL, FSIO_LOCAL, false};
     pthread_mutex_lock(&node->lock);
-    struct file *file = files_find(node, call->in->ino);
-    struct view *view = file == NULL ? NULL : files_view(file, call->mount, edition_of(call));
+    struct file *file = fuse_files_find(node, call->in->ino);
+    struct view *view = file == NULL ? NULL : fuse_files_view(file, call->mount, edition_of(call));
     if (view != NULL) {
         use.handle = writing || view->reader == NULL ? view->writer : view->reader;
         use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
@@ -155,14 +155,14 @@ static struct use use_handle(const struct call *call, bool writing) {
         if (use.handle != NULL) {
             use.view = view;
             view->busy++;
-            view->used_ns = monotonic_ns();
+            view->used_ns = fuse_monotonic_ns();
         }
     }
     pthread_mutex_unlock(&node->lock);
     return use;
 }
 
-static void use_end(const struct call *call, const struct use *use) {
+static void use_end(const struct call *call, const struct fuse_use *use) {
     if (use->view == NULL) return;
     pthread_mutex_lock(&call->mount->node->lock);
     use->view->busy--;
@@ -170,12 +170,12 @@ static void use_end(const struct call *call, const struct use *use) {
 }
 
 /* Should another thread do it? Then one does. */
-static bool passed_on(const struct call *call, const struct use *use, size_t bytes) {
+static bool passed_on(const struct call *call, const struct fuse_use *use, size_t bytes) {
     if (may_wait(call)) return false;
     /* Is somebody else waiting? Then much work is better done by another thread. */
-    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !requests_wait(call->mount))) return false;
+    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !fuse_requests_wait(call->mount))) return false;
     use_end(call, use);
-    work_copy(call);
+    fuse_work_copy(call);
     return true;
 }
 
@@ -187,8 +187,8 @@ static int open_part(const struct node *node, uint64_t ino, int flags) {
 
 /* Have the poll loop open it, and then come back to this request. */
 static void ensure(const struct call *call, bool writing) {
-    struct amfs_fuse_request *request = slow_new(call, FUSE_OP_ENSURE, NULL, 0, NULL, 0);
-    struct message *message = request == NULL ? NULL : message_take(call->mount);
+    struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_ENSURE, NULL, 0, NULL, 0);
+    struct message *message = request == NULL ? NULL : fuse_message_take(call->mount);
     if (message == NULL) {
         if (request != NULL) refuse(call, ENOMEM);
         amfs_fuse_request_free(request);
@@ -199,7 +199,7 @@ static void ensure(const struct call *call, bool writing) {
     memcpy(message->bytes, call->in, message->size);
     request->message = message;
     request->wrote = writing;
-    slow_add(call->mount, request);
+    fuse_slow_add(call->mount, request);
 }
 
 /* ── reading ── */
@@ -207,7 +207,7 @@ static void ensure(const struct call *call, bool writing) {
 static struct conduit *splice_from_handle(const struct call *call, struct fsio_handle *handle, size_t size, uint64_t offset) {
     int fd;
     if (fsio_lend(handle, &fd) != 0) return NULL;
-    struct conduit *conduit = splice_from(call, fd, size, offset);
+    struct conduit *conduit = fuse_splice_from(call, fd, size, offset);
     fsio_lend_end(handle);
     return conduit;
 }
@@ -221,7 +221,7 @@ static int read_part(const struct call *call, size_t size, uint64_t offset, size
     if (error != 0) return error;
     int fd = open_part(node, call->in->ino, O_RDONLY);
     if (fd < 0 && !(errno == ENOENT && attr.size == 0)) error = EIO;
-    if (conduit != NULL && fd >= 0) *conduit = splice_from(call, fd, size, offset);
+    if (conduit != NULL && fd >= 0) *conduit = fuse_splice_from(call, fd, size, offset);
     while (fd >= 0 && (conduit == NULL || *conduit == NULL) && *got < size) {
         ssize_t more = pread(fd, call->out + *got, size - *got, (off_t)(offset + *got));
         if (more < 0 && errno == EINTR) continue;
@@ -230,7 +230,7 @@ static int read_part(const struct call *call, size_t size, uint64_t offset, size
         *got += (size_t)more;
     }
     if (fd >= 0) close(fd);
-    forget_unused(call->mount, call->in->ino);
+    fuse_forget_unused(call->mount, call->in->ino);
     return error;
 }
 
@@ -239,8 +239,8 @@ static bool read_and_answer(struct call *call, size_t size, uint64_t offset, boo
     size_t got = 0;
     int error = 0;
     struct conduit *conduit = NULL;
-    struct use use = use_handle(call, false);
-    if (use.handle == NULL && leaving_awaited(call)) return true;
+    struct fuse_use use = use_handle(call, false);
+    if (use.handle == NULL && fuse_closing_awaited(call)) return true;
     if (passed_on(call, &use, size)) return true;
     if (use.handle != NULL) {
         struct fsio_lent lent;
@@ -249,21 +249,21 @@ static bool read_and_answer(struct call *call, size_t size, uint64_t offset, boo
         if (conduit == NULL && !lends) error = fsio_read(use.handle, call->out, size, offset, &got);
         use_end(call, &use);
         if (lends) { /* who is answered may close it at once */
-            give_parts(call, lent.parts, lent.count, lent.bytes);
+            fuse_give_parts(call, lent.parts, lent.count, lent.bytes);
             fsio_return(&lent);
             return true;
         }
     } else {
         error = read_part(call, size, offset, &got, piped ? &conduit : NULL);
     }
-    if (conduit != NULL) return splice_give(call, conduit);
+    if (conduit != NULL) return fuse_splice_give(call, conduit);
     if (error == META_NOT_MINE || error == META_BUSY) ensure(call, false);
     else if (error != 0) refuse(call, error);
     else give(call, call->out, got);
     return true;
 }
 
-void do_read(struct call *call) {
+void fuse_do_read(struct call *call) {
     const struct wire_read_in *in = (const void *)call->body;
     if (call->size < sizeof *in || in->offset > INT64_MAX) {
         refuse(call, EINVAL);
@@ -292,18 +292,18 @@ static int open_implicitly(struct call *call) {
                                   .writing = true,
                                   .create = attr.size == 0,
                                   .implicit = true};
-        error = files_open(mount, &opening, NULL);
+        error = fuse_files_open(mount, &opening, NULL);
     }
     pthread_mutex_unlock(&mount->node->lock);
-    if (here && error != 0) forget_unused(mount, attr.ino);
+    if (here && error != 0) fuse_forget_unused(mount, attr.ino);
     return error;
 }
 
 /* False: there is no handle yet, or none to be had, and the request is seen to. */
-static bool begin_writing(struct call *call, struct use *use) {
-    if (leaving_awaited(call)) return false;
+static bool begin_writing(struct call *call, struct fuse_use *use) {
+    if (fuse_closing_awaited(call)) return false;
     if (!may_wait(call) && fsio_open_waits(call->mount->node->io, call->in->ino, false)) {
-        work_copy(call);
+        fuse_work_copy(call);
         return false;
     }
     int error = open_implicitly(call);
@@ -316,14 +316,14 @@ static bool begin_writing(struct call *call, struct use *use) {
     return use->handle != NULL;
 }
 
-void do_write(struct call *call) {
+void fuse_do_write(struct call *call) {
     const struct wire_read_in *in = (const void *)call->body;
     if (call->size < sizeof *in || call->size - sizeof *in < in->size) {
         refuse(call, EINVAL);
         return;
     }
     fuse_inode_paged(call->mount, call->in->ino);
-    struct use use = use_handle(call, true);
+    struct fuse_use use = use_handle(call, true);
     if (use.handle == NULL && !begin_writing(call, &use)) return;
     if (passed_on(call, &use, in->size)) return;
     bool append = (in->flags & O_APPEND) != 0; /* the kernel knows only where the end was */
@@ -342,7 +342,7 @@ void do_write(struct call *call) {
 
 /* ── the rest ── */
 
-void do_seek(struct call *call) {
+void fuse_do_seek(struct call *call) {
     const struct wire_lseek_in *in = (const void *)call->body;
     struct wire_lseek_out out = {0};
     int error = 0;
@@ -350,7 +350,7 @@ void do_seek(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    struct use use = use_handle(call, false);
+    struct fuse_use use = use_handle(call, false);
     if (passed_on(call, &use, 0)) return;
     if (use.handle != NULL) {
         error = fsio_seek(use.handle, in->offset, (int)in->whence, &out.offset);
@@ -366,14 +366,14 @@ void do_seek(struct call *call) {
     else give(call, &out, sizeof out);
 }
 
-void do_allocate(struct call *call) {
+void fuse_do_allocate(struct call *call) {
     const struct wire_fallocate_in *in = (const void *)call->body;
     struct fsio_handle *handle = NULL;
     if (call->size < sizeof *in || in->offset > INT64_MAX || in->length > INT64_MAX) {
         refuse(call, EINVAL);
         return;
     }
-    struct use use = use_handle(call, true);
+    struct fuse_use use = use_handle(call, true);
     if (use.handle == NULL && !use.passes && !begin_writing(call, &use)) return; /* no open stands for it */
     if (passed_on(call, &use, in->length)) return;
     int error = 0;
@@ -387,7 +387,7 @@ void do_allocate(struct call *call) {
     refuse(call, error);
 }
 
-void do_copy(struct call *call) {
+void fuse_do_copy(struct call *call) {
     const struct wire_copy_in *in = (const void *)call->body;
     struct node *node = call->mount->node;
     struct wire_write_out out = {0};
@@ -397,13 +397,13 @@ void do_copy(struct call *call) {
         return;
     }
     uint64_t source = call->in->ino, target = fuse_plain_ino(in->to_ino);
-    bool both = files_pass(call->mount, source, edition_of(call)) && files_pass(call->mount, target, fuse_edition_in(in->to_ino));
+    bool both = fuse_files_pass(call->mount, source, edition_of(call)) && fuse_files_pass(call->mount, target, fuse_edition_in(in->to_ino));
     if (!both || node->limited) {
         refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
         return;
     }
     if (!may_wait(call) && in->length >= BULK_BYTES) {
-        work_copy(call);
+        fuse_work_copy(call);
         return;
     }
     int from = open_part(node, source, O_RDONLY), to = open_part(node, target, O_WRONLY);
@@ -421,12 +421,12 @@ void do_copy(struct call *call) {
     give(call, &out, sizeof out);
 }
 
-void do_flush(struct call *call) {
+void fuse_do_flush(struct call *call) {
     if (call->in->opcode == WIRE_FLUSH && atomic_load(&call->mount->no_open)) {
         refuse(call, ENOSYS); /* the kernel does not ask again */
         return;
     }
-    struct use use = use_handle(call, true);
+    struct fuse_use use = use_handle(call, true);
     if (use.handle == NULL || use.kind == FSIO_LOCAL) { /* nothing is held back */
         use_end(call, &use);
         refuse(call, 0);

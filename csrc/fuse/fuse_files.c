@@ -12,13 +12,13 @@
 
 static struct file **bucket_of(struct node *node, uint64_t ino) { return &node->files[(ino * 0x9E3779B97F4A7C15u >> 40) % FILE_BUCKETS]; }
 
-struct file *files_find(struct node *node, uint64_t ino) {
+struct file *fuse_files_find(struct node *node, uint64_t ino) {
     struct file *file = *bucket_of(node, ino);
     while (file != NULL && file->ino != ino) file = file->next;
     return file;
 }
 
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition) {
+struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition) {
     struct view *view = file->views;
     while (view != NULL && (view->mount != mount || view->edition != edition)) view = view->next;
     return view;
@@ -71,20 +71,20 @@ static bool is_unused(const struct view *view) { return view->readers == 0 && vi
 
 /* ── parts ── */
 
-int files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
+int fuse_files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
     char path[64];
     int error = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path);
     if (error == 0 && fstatat(node->root, path, found, AT_SYMLINK_NOFOLLOW) != 0) error = errno;
     return error;
 }
 
-void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
+void fuse_files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
     attr->size = (uint64_t)found->st_size;
     attr->blocks = (uint64_t)found->st_blocks;
     attr->atime = span(found->st_atim);
     attr->mtime = span(found->st_mtim);
     if (span(found->st_ctim) > attr->ctime) attr->ctime = span(found->st_ctim);
-    seen_time(node, attr->ctime);
+    fuse_seen_time(node, attr->ctime);
 }
 
 /* What it is by now: since it was opened it may have grown into stripes, or been opened once more when another node did not write it any longer. */
@@ -92,12 +92,12 @@ static enum fsio_kind kind_of(const struct view *view) {
     return view->writer != NULL ? fsio_kind(view->writer) : view->reader != NULL ? fsio_kind(view->reader) : view->kind;
 }
 
-enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr) {
+enum fsio_kind fuse_files_written_as(struct node *node, const struct meta_attr *attr) {
     bool ours =
         !attr->finished && attr->writer == node->id; /* others may write it through here, or the news that it was closed is on its way */
     if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return FSIO_REMOTE;
     pthread_mutex_lock(&node->lock);
-    const struct file *file = files_find(node, attr->ino);
+    const struct file *file = fuse_files_find(node, attr->ino);
     const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
     while (view != NULL && view->writers == 0) view = view->next;
     bool written = view != NULL;
@@ -107,13 +107,13 @@ enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr)
     return !ours ? FSIO_REMOTE : attr->layout == META_STRIPED ? FSIO_STRIPED : FSIO_LOCAL;
 }
 
-int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
+int fuse_files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
     struct stat found;
     int64_t ctime = attr->ctime;
-    enum fsio_kind kind = files_written_as(node, attr);
+    enum fsio_kind kind = fuse_files_written_as(node, attr);
     if (kind == FSIO_REMOTE) return 0;
-    if (kind == FSIO_LOCAL && files_part_stat(node, attr->ino, &found) == 0) {
-        files_put_stat(node, attr, &found);
+    if (kind == FSIO_LOCAL && fuse_files_part_stat(node, attr->ino, &found) == 0) {
+        fuse_files_put_stat(node, attr, &found);
         return 1;
     }
     if (!waiting) return -1; /* in stripes, perhaps since a moment ago */
@@ -136,7 +136,7 @@ int files_overlay(struct node *node, struct meta_attr *attr, bool waiting) {
 static bool has_old(struct node *node, const struct view *view, const struct opening *opening) {
     struct stat found;
     return view->backing > 0 &&
-           (opening->kind != FSIO_LOCAL || files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part);
+           (opening->kind != FSIO_LOCAL || fuse_files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part);
 }
 
 /* Give the part to the kernel. The descriptor is needed only for a moment. */
@@ -187,23 +187,23 @@ static void give_back(struct amfs_fuse *mount, struct view *view) {
 /* An empty file may have no part yet: what is made for it has the times of the record. */
 static bool lacks_part(struct node *node, const struct opening *opening) {
     struct stat found;
-    return opening->stamp && files_part_stat(node, opening->ino, &found) == ENOENT;
+    return opening->stamp && fuse_files_part_stat(node, opening->ino, &found) == ENOENT;
 }
 
-bool files_have_empty(struct node *node, const struct meta_attr *attr) {
+bool fuse_files_have_empty(struct node *node, const struct meta_attr *attr) {
     struct stat found;
     char path[64];
     if (fsio_part_path(node->io, attr->ino, FSIO_WHOLE, path, sizeof path) != 0) return false;
     int fd = openat(node->root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return errno == EEXIST && files_part_stat(node, attr->ino, &found) == 0 && found.st_size == 0;
+    if (fd < 0) return errno == EEXIST && fuse_files_part_stat(node, attr->ino, &found) == 0 && found.st_size == 0;
     close(fd);
-    stamp_whole(node, attr->ino, META_SET_ATIME | META_SET_MTIME, attr);
+    fuse_stamp_whole(node, attr->ino, META_SET_ATIME | META_SET_MTIME, attr);
     return true;
 }
 
 static void stamp_fresh(struct node *node, const struct opening *opening) {
     struct meta_attr attr = {.atime = opening->atime, .mtime = opening->mtime};
-    stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
+    fuse_stamp_whole(node, opening->ino, META_SET_ATIME | META_SET_MTIME, &attr);
 }
 
 static void count(struct node *node, struct file *file, struct view *view, bool writing, int by) {
@@ -212,12 +212,12 @@ static void count(struct node *node, struct file *file, struct view *view, bool 
     if (writing) atomic_fetch_add_explicit(&node->writing, (unsigned)by, memory_order_relaxed);
 }
 
-int files_begin(struct amfs_fuse *mount, struct opening *opening) {
+int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
     struct node *node = mount->node;
     int error = ENOMEM;
-    struct file *file = files_find(node, opening->ino);
+    struct file *file = fuse_files_find(node, opening->ino);
     if (file == NULL && (file = add_file(node, opening->ino)) != NULL) file->atime = opening->atime;
-    struct view *view = file == NULL ? NULL : files_view(file, mount, opening->edition);
+    struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, opening->edition);
     if (view != NULL && !opening->implicit && has_old(node, view, opening)) {
         fuse_inode_next_edition(mount, opening->ino, opening->edition);
         return FILE_HAS_OLD;
@@ -250,7 +250,7 @@ int files_begin(struct amfs_fuse *mount, struct opening *opening) {
     return error;
 }
 
-bool files_wait(struct amfs_fuse *mount, const struct opening *opening) {
+bool fuse_files_wait(struct amfs_fuse *mount, const struct opening *opening) {
     return opening->copies && (opening->kind != FSIO_LOCAL || fsio_open_waits(mount->node->io, opening->ino, opening->truncate));
 }
 
@@ -288,7 +288,7 @@ static void count_implicit(struct node *node, struct file *file, struct view *vi
     else if (view->implicit) count(node, file, view, false, -1); /* the reader becomes a writer */
     view->implicit = true;
     view->implicit_writing = view->implicit_writing || writing;
-    view->used_ns = monotonic_ns();
+    view->used_ns = fuse_monotonic_ns();
 }
 
 static void say_how(const struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
@@ -308,7 +308,7 @@ static void say_how(const struct amfs_fuse *mount, const struct opening *opening
 
 static void close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing);
 
-int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
+int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
     struct node *node = mount->node;
     struct file *file = opening->file;
     int error = opening->copies ? make_handle(mount, opening) : 0;
@@ -317,7 +317,7 @@ int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_o
         /* Another writer here may have been closed meanwhile and have left it to us to say what was written. */
         bool owed = opening->beside && file->writers == 1 && opening->view->writer == NULL;
         close_one(mount, file, opening->view, opening->writing);
-        if (owed) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, true, NULL);
+        if (owed) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, true, NULL);
         return error;
     }
     if (opening->fresh) stamp_fresh(node, opening);
@@ -332,9 +332,9 @@ int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_o
     return 0;
 }
 
-int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
-    int error = files_begin(mount, opening);
-    return error == 0 ? files_finish(mount, opening, out) : error;
+int fuse_files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
+    int error = fuse_files_begin(mount, opening);
+    return error == 0 ? fuse_files_finish(mount, opening, out) : error;
 }
 
 /* ── closing ── */
@@ -355,12 +355,12 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     int readers, writers, error = META_NOT_MINE;
     fsio_open_count(node->io, file->ino, &readers, &writers);
     if (writers > 0) { /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
-        slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+        fuse_slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
         file->foreign = true;
         return;
     }
     /* Another node may have come while our handle was open, have written and have gone since its end was looked at. */
-    if (direct && files_part_stat(node, file->ino, &found) == 0) files_put_stat(node, said, &found);
+    if (direct && fuse_files_part_stat(node, file->ino, &found) == 0) fuse_files_put_stat(node, said, &found);
     file->atime = said->atime;
     meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
@@ -373,18 +373,18 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, struct me
         }
     }
     if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) {
-        slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
+        fuse_slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
         file->foreign = true; /* that it is not used any more must be told on the same way, not before */
     }
     meta_closed(node->meta, file->ino);
-    notify_others(mount, file->ino, true);
+    fuse_notify_others(mount, file->ino, true);
 }
 
 /* Reading has left its mark on the part: the record gets it when nobody uses the part any more. */
 static void note_atime(struct node *node, struct file *file) {
     struct stat found;
     struct meta_attr attr, out;
-    if (files_part_stat(node, file->ino, &found) != 0 || span(found.st_atim) == file->atime) return;
+    if (fuse_files_part_stat(node, file->ino, &found) != 0 || span(found.st_atim) == file->atime) return;
     if (meta_getattr(node->meta, file->ino, node->id, &attr) != 0) return;
     attr.atime = span(found.st_atim);
     meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
@@ -414,13 +414,13 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
     if (foreign || (direct && error == META_NOT_MINE && !peer_meta_closed(mount, ino, NULL, false)))
-        slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
+        fuse_slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
 }
 
-void forget_unused(struct amfs_fuse *mount, uint64_t ino) {
+void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
     bool here = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, ino)) == mount->node->id;
-    if (files_find(mount->node, ino) == NULL) unused(mount, ino, !here, false);
+    if (fuse_files_find(mount->node, ino) == NULL) unused(mount, ino, !here, false);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
@@ -431,8 +431,8 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     struct stat found;
     bool known = false, passed = view->passes, stayed = kind_of(view) == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
     count(node, file, view, writing, -1);
-    if (writing && passed && file->writers == 0 && files_part_stat(node, file->ino, &found) == 0) {
-        files_put_stat(node, &said, &found);
+    if (writing && passed && file->writers == 0 && fuse_files_part_stat(node, file->ino, &found) == 0) {
+        fuse_files_put_stat(node, &said, &found);
         known = true;
     }
     struct fsio_handle *writer = NULL, *reader = NULL;
@@ -474,47 +474,47 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     }
 }
 
-void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
     pthread_mutex_lock(&mount->node->lock);
-    struct file *file = files_find(mount->node, ino);
-    struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
+    struct file *file = fuse_files_find(mount->node, ino);
+    struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
     if (view != NULL && (writing ? view->writers : view->readers) > 0) close_one(mount, file, view, writing);
     pthread_mutex_unlock(&mount->node->lock);
 }
 
-bool files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
+bool fuse_files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
     struct node *node = mount->node;
     pthread_mutex_lock(&node->lock);
-    struct file *file = files_find(node, ino);
-    const struct view *view = file == NULL ? NULL : files_view(file, mount, edition);
+    struct file *file = fuse_files_find(node, ino);
+    const struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
     bool passes =
         view != NULL && view->kind == FSIO_LOCAL && view->passes && !has_old(node, view, &(struct opening){.ino = ino, .kind = FSIO_LOCAL});
     pthread_mutex_unlock(&node->lock);
     return passes;
 }
 
-bool files_peer(const struct view *view) { return kind_of(view) != FSIO_LOCAL; }
+bool fuse_files_peer(const struct view *view) { return kind_of(view) != FSIO_LOCAL; }
 
 /* Close the implicit handles of a view, with the lock held. */
 static void close_implicit(struct amfs_fuse *mount, struct file *file, struct view *view) {
     uint64_t ino = file->ino;
-    bool writing = view->implicit_writing, noted = files_peer(view) && leaving_begin(mount->node, ino);
+    bool writing = view->implicit_writing, noted = fuse_files_peer(view) && fuse_closing_begin(mount->node, ino);
     view->implicit = view->implicit_writing = false;
     close_one(mount, file, view, writing);
-    if (noted) leaving_end(mount->node, ino);
+    if (noted) fuse_closing_end(mount->node, ino);
 }
 
-bool files_implicit(struct amfs_fuse *mount, uint64_t ino) {
+bool fuse_files_implicit(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
-    struct file *file = files_find(mount->node, ino);
+    struct file *file = fuse_files_find(mount->node, ino);
     bool implicit = file != NULL && implicit_view(file, mount) != NULL;
     pthread_mutex_unlock(&mount->node->lock);
     return implicit;
 }
 
-bool files_forget(struct amfs_fuse *mount, uint64_t ino) {
+bool fuse_files_forget(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
-    struct file *file = files_find(mount->node, ino);
+    struct file *file = fuse_files_find(mount->node, ino);
     struct view *view = file == NULL ? NULL : implicit_view(file, mount);
     bool idle = view == NULL || view->busy == 0;
     if (view != NULL && idle) close_implicit(mount, file, view);
@@ -522,9 +522,9 @@ bool files_forget(struct amfs_fuse *mount, uint64_t ino) {
     return idle;
 }
 
-void files_sweep(struct amfs_fuse *mount) {
+void fuse_files_sweep(struct amfs_fuse *mount) {
     struct node *node = mount->node;
-    int64_t now = monotonic_ns();
+    int64_t now = fuse_monotonic_ns();
     pthread_mutex_lock(&node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *next, *file = node->files[i]; file != NULL; file = next) {
@@ -538,7 +538,7 @@ void files_sweep(struct amfs_fuse *mount) {
     pthread_mutex_unlock(&node->lock);
 }
 
-void files_end(struct amfs_fuse *mount) {
+void fuse_files_end(struct amfs_fuse *mount) {
     struct node *node = mount->node;
     pthread_mutex_lock(&node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
@@ -560,7 +560,7 @@ void files_end(struct amfs_fuse *mount) {
 bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
     struct node *node = mount->node;
     pthread_mutex_lock(&node->lock);
-    struct file *file = files_find(node, ino);
+    struct file *file = fuse_files_find(node, ino);
     if (file != NULL) file->foreign = true;
     pthread_mutex_unlock(&node->lock);
     return fuse_inodes_keep(node, ino) || file != NULL;
@@ -568,7 +568,7 @@ bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
 
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {
     pthread_mutex_lock(&mount->node->lock);
-    struct file *file = files_find(mount->node, ino);
+    struct file *file = fuse_files_find(mount->node, ino);
     *readers = *writers = 0;
     if (file != NULL) file->foreign = true;
     for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next) {

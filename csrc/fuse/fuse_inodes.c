@@ -232,7 +232,7 @@ void fuse_inode_hold(struct amfs_fuse *mount, uint64_t ino) {
     struct kernel_inode *still = *place(mount, ino);
     if (still != NULL) still->held = true;
     pthread_mutex_unlock(&mount->inodes_lock);
-    if (still == NULL) forget_unused(mount, ino);
+    if (still == NULL) fuse_forget_unused(mount, ino);
 }
 
 bool fuse_inodes_keep(struct node *node, uint64_t ino) {
@@ -280,8 +280,8 @@ static void forget(struct amfs_fuse *mount, uint64_t ino, uint64_t lookups) {
         }
     }
     pthread_mutex_unlock(&mount->inodes_lock);
-    if (away && atomic_load(&mount->no_open)) files_forget(mount, ino);
-    if (held) forget_unused(mount, ino);
+    if (away && atomic_load(&mount->no_open)) fuse_files_forget(mount, ino);
+    if (held) fuse_forget_unused(mount, ino);
 }
 
 /* The kernel is gone: so are its claims. */
@@ -296,7 +296,7 @@ void fuse_inodes_end(struct amfs_fuse *mount) {
     }
 }
 
-void do_forget(struct call *call) { /* nothing is answered to this request */
+void fuse_do_forget(struct call *call) { /* nothing is answered to this request */
     struct amfs_fuse *mount = call->mount;
     if (call->in->opcode == WIRE_FORGET) {
         const struct wire_forget_in *in = (const void *)call->body;

@@ -128,10 +128,10 @@ struct notice {
     char name[];
 };
 
-enum lane_name { NAMES, INODES, LANES };
+enum fuse_lane_name { NAMES, INODES, LANES };
 enum { TELLERS = 4 };
 
-struct lane {
+struct fuse_lane {
     struct notice *queue, **tail, *telling;
     uint64_t last, covered;
     pthread_cond_t wake;
@@ -140,7 +140,7 @@ struct lane {
 struct teller {
     pthread_t thread;
     struct amfs_fuse *mount;
-    struct lane *lane;
+    struct fuse_lane *lane;
     bool runs;
 };
 
@@ -169,7 +169,7 @@ struct amfs_fuse {
 
     pthread_mutex_t notice_lock;
     pthread_cond_t notice_done;
-    struct lane lanes[LANES];
+    struct fuse_lane lanes[LANES];
     struct teller tellers[TELLERS];
     int awaited; /* waited for by threads that found it in its node's list; under mounts_lock */
 
@@ -204,33 +204,34 @@ static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec *
 static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
 
 /* fuse.c */
-int64_t now_of(struct node *node); /* for records: as the kernel stamps files, never backwards */
-int64_t exact_now_of(struct node *node); /* later than whatever was written before, and nothing later is given before it */
-void seen_time(struct node *node, int64_t time);
-int64_t monotonic_ns(void); /* to some milliseconds */
-int64_t exact_ns(void);
-int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data,
-           size_t size); /* 0 or errno; ENOENT: nobody waits any more */
-static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
-int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size); /* up to FSIO_LENT_MAX; as answer */
+int64_t fuse_now_of(struct node *node); /* for records: as the kernel stamps files, never backwards */
+int64_t fuse_exact_now_of(struct node *node); /* later than whatever was written before, and nothing later is given before it */
+void fuse_seen_time(struct node *node, int64_t time);
+int64_t fuse_monotonic_ns(void); /* to some milliseconds */
+int64_t fuse_exact_ns(void);
+int fuse_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data,
+                size_t size); /* 0 or errno; ENOENT: nobody waits any more */
+static inline int refuse(const struct call *call, int error) { return fuse_answer(call->mount, call->in->unique, error, NULL, 0); }
+int fuse_give_parts(const struct call *call, const struct iovec *parts, int count, size_t size); /* up to FSIO_LENT_MAX; as answer */
 static inline int give(const struct call *call, const void *data, size_t size) {
-    return answer(call->mount, call->in->unique, 0, data, size);
+    return fuse_answer(call->mount, call->in->unique, 0, data, size);
 }
-void wake_loop(struct amfs_fuse *mount);
-void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
+void fuse_wake_loop(struct amfs_fuse *mount);
+void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
 
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
-void put_attr(struct wire_attr *to, const struct meta_attr *from);
+void fuse_put_attr(struct wire_attr *to, const struct meta_attr *from);
 /* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since. True: it may. */
-bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
-void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
-int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
-bool handed_on(const struct call *call, uint64_t ino);
-int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
-int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
-void do_getattr(struct call *call);
-void do_setattr(struct call *call);
+bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
+void fuse_put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
+int fuse_complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
+bool fuse_handed_on(const struct call *call, uint64_t ino);
+int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask,
+                         const struct meta_attr *attr); /* when; 0: there is no whole part */
+int64_t fuse_stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
+void fuse_do_getattr(struct call *call);
+void fuse_do_setattr(struct call *call);
 static inline bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
 /* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
 enum {
@@ -239,15 +240,15 @@ enum {
 static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR || error == FILE_HAS_OLD ? ESTALE : error; }
 
 /* fuse_names.c */
-const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
-void ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length);
-void do_lookup(struct call *call);
-void do_readlink(struct call *call);
-void do_make(struct call *call); /* MKNOD, MKDIR, SYMLINK, CREATE */
-void do_unlink(struct call *call);
-void do_rename(struct call *call);
-void do_link(struct call *call);
-void do_statfs(struct call *call);
+const char *fuse_name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+void fuse_ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length);
+void fuse_do_lookup(struct call *call);
+void fuse_do_readlink(struct call *call);
+void fuse_do_make(struct call *call); /* MKNOD, MKDIR, SYMLINK, CREATE */
+void fuse_do_unlink(struct call *call);
+void fuse_do_rename(struct call *call);
+void fuse_do_link(struct call *call);
+void fuse_do_statfs(struct call *call);
 
 /* fuse_suid.c */
 /* Add to a request to set attributes that setuid and setgid bits go. 0 or EPERM. */
@@ -255,15 +256,15 @@ int fuse_suid_set(const struct call *call, const struct wire_setattr_in *in, uns
 void fuse_suid_written(const struct call *call); /* before who wrote is answered */
 
 /* fuse_xattr.c */
-void do_xattr(struct call *call);
-size_t hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
+void fuse_do_xattr(struct call *call);
+size_t fuse_hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
 /* fuse_inodes.c: what the kernel knows, and what it may still use although its name is gone */
 void fuse_removed_add(struct amfs_fuse *mount, const struct meta_attr *attr);
 bool fuse_removed_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now,
                       struct meta_attr *done);
 bool fuse_removed_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
-void do_forget(struct call *call);
+void fuse_do_forget(struct call *call);
 /* The kernel is given a name's inode and attributes: the number to give it under. *cache: may it keep the attributes; it may not if they have changed since
  * `since` (mount->changes). */
 uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool *cache);
@@ -297,73 +298,74 @@ struct opening {
     bool appends; /* at an end that others may have moved: no pages of the kernel's stand for that */
     bool stamp; /* a part that has to be made gets these times */
     bool implicit; /* for reads or writes without an open */
-    /* by files_begin */
+    /* by fuse_files_begin */
     struct file *file;
     struct view *view;
     uint64_t losses; /* as fsio_losses then: the file was whole */
     bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-/* All with the lock held. After files_begin the file counts as open: what the record was told before is not told otherwise until that is closed. 0, an
- * errno, FILE_HAS_OLD. files_finish makes the handle, and gives the lock up meanwhile: if it fails, that counts no more. `out` NULL: implicit. */
-int files_begin(struct amfs_fuse *mount, struct opening *opening);
-bool files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may files_finish have to wait for another node? */
-int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
-int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
-void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing);
-struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
-struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
+/* All with the lock held. After fuse_files_begin the file counts as open: what the record was told before is not told otherwise until that is closed. 0, an
+ * errno, FILE_HAS_OLD. fuse_files_finish makes the handle, and gives the lock up meanwhile: if it fails, that counts no more. `out` NULL: implicit. */
+int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening);
+bool fuse_files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may fuse_files_finish have to wait for another node? */
+int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
+int fuse_files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing);
+struct file *fuse_files_find(struct node *node, uint64_t ino); /* with the lock held */
+struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
-enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr);
+enum fsio_kind fuse_files_written_as(struct node *node, const struct meta_attr *attr);
 /* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
-int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
-int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
-bool files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for; false: it is being read or written just now */
-bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
-bool files_pass(struct amfs_fuse *mount, uint64_t ino,
-                uint8_t edition); /* has the kernel the content itself, and is that what the file contains? */
-bool files_peer(const struct view *view); /* does closing it wait until other nodes have what was written? */
-bool files_have_empty(struct node *node,
-                      const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
-void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
-void files_sweep(struct amfs_fuse *mount); /* the same where it is idle */
-void files_end(struct amfs_fuse *mount); /* close what the kernel cannot close any more */
-void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
+int fuse_files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
+int fuse_files_part_stat(struct node *node, uint64_t ino, struct stat *found);
+bool fuse_files_forget(struct amfs_fuse *mount,
+                       uint64_t ino); /* close what no open stands for; false: it is being read or written just now */
+bool fuse_files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
+bool fuse_files_pass(struct amfs_fuse *mount, uint64_t ino,
+                     uint8_t edition); /* has the kernel the content itself, and is that what the file contains? */
+bool fuse_files_peer(const struct view *view); /* does closing it wait until other nodes have what was written? */
+bool fuse_files_have_empty(struct node *node,
+                           const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
+void fuse_files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
+void fuse_files_sweep(struct amfs_fuse *mount); /* the same where it is idle */
+void fuse_files_end(struct amfs_fuse *mount); /* close what the kernel cannot close any more */
+void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
 
 /* fuse_closing.c */
-void do_open(struct call *call);
-void do_release(struct call *call);
-bool leaving_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
-void leaving_end(struct node *node, uint64_t ino);
-bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
+void fuse_do_open(struct call *call);
+void fuse_do_release(struct call *call);
+bool fuse_closing_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
+void fuse_closing_end(struct node *node, uint64_t ino);
+bool fuse_closing_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
 
 /* fuse_data.c */
-bool requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
-void do_read(struct call *call);
-void do_write(struct call *call);
-void do_seek(struct call *call);
-void do_allocate(struct call *call);
-void do_copy(struct call *call);
-void do_flush(struct call *call);
-struct message *message_take(struct amfs_fuse *mount);
-void message_give(struct amfs_fuse *mount, struct message *message);
-bool work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
+bool fuse_requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
+void fuse_do_read(struct call *call);
+void fuse_do_write(struct call *call);
+void fuse_do_seek(struct call *call);
+void fuse_do_allocate(struct call *call);
+void fuse_do_copy(struct call *call);
+void fuse_do_flush(struct call *call);
+struct message *fuse_message_take(struct amfs_fuse *mount);
+void fuse_message_give(struct amfs_fuse *mount, struct message *message);
+bool fuse_work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
 /* Have a worker do this with a copy of those bytes. False: there is none, or no memory. */
-bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
-bool work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
-void work_end(struct amfs_fuse *mount);
+bool fuse_work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
+bool fuse_work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
+void fuse_work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
 
 /* fuse_splice.c: reads that are answered without a copy of ours */
 static inline bool splice_suits(const struct call *call, size_t size) { return size >= SPLICE_BYTES && !call->mount->socket; }
 /* An answer with what is in the file, on its way: to be given before anything else. NULL: not this one, or not now: copy it. */
-struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64_t offset);
-bool splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
-void conduits_end(struct amfs_fuse *mount);
+struct conduit *fuse_splice_from(const struct call *call, int fd, size_t size, uint64_t offset);
+bool fuse_splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
+void fuse_conduits_end(struct amfs_fuse *mount);
 
 /* fuse_peer.c */
 bool peer_meta_begin(struct amfs_fuse *mount,
-                     struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or slow_again is called */
+                     struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or fuse_slow_again is called */
 bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said,
                       bool used); /* `said` NULL: nothing was written */
 bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
@@ -372,39 +374,41 @@ void peer_meta_mounts_end(struct node *node);
 void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
 
 /* fuse_list.c */
-void do_open_dir(struct call *call);
-void do_list(struct call *call);
-struct listing { /* a directory's entries on their way into an answer */
+void fuse_do_open_dir(struct call *call);
+void fuse_do_list(struct call *call);
+struct fuse_listing { /* a directory's entries on their way into an answer */
     struct amfs_fuse *mount;
     uint64_t dir;
     bool plus;
-    uint64_t since; /* as put_entry */
+    uint64_t since; /* as fuse_put_entry */
     char *to;
     size_t used, room;
 };
 /* `cursor`: where to go on after it. `attr` NULL: not known, or not to be kept. False: no room left. */
-bool list_add(struct listing *listing, const char *name, size_t length, uint64_t ino, uint32_t type, uint64_t cursor,
-              const struct meta_attr *attr);
-bool list_dots(struct listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
+bool fuse_list_add(struct fuse_listing *listing, const char *name, size_t length, uint64_t ino, uint32_t type, uint64_t cursor,
+                   const struct meta_attr *attr);
+bool fuse_list_dots(struct fuse_listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
 enum { DOTS = 2 }; /* an offset of the kernel is a cursor and these */
 
 /* fuse_slow.c */
-struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
-                                   size_t value_length);
-void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by slow_new) */
-void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
-void touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
-void slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
-void slow_end(struct amfs_fuse *mount);
-bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
+struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
+                                        size_t value_length);
+void fuse_slow_add(struct amfs_fuse *mount,
+                   struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by fuse_slow_new) */
+void fuse_slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
+void fuse_touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
+void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
+void fuse_slow_end(struct amfs_fuse *mount);
+bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 
 /* fuse_notify.c */
 static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }
-int notify_begin(struct amfs_fuse *mount);
-void notify_end(struct amfs_fuse *mount);
-uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
-void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
-void notify_editions(struct amfs_fuse *mount, uint64_t ino); /* the kernel changes one of them: of the others it forgets the attributes */
-void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+int fuse_notify_begin(struct amfs_fuse *mount);
+void fuse_notify_end(struct amfs_fuse *mount);
+uint64_t fuse_notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
+void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+void fuse_notify_editions(struct amfs_fuse *mount,
+                          uint64_t ino); /* the kernel changes one of them: of the others it forgets the attributes */
+void fuse_notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 
 #endif

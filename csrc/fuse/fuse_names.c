@@ -9,7 +9,7 @@
 
 enum { NEGATIVE_S = 3600, JUST_MADE_NS = 20000000 };
 
-const char *name_in(const struct call *call, size_t offset, size_t *length) {
+const char *fuse_name_in(const struct call *call, size_t offset, size_t *length) {
     if (offset >= call->size) return NULL;
     const char *name = call->body + offset, *end = memchr(name, '\0', call->size - offset);
     if (end == NULL) return NULL;
@@ -19,12 +19,12 @@ const char *name_in(const struct call *call, size_t offset, size_t *length) {
 
 static int give_entry(const struct call *call, const struct meta_attr *attr, bool cache) {
     struct wire_entry_out out;
-    put_entry(call->mount, call->since, &out, attr, cache);
+    fuse_put_entry(call->mount, call->since, &out, attr, cache);
     return give(call, &out, sizeof out);
 }
 
-void ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length) {
-    slow_add(call->mount, slow_new(call, op, name, length, NULL, 0));
+void fuse_ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length) {
+    fuse_slow_add(call->mount, fuse_slow_new(call, op, name, length, NULL, 0));
 }
 
 /* Look a name up here. As attr_of. */
@@ -42,7 +42,7 @@ static int lookup(struct node *node, uint64_t dir, const char *name, size_t leng
         else if (meta_cached(node->meta, ino, attr, &replica) != 0 || (S_ISREG(attr->mode) && !attr->finished)) error = META_NOT_MINE;
         if (error != 0) return META_NOT_MINE;
     }
-    return complete_attr(node, attr, cache, waiting);
+    return fuse_complete_attr(node, attr, cache, waiting);
 }
 
 static void look_up(struct call *call) {
@@ -50,47 +50,47 @@ static void look_up(struct call *call) {
     struct meta_attr attr;
     size_t length;
     bool cache;
-    const char *name = name_in(call, 0, &length);
+    const char *name = fuse_name_in(call, 0, &length);
     int error = name == NULL             ? EINVAL
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
     if (error == 0) {
         give_entry(call, &attr, cache);
     } else if (error == WAIT) {
-        work_copy(call);
+        fuse_work_copy(call);
     } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount)) {
         struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* whoever makes it tells this mount */
         give(call, &none, sizeof none);
     } else if (goes_slow(error)) {
-        ask_slowly(call, FUSE_OP_LOOKUP, name, length);
+        fuse_ask_slowly(call, FUSE_OP_LOOKUP, name, length);
     } else {
         refuse(call, error);
     }
 }
 
 /* What another node changes of it meanwhile the kernel must be told, although it does not know it yet. */
-void do_lookup(struct call *call) {
+void fuse_do_lookup(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     atomic_fetch_add(&mount->looking, 1);
     look_up(call);
     atomic_fetch_sub(&mount->looking, 1);
 }
 
-void do_readlink(struct call *call) {
+void fuse_do_readlink(struct call *call) {
     size_t length;
     int error = meta_readlink(call->mount->node->meta, call->in->ino, call->out, MESSAGE_BYTES, &length);
     if (error == 0) give(call, call->out, length);
-    else if (goes_slow(error)) ask_slowly(call, FUSE_OP_READLINK, NULL, 0);
+    else if (goes_slow(error)) fuse_ask_slowly(call, FUSE_OP_READLINK, NULL, 0);
     else refuse(call, gone_by_now(error));
 }
 
 /* ── making ── */
 
-void touch(struct amfs_fuse *mount, uint64_t dir) {
-    int64_t now = exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
+void fuse_touch(struct amfs_fuse *mount, uint64_t dir) {
+    int64_t now = fuse_exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
     if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !peer_meta_touch(mount, dir, now))
-        slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
-    notify_others(mount, dir, false);
+        fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    fuse_notify_others(mount, dir, false);
 }
 
 struct making {
@@ -123,20 +123,20 @@ static bool read_making(const struct call *call, struct making *it) {
     }
     default: *it = (struct making){.op = FUSE_OP_SYMLINK, .mode = S_IFLNK | 0777};
     }
-    it->name = name_in(call, offset, &it->length);
+    it->name = fuse_name_in(call, offset, &it->length);
     if (it->name == NULL) return false;
-    if (it->op == FUSE_OP_SYMLINK) it->target = name_in(call, offset + it->length + 1, &it->target_length);
+    if (it->op == FUSE_OP_SYMLINK) it->target = fuse_name_in(call, offset + it->length + 1, &it->target_length);
     return it->op != FUSE_OP_SYMLINK || it->target != NULL;
 }
 
 static void make_slowly(struct call *call, const struct making *it) {
-    struct amfs_fuse_request *request = slow_new(call, it->op, it->name, it->length, it->target, it->target_length);
+    struct amfs_fuse_request *request = fuse_slow_new(call, it->op, it->name, it->length, it->target, it->target_length);
     if (request != NULL) {
         request->mode = it->mode;
         request->rdev = it->rdev;
         request->flags = it->flags;
     }
-    slow_add(call->mount, request);
+    fuse_slow_add(call->mount, request);
 }
 
 struct created {
@@ -151,7 +151,7 @@ static int open_created(struct amfs_fuse *mount, const struct meta_attr *attr, c
     bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed); /* else closing it is not told either */
     out->open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
     opening.implicit = !told;
-    return files_open(mount, &opening, &out->open);
+    return fuse_files_open(mount, &opening, &out->open);
 }
 
 static void give_created(struct call *call, const struct making *it, struct meta_attr *attr, int error, struct created *out) {
@@ -166,15 +166,16 @@ static void give_created(struct call *call, const struct making *it, struct meta
         refuse(call, error);
         return;
     }
-    if (put_entry(mount, call->since, &out->entry, attr, true)) {
+    if (fuse_put_entry(mount, call->since, &out->entry, attr, true)) {
         out->entry.attr_s = 0;
         out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     }
-    if (give(call, out, sizeof *out) == ENOENT && told) files_close(mount, attr->ino, 0, true); /* whoever asked was killed meanwhile */
-    notify_others_entry(mount, call->in->ino, it->name, it->length);
+    if (give(call, out, sizeof *out) == ENOENT && told)
+        fuse_files_close(mount, attr->ino, 0, true); /* whoever asked was killed meanwhile */
+    fuse_notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 
-void do_make(struct call *call) {
+void fuse_do_make(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
     struct making it;
@@ -186,7 +187,7 @@ void do_make(struct call *call) {
         refuse(call, ENAMETOOLONG);
         return;
     }
-    int64_t now = now_of(node);
+    int64_t now = fuse_now_of(node);
     struct meta_attr attr = {.mode = it.mode, .uid = call->in->uid, .gid = call->in->gid, .rdev = it.rdev, .writer = -1, .rank = -1};
     if ((attr.mode & S_IFMT) == 0) attr.mode |= S_IFREG;
     bool regular = S_ISREG(attr.mode);
@@ -209,12 +210,12 @@ void do_make(struct call *call) {
     if (opens && error == 0) opened = open_created(mount, &attr, &it, &out);
     if (opens) pthread_mutex_unlock(&node->lock);
     if (error == 0) {
-        touch(mount, call->in->ino);
+        fuse_touch(mount, call->in->ino);
         if (opens) {
             give_created(call, &it, &attr, opened, &out);
         } else {
             give_entry(call, &attr, true);
-            notify_others_entry(mount, call->in->ino, it.name, it.length);
+            fuse_notify_others_entry(mount, call->in->ino, it.name, it.length);
         }
         atomic_fetch_sub(&mount->looking, 1);
         return;
@@ -250,48 +251,49 @@ static void remember(struct amfs_fuse *mount, const struct meta_attr *was, int64
     fuse_removed_add(mount, &attr);
 }
 
-void do_unlink(struct call *call) {
+void fuse_do_unlink(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
     struct meta_attr left, was;
     size_t length;
     bool gone;
-    const char *name = name_in(call, 0, &length);
+    const char *name = fuse_name_in(call, 0, &length);
     if (name == NULL || length > META_NAME_MAX) {
         refuse(call, name == NULL ? EINVAL : ENAMETOOLONG);
         return;
     }
     if (call->in->opcode == WIRE_RMDIR) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RMDIR, name, length, NULL, 0);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_RMDIR, name, length, NULL, 0);
         if (request != NULL) request->has_attr = meta_dir_find(node->meta, call->in->ino, name, length, &request->attr) == 0;
-        slow_add(mount, request);
+        fuse_slow_add(mount, request);
         return;
     }
-    int64_t now = now_of(node);
+    int64_t now = fuse_now_of(node);
     int error = lies_elsewhere(mount, call->in->ino, name, length, &was)
                     ? META_BUSY
                     : meta_unlink(node->meta, call->in->ino, name, length, now, &left, &gone, NULL);
     if (error == 0) {
-        touch(mount, call->in->ino);
+        fuse_touch(mount, call->in->ino);
         remember(mount, &was, now);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, left.ino);
-        notify_others_entry(mount, call->in->ino, name, length);
-        notify_others(mount, left.ino, false);
+        fuse_notify_others_entry(mount, call->in->ino, name, length);
+        fuse_notify_others(mount, left.ino, false);
     } else if (goes_slow(error)) {
-        ask_slowly(call, FUSE_OP_UNLINK, name, length);
+        fuse_ask_slowly(call, FUSE_OP_UNLINK, name, length);
     } else {
         refuse(call, error);
     }
 }
 
-void do_rename(struct call *call) {
+void fuse_do_rename(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
     const struct wire_rename2_in *in = (const void *)call->body;
     bool second = call->in->opcode == WIRE_RENAME2;
     size_t start = second ? sizeof(struct wire_rename2_in) : sizeof(struct wire_rename_in), length, to_length;
-    const char *name = name_in(call, start, &length), *to_name = name == NULL ? NULL : name_in(call, start + length + 1, &to_length);
+    const char *name = fuse_name_in(call, start, &length),
+               *to_name = name == NULL ? NULL : fuse_name_in(call, start + length + 1, &to_length);
     struct meta_attr moved, was, replaced = {0};
     bool gone = false;
     if (to_name == NULL) {
@@ -304,40 +306,40 @@ void do_rename(struct call *call) {
     }
     uint64_t from = call->in->ino, to = fuse_plain_ino(in->to_dir);
     unsigned flags = second ? in->flags : 0;
-    int64_t now = now_of(node);
+    int64_t now = fuse_now_of(node);
     int error = flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ? EINVAL
                 : lies_elsewhere(mount, to, to_name, to_length, &was)
                     ? META_BUSY
                     : meta_rename(node->meta, from, name, length, to, to_name, to_length, flags, now, &moved, &replaced, &gone);
     if (error == 0) {
-        touch(mount, from);
-        if (to != from) touch(mount, to);
+        fuse_touch(mount, from);
+        if (to != from) fuse_touch(mount, to);
         if (replaced.ino != 0 && (flags & RENAME_EXCHANGE) == 0) remember(mount, &was, now);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, replaced.ino);
-        notify_others_entry(mount, from, name, length);
-        notify_others_entry(mount, to, to_name, to_length);
-        notify_others(mount, moved.ino, false);
-        if (replaced.ino != 0) notify_others(mount, replaced.ino, false);
+        fuse_notify_others_entry(mount, from, name, length);
+        fuse_notify_others_entry(mount, to, to_name, to_length);
+        fuse_notify_others(mount, moved.ino, false);
+        if (replaced.ino != 0) fuse_notify_others(mount, replaced.ino, false);
     } else if (goes_slow(error)) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_RENAME, name, length, to_name, to_length);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_RENAME, name, length, to_name, to_length);
         if (request != NULL) {
             request->other = to;
             request->flags = flags;
             request->has_attr = (flags & RENAME_EXCHANGE) == 0 && meta_dir_find(node->meta, to, to_name, to_length, &request->attr) == 0;
         }
-        slow_add(mount, request);
+        fuse_slow_add(mount, request);
     } else {
         refuse(call, error);
     }
 }
 
-void do_link(struct call *call) {
+void fuse_do_link(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct node *node = mount->node;
     const struct wire_link_in *in = (const void *)call->body;
     size_t length;
-    const char *name = name_in(call, sizeof *in, &length);
+    const char *name = fuse_name_in(call, sizeof *in, &length);
     struct meta_attr attr;
     uint64_t file, old;
     uint32_t old_type;
@@ -347,26 +349,26 @@ void do_link(struct call *call) {
         return;
     }
     file = fuse_plain_ino(in->ino);
-    if (handed_on(call, file)) return;
-    int64_t now = now_of(node);
+    if (fuse_handed_on(call, file)) return;
+    int64_t now = fuse_now_of(node);
     int error = is_alone(node) ? meta_link(node->meta, file, 1, now, &attr, &gone, NULL) : META_BUSY;
     if (error == 0) {
         error = meta_insert(node->meta, call->in->ino, name, length, 0, file, attr.mode & S_IFMT, false, &old, &old_type, NULL);
         if (error != 0) meta_link(node->meta, file, -1, now, &attr, &gone, NULL);
     }
     if (error == 0) {
-        complete_attr(node, &attr, &cache, true);
-        touch(mount, call->in->ino);
+        fuse_complete_attr(node, &attr, &cache, true);
+        fuse_touch(mount, call->in->ino);
         give_entry(call, &attr, cache);
-        notify_others_entry(mount, call->in->ino, name, length);
-        notify_others(mount, file, false);
+        fuse_notify_others_entry(mount, call->in->ino, name, length);
+        fuse_notify_others(mount, file, false);
     } else if (goes_slow(error)) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_LINK, name, length, NULL, 0);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_LINK, name, length, NULL, 0);
         if (request != NULL) {
             request->ino = file;
             request->other = call->in->ino;
         }
-        slow_add(mount, request);
+        fuse_slow_add(mount, request);
     } else {
         refuse(call, error == EISDIR ? EPERM : gone_by_now(error));
     }
@@ -374,14 +376,14 @@ void do_link(struct call *call) {
 
 /* ── what the file system as a whole has ── */
 
-void do_statfs(struct call *call) {
+void fuse_do_statfs(struct call *call) {
     struct node *node = call->mount->node;
     struct wire_statfs_out out = {.bsize = BLOCK_BYTES, .frsize = BLOCK_BYTES, .namelen = META_NAME_MAX};
     struct statvfs found;
     struct meta_counts counts;
     uint64_t used, limit, parts;
     if (!is_alone(node) || fstatvfs(node->root, &found) != 0) {
-        ask_slowly(call, FUSE_OP_STATFS, NULL, 0);
+        fuse_ask_slowly(call, FUSE_OP_STATFS, NULL, 0);
         return;
     }
     fsio_usage(node->io, &used, &limit, &parts);

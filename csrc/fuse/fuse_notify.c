@@ -52,12 +52,12 @@ static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
 }
 
 static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
-    if (notice->not_before_ns != 0 && exact_ns() < notice->not_before_ns) return false;
-    return notice->code != NOTIFY_INVAL_ENTRY || !slow_busy(mount, notice->ino);
+    if (notice->not_before_ns != 0 && fuse_exact_ns() < notice->not_before_ns) return false;
+    return notice->code != NOTIFY_INVAL_ENTRY || !fuse_slow_busy(mount, notice->ino);
 }
 
 /* The first that can be told now, taken out of the queue and put among those under way. With the lock held. */
-static struct notice *next_notice(struct amfs_fuse *mount, struct lane *lane) {
+static struct notice *next_notice(struct amfs_fuse *mount, struct fuse_lane *lane) {
     struct notice **at = &lane->queue, *notice;
     while ((notice = *at) != NULL && !may_tell(mount, notice)) at = &notice->next;
     if (notice == NULL) return NULL;
@@ -91,25 +91,25 @@ static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
 
 /* False: not yet. */
 static bool carry_out(struct amfs_fuse *mount, const struct notice *notice) {
-    bool left = !notice->leaves || files_forget(mount, notice->ino); /* what is being read is read from what was there before */
+    bool left = !notice->leaves || fuse_files_forget(mount, notice->ino); /* what is being read is read from what was there before */
     bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_editions(mount, notice);
     return notice->code != NOTIFY_INVAL_INODE || (left && (told || !on_its_way(mount, notice->ino)));
 }
 
 /* With the lock held. */
-static void put_last(struct lane *lane, struct notice *notice) {
+static void put_last(struct fuse_lane *lane, struct notice *notice) {
     notice->next = NULL;
     *lane->tail = notice;
     lane->tail = &notice->next;
 }
 
 /* With the lock held. */
-static void carried_out(struct amfs_fuse *mount, struct lane *lane, struct notice *notice, bool done) {
+static void carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done) {
     struct notice **at = &lane->telling;
     while (*at != notice) at = &(*at)->next;
     *at = notice->next;
     if (!done) {
-        notice->not_before_ns = exact_ns() + LATER_MS * 1000000;
+        notice->not_before_ns = fuse_exact_ns() + LATER_MS * 1000000;
         put_last(lane, notice);
         return;
     }
@@ -121,7 +121,7 @@ static void carried_out(struct amfs_fuse *mount, struct lane *lane, struct notic
 static void *tell(void *argument) {
     struct teller *teller = argument;
     struct amfs_fuse *mount = teller->mount;
-    struct lane *lane = teller->lane;
+    struct fuse_lane *lane = teller->lane;
     bool sweeps = mount->options.no_open && teller == &mount->tellers[INODES]; /* nobody says when files are closed there: look */
     pthread_mutex_lock(&mount->notice_lock);
     while (!atomic_load(&mount->stopping)) {
@@ -136,7 +136,7 @@ static void *tell(void *argument) {
             pthread_cond_timedwait(&lane->wake, &mount->notice_lock, &until);
             if (sweeps && lane->queue == NULL && atomic_load(&mount->node->writing) > 0) {
                 pthread_mutex_unlock(&mount->notice_lock);
-                files_sweep(mount);
+                fuse_files_sweep(mount);
                 pthread_mutex_lock(&mount->notice_lock);
             }
         } else {
@@ -147,7 +147,7 @@ static void *tell(void *argument) {
     return NULL;
 }
 
-int notify_begin(struct amfs_fuse *mount) {
+int fuse_notify_begin(struct amfs_fuse *mount) {
     int error = 0;
     for (int i = 0; i < TELLERS && error == 0; i++) { /* one for names, the others for inodes */
         struct teller *teller = &mount->tellers[i];
@@ -158,7 +158,7 @@ int notify_begin(struct amfs_fuse *mount) {
     return error;
 }
 
-void notify_end(struct amfs_fuse *mount) {
+void fuse_notify_end(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->notice_lock);
     for (int i = 0; i < LANES; i++) pthread_cond_broadcast(&mount->lanes[i].wake);
     pthread_cond_broadcast(&mount->notice_done);
@@ -169,7 +169,7 @@ void notify_end(struct amfs_fuse *mount) {
     }
     pthread_mutex_lock(&mount->notice_lock);
     for (int i = 0; i < LANES; i++) {
-        struct lane *lane = &mount->lanes[i];
+        struct fuse_lane *lane = &mount->lanes[i];
         lane->tail = &lane->queue;
         while (lane->queue != NULL) {
             struct notice *notice = lane->queue;
@@ -181,11 +181,11 @@ void notify_end(struct amfs_fuse *mount) {
 }
 
 /* Numbers that are given out say on which lane. */
-static uint64_t number_on(enum lane_name lane, uint64_t number) { return number * LANES + lane; }
+static uint64_t number_on(enum fuse_lane_name lane, uint64_t number) { return number * LANES + lane; }
 
 /* With the lock held. */
-static uint64_t append(struct amfs_fuse *mount, enum lane_name name, struct notice *notice) {
-    struct lane *lane = &mount->lanes[name];
+static uint64_t append(struct amfs_fuse *mount, enum fuse_lane_name name, struct notice *notice) {
+    struct fuse_lane *lane = &mount->lanes[name];
     notice->number = ++lane->last;
     notice->covers = notice->code == NOTIFY_EPOCH ? mount->lanes[NAMES].last : 0;
     put_last(lane, notice);
@@ -213,7 +213,7 @@ static uint64_t add(struct amfs_fuse *mount, struct notice said, const char *nam
 }
 
 /* The latest news of an inode of which the kernel has still to be told; 0: none. With the lock held. */
-static uint64_t latest_of(const struct lane *lane, uint64_t ino) {
+static uint64_t latest_of(const struct fuse_lane *lane, uint64_t ino) {
     uint64_t latest = 0;
     const struct notice *both[] = {lane->telling, lane->queue};
     for (int i = 0; i < 2; i++)
@@ -233,7 +233,7 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
 }
 
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
-    if (!atomic_load(&mount->no_open) || !files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
+    if (!atomic_load(&mount->no_open) || !fuse_files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
     fuse_inode_changed(mount, ino, true);
     return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
 }
@@ -243,7 +243,9 @@ uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const
     return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }
 
-uint64_t notify_epoch(struct amfs_fuse *mount) { return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0; }
+uint64_t fuse_notify_epoch(struct amfs_fuse *mount) {
+    return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0;
+}
 
 static bool has(const struct notice *notices, uint64_t number) {
     while (notices != NULL && notices->number != number) notices = notices->next;
@@ -251,19 +253,19 @@ static bool has(const struct notice *notices, uint64_t number) {
 }
 
 /* Has the kernel been told that, or need nobody tell it any more? With the lock held. */
-static bool is_done(const struct amfs_fuse *mount, const struct lane *lane, uint64_t number) {
+static bool is_done(const struct amfs_fuse *mount, const struct fuse_lane *lane, uint64_t number) {
     if (number <= lane->covered || atomic_load(&mount->ended) || atomic_load(&mount->stopping)) return true;
     return !has(lane->telling, number) && !has(lane->queue, number);
 }
 
 /* With the lock held. */
-static void await(struct amfs_fuse *mount, const struct lane *lane, uint64_t number, long milliseconds) {
+static void await(struct amfs_fuse *mount, const struct fuse_lane *lane, uint64_t number, long milliseconds) {
     struct timespec until = in_ms(milliseconds);
     while (!is_done(mount, lane, number) && pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != ETIMEDOUT) {}
 }
 
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
-    const struct lane *names = &mount->lanes[NAMES], *lane = &mount->lanes[number % LANES];
+    const struct fuse_lane *names = &mount->lanes[NAMES], *lane = &mount->lanes[number % LANES];
     number /= LANES;
     pthread_mutex_lock(&mount->notice_lock);
     await(mount, lane, number, lane != names ? PAGES_MS : has_epochs(mount) ? PATIENCE_MS : LIFE_NS / 1000000);
@@ -291,14 +293,14 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
 }
 
 /* At once, and attributes only: nothing that could be waited for. */
-void notify_editions(struct amfs_fuse *mount, uint64_t ino) {
+void fuse_notify_editions(struct amfs_fuse *mount, uint64_t ino) {
     struct notice notice = {.ino = ino, .code = NOTIFY_INVAL_INODE};
     unsigned last = mount->socket ? 0 : fuse_inode_last_edition(mount, ino);
     for (unsigned edition = 0; last > 0 && edition <= last; edition++) tell_kernel(mount, &notice, edition);
 }
 
-void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
+void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
 
-void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+void fuse_notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
     others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
 }

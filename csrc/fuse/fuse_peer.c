@@ -12,7 +12,7 @@ enum { LAST_WORDS_MS = 500 }; /* for what a mount that ends has asked: a file th
 
 /* ── what is asked for the kernel ── */
 
-struct asking {
+struct fuse_asking {
     struct peer_meta_call call;
     struct amfs_fuse *mount;
     uint64_t unique, ino, since; /* ino: inode, or the directory; since: what the shard has heard by now to be old */
@@ -56,7 +56,7 @@ static bool kernels_open_unseen(void *context) {
 /* The question that stands for a request, and whom to ask. False: there is none. */
 static bool put_question(struct node *node, const struct amfs_fuse_request *request, struct peer_meta_question *question,
                          struct meta_attr *attr, int32_t *owner) {
-    *question = (struct peer_meta_question){.ino = request->ino, .now = now_of(node)};
+    *question = (struct peer_meta_question){.ino = request->ino, .now = fuse_now_of(node)};
     switch (request->op) {
     case FUSE_OP_LOOKUP: question->op = PEER_META_LOOKUP; break;
     case FUSE_OP_UNLINK:
@@ -108,16 +108,16 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
     struct meta_attr attr;
     int32_t owner;
     if (peer_meta == NULL || !put_question(node, request, &question, &attr, &owner)) return false;
-    struct asking *asking = malloc(sizeof *asking + request->name_length);
+    struct fuse_asking *asking = malloc(sizeof *asking + request->name_length);
     if (asking == NULL) return false;
-    *asking = (struct asking){.call = {.owner = mount, .done = answered},
-                              .mount = mount,
-                              .unique = request->unique,
-                              .ino = request->ino,
-                              .since = meta_moment(node->meta),
-                              .op = request->op,
-                              .flags = request->flags,
-                              .name_length = request->name_length};
+    *asking = (struct fuse_asking){.call = {.owner = mount, .done = answered},
+                                   .mount = mount,
+                                   .unique = request->unique,
+                                   .ino = request->ino,
+                                   .since = meta_moment(node->meta),
+                                   .op = request->op,
+                                   .flags = request->flags,
+                                   .name_length = request->name_length};
     memcpy(asking->name, request->name, request->name_length);
     request->direct = true;
     if (peer_meta_ask(peer_meta, owner, &question, &asking->call) == 0) return true;
@@ -133,23 +133,23 @@ static bool complete(struct node *node, struct meta_attr *attr, bool *cache) {
     struct stat found;
     *cache = true;
     if (!S_ISREG(attr->mode)) return true;
-    int written = files_overlay(node, attr, false);
+    int written = fuse_files_overlay(node, attr, false);
     *cache = written == 0 && attr->finished;
     if (written != 0 || attr->finished) return written >= 0;
     /* Not written here any more, and its shard has not heard of that yet. */
-    if (attr->writer != node->id || attr->layout != META_WHOLE || files_part_stat(node, attr->ino, &found) != 0) return false;
-    files_put_stat(node, attr, &found);
+    if (attr->writer != node->id || attr->layout != META_WHOLE || fuse_files_part_stat(node, attr->ino, &found) != 0) return false;
+    fuse_files_put_stat(node, attr, &found);
     return true;
 }
 
-static bool is_fresh(const struct asking *asking, uint64_t ino) {
+static bool is_fresh(const struct fuse_asking *asking, uint64_t ino) {
     struct meta *meta = asking->mount->node->meta;
     return meta_fresh(meta, asking->since, ino) &&
            (asking->name_length == 0 || meta_fresh(meta, asking->since, meta_name_mark(asking->ino, asking->name, asking->name_length)));
 }
 
 /* The kernel may have been told what was old already when it was told it: what made it so has come between. */
-static void tell_if_old(const struct asking *asking, uint64_t ino) {
+static void tell_if_old(const struct fuse_asking *asking, uint64_t ino) {
     if (is_fresh(asking, ino)) return;
     if (asking->name_length > 0) amfs_fuse_invalidate_entry(asking->mount, asking->ino, asking->name, asking->name_length);
     amfs_fuse_invalidate_inode(asking->mount, ino, true);
@@ -157,7 +157,7 @@ static void tell_if_old(const struct asking *asking, uint64_t ino) {
 
 /* The following answer whether the request is done; else it takes the long way. */
 
-static bool found(const struct asking *asking, const struct peer_meta_answer *answer) {
+static bool found(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
     struct meta_attr attr = answer->attr;
@@ -178,26 +178,26 @@ static bool found(const struct asking *asking, const struct peer_meta_answer *an
     return true;
 }
 
-static bool opened(const struct asking *asking, const struct peer_meta_answer *answer) {
+static bool opened(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     const struct meta_attr *attr = &answer->attr;
     bool here = (answer->flags & PEER_META_HOLDS) != 0 && attr->finished && attr->layout == META_WHOLE && S_ISREG(attr->mode);
     /* What the file contained before may lie here still: that it shall go is on its way. */
-    if (here && attr->size == 0 && !files_have_empty(mount->node, attr)) here = false;
+    if (here && attr->size == 0 && !fuse_files_have_empty(mount->node, attr)) here = false;
     if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
     amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size);
     return true;
 }
 
-static bool made(const struct asking *asking, const struct peer_meta_answer *answer) {
+static bool made(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
-    touch(mount, asking->ino); /* before whoever asked can look */
+    fuse_touch(mount, asking->ino); /* before whoever asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         meta_use_directly(node->meta, answer->attr.ino, 1, 1);
         if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0) != 0) { /* nobody waits any more */
             meta_use_directly(node->meta, answer->attr.ino, -1, -1);
-            slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+            fuse_slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
         }
     } else {
         amfs_fuse_reply_entry(mount, asking->unique, &answer->attr, true);
@@ -206,21 +206,21 @@ static bool made(const struct asking *asking, const struct peer_meta_answer *ans
     return true;
 }
 
-static bool unlinked(const struct asking *asking, const struct peer_meta_answer *answer) {
+static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
     bool replica;
     meta_uncache(node->meta, answer->attr.ino, &replica);
-    touch(mount, asking->ino);
+    fuse_touch(mount, asking->ino);
     amfs_fuse_reply_error(mount, asking->unique, 0);
     if ((answer->flags & PEER_META_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
     if ((answer->flags & PEER_META_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino))
-        slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
-    notify_others(mount, answer->attr.ino, false);
+        fuse_slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+    fuse_notify_others(mount, answer->attr.ino, false);
     return true;
 }
 
-static bool take_answer(const struct asking *asking, const struct peer_meta_answer *answer) {
+static bool take_answer(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     bool record = (answer->flags & PEER_META_HAS_ATTR) != 0 && answer->attr.ino != 0;
     bool changes =
@@ -250,8 +250,8 @@ static bool take_answer(const struct asking *asking, const struct peer_meta_answ
 }
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
-    struct asking *asking = (struct asking *)(void *)call;
-    if (!take_answer(asking, answer)) slow_again(asking->mount, asking->unique);
+    struct fuse_asking *asking = (struct fuse_asking *)(void *)call;
+    if (!take_answer(asking, answer)) fuse_slow_again(asking->mount, asking->unique);
     free(asking);
 }
 
@@ -274,8 +274,8 @@ static void heard_closed(struct peer_meta_call *call, const struct peer_meta_ans
         attr->nlink > 0)
         meta_cache_fresh(meta, closing->since, attr, true);
     if (answer->error != 0 && answer->error != ENOENT) { /* ENOENT: it is gone, with all that could be said of it */
-        if (closing->wrote) slow_tell(mount, FUSE_OP_CLOSED, closing->ino, true, &closing->said);
-        if (!closing->used) slow_tell(mount, FUSE_OP_CLOSED, closing->ino, false, NULL);
+        if (closing->wrote) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, true, &closing->said);
+        if (!closing->used) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, false, NULL);
     }
     meta_told_directly(meta, closing->ino);
     free(closing);
@@ -341,7 +341,7 @@ static void heard_touched(struct peer_meta_call *call, const struct peer_meta_an
     }
     if (!more) touch->dir = 0;
     pthread_mutex_unlock(&node->touch_lock);
-    if (slowly) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    if (slowly) fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
     free(touching);
 }
 

@@ -49,8 +49,8 @@ static struct amfs_fuse_request *make(enum amfs_fuse_op op, const char *name, si
     return request;
 }
 
-struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
-                                   size_t value_length) {
+struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
+                                        size_t value_length) {
     struct amfs_fuse_request *request = make(op, name, length, value, value_length);
     if (request == NULL) {
         refuse(call, ENOMEM);
@@ -86,7 +86,7 @@ static void append(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     mount->queue_tail = &request->next;
 }
 
-void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+void fuse_slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (request == NULL) return;
     request->moment = meta_moment(mount->node->meta);
     pthread_mutex_lock(&mount->slow_lock);
@@ -98,16 +98,16 @@ void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
         direct = peer_meta_begin(mount, request);
         if (!direct) append(mount, request);
     } else {
-        if (refused) answer(mount, request->unique, EIO, NULL, 0);
+        if (refused) fuse_answer(mount, request->unique, EIO, NULL, 0);
         amfs_fuse_request_free(request);
     }
     pthread_mutex_unlock(&mount->slow_lock);
     if (direct) return;
     atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
-    if (first) wake_loop(mount);
+    if (first) fuse_wake_loop(mount);
 }
 
-void slow_again(struct amfs_fuse *mount, uint64_t unique) {
+void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique) {
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request *request = *pending_at(mount, unique);
@@ -118,10 +118,10 @@ void slow_again(struct amfs_fuse *mount, uint64_t unique) {
     pthread_mutex_unlock(&mount->slow_lock);
     if (request == NULL) return;
     atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
-    if (first) wake_loop(mount);
+    if (first) fuse_wake_loop(mount);
 }
 
-void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr) {
+void fuse_slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr) {
     struct amfs_fuse_request *request = make(op, NULL, 0, NULL, 0);
     if (request == NULL) return;
     request->ino = ino;
@@ -136,7 +136,7 @@ void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool
     if (!known) append(mount, request);
     pthread_mutex_unlock(&mount->slow_lock);
     if (known) amfs_fuse_request_free(request);
-    if (first) wake_loop(mount);
+    if (first) fuse_wake_loop(mount);
 }
 
 struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {
@@ -150,7 +150,7 @@ struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {
     return first;
 }
 
-void slow_end(struct amfs_fuse *mount) {
+void fuse_slow_end(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->slow_lock);
     struct amfs_fuse_request **at = &mount->queue;
     while (*at != NULL) { /* what wants an answer is answered here; what only tells can still be taken */
@@ -162,14 +162,14 @@ void slow_end(struct amfs_fuse *mount) {
         while (mount->pending[i] != NULL) {
             struct amfs_fuse_request *request = mount->pending[i];
             mount->pending[i] = request->pending;
-            if (mount->fd >= 0) answer(mount, request->unique, EIO, NULL, 0);
+            if (mount->fd >= 0) fuse_answer(mount, request->unique, EIO, NULL, 0);
             amfs_fuse_request_free(request);
         }
     }
     pthread_mutex_unlock(&mount->slow_lock);
 }
 
-bool slow_busy(struct amfs_fuse *mount, uint64_t dir) {
+bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir) {
     bool busy = false;
     pthread_mutex_lock(&mount->slow_lock);
     for (size_t i = 0; i < PENDING_BUCKETS && !busy; i++)
@@ -200,20 +200,20 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
     case FUSE_OP_SYMLINK:
     case FUSE_OP_UNLINK:
     case FUSE_OP_RMDIR:
-        notify_others(mount, request->ino, false);
-        notify_others_entry(mount, request->ino, request->name, request->name_length);
+        fuse_notify_others(mount, request->ino, false);
+        fuse_notify_others_entry(mount, request->ino, request->name, request->name_length);
         break;
     case FUSE_OP_RENAME:
-        notify_others(mount, request->ino, false);
-        notify_others(mount, request->other, false);
-        notify_others_entry(mount, request->ino, request->name, request->name_length);
-        notify_others_entry(mount, request->other, request->value, request->value_length);
+        fuse_notify_others(mount, request->ino, false);
+        fuse_notify_others(mount, request->other, false);
+        fuse_notify_others_entry(mount, request->ino, request->name, request->name_length);
+        fuse_notify_others_entry(mount, request->other, request->value, request->value_length);
         break;
     case FUSE_OP_LINK:
-        notify_others(mount, request->ino, false);
-        notify_others_entry(mount, request->other, request->name, request->name_length);
+        fuse_notify_others(mount, request->ino, false);
+        fuse_notify_others_entry(mount, request->other, request->name, request->name_length);
         break;
-    case FUSE_OP_SETATTR: notify_others(mount, request->ino, (request->flags & META_SET_SIZE) != 0); break;
+    case FUSE_OP_SETATTR: fuse_notify_others(mount, request->ino, (request->flags & META_SET_SIZE) != 0); break;
     default: break;
     }
 }
@@ -221,8 +221,8 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
 static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
     if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME))
         fuse_removed_add(mount, &request->attr);
-    if (error == 0 && request->op == FUSE_OP_SETATTR) notify_editions(mount, request->ino);
-    int failed = answer(mount, request->unique, error, data, size);
+    if (error == 0 && request->op == FUSE_OP_SETATTR) fuse_notify_editions(mount, request->ino);
+    int failed = fuse_answer(mount, request->unique, error, data, size);
     if (error == 0) tell_others(mount, request);
     amfs_fuse_request_free(request);
     return failed;
@@ -248,7 +248,7 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     if (request == NULL) return ENOENT;
     uint64_t moment = request->moment;
     cache = cache && is_fresh(mount, moment, attr);
-    cache = put_entry(mount, request->noticed, &out, attr, cache);
+    cache = fuse_put_entry(mount, request->noticed, &out, attr, cache);
     if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
@@ -268,7 +268,7 @@ int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct 
                    replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
     struct meta_attr latest = *attr;
     if (S_ISDIR(attr->mode)) meta_dir_latest(mount->node->meta, &latest);
-    put_attr_out(mount, request->noticed, &out, &latest, cache);
+    fuse_put_attr_out(mount, request->noticed, &out, &latest, cache);
     finish(mount, request, 0, &out, sizeof out);
     if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
     return 0;
@@ -299,9 +299,9 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
 
 /* Ask once more. */
 static void ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
-    slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open yet */
+    fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open yet */
     request->again++;
-    slow_add(mount, request);
+    fuse_slow_add(mount, request);
 }
 
 /* The node through which it is written has closed it again before we came. */
@@ -323,23 +323,23 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
         struct wire_open_out open;
     } out = {.open = *open};
     const struct opening *opening = &it->opening;
-    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
-    else put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
+    if (error != 0) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
+    else fuse_put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
     out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */
     if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
-        files_close(mount, it->attr.ino, opening->edition, true);
+        fuse_files_close(mount, it->attr.ino, opening->edition, true);
 }
 
 static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
     struct amfs_fuse_request *request = it->request;
     const struct opening *opening = &it->opening;
-    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open after all */
+    if (error != 0) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open after all */
     if (opening->implicit && error == 0) {
-        work_add(mount, request->message);
+        fuse_work_add(mount, request->message);
         request->message = NULL;
         amfs_fuse_request_free(request);
     } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
-        files_close(mount, opening->ino, opening->edition, opening->writing); /* whoever asked was killed meanwhile */
+        fuse_files_close(mount, opening->ino, opening->edition, opening->writing); /* whoever asked was killed meanwhile */
     }
 }
 
@@ -353,7 +353,7 @@ static void end_opening(struct amfs_fuse *mount, void *opened) {
     struct opened *it = opened;
     struct wire_open_out out = {.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
     pthread_mutex_lock(&mount->node->lock);
-    int error = files_finish(mount, &it->opening, &out);
+    int error = fuse_files_finish(mount, &it->opening, &out);
     pthread_mutex_unlock(&mount->node->lock);
     answer_opened(mount, it, error, &out);
 }
@@ -367,12 +367,12 @@ static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
     for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)EDITIONS : 1); tries++) {
         if (it->made)
             opening->edition = fuse_inode_edition(mount, opening->ino); /* somebody else may have made it, and others have written it */
-        error = files_begin(mount, opening);
+        error = fuse_files_begin(mount, opening);
     }
-    bool waits = error == 0 && files_wait(mount, opening);
+    bool waits = error == 0 && fuse_files_wait(mount, opening);
     pthread_mutex_unlock(&mount->node->lock);
     if (error != 0) answer_opened(mount, it, error, &none);
-    else if (!waits || !work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
+    else if (!waits || !fuse_work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
 }
 
 int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
@@ -409,7 +409,7 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
     }
     if (hides) {
         memcpy(names, data, size);
-        size = hide_trusted(names, size);
+        size = fuse_hide_trusted(names, size);
         data = names;
     }
     if (attribute && request->room == 0) finish(mount, request, 0, &out, sizeof out);
@@ -422,18 +422,18 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
 int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
-    struct listing listing = {mount, request->ino, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0, request->room};
+    struct fuse_listing listing = {mount, request->ino, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0, request->room};
     listing.to = malloc(listing.room + 1);
     if (listing.to == NULL) {
         finish(mount, request, ENOMEM, NULL, 0);
         return 0;
     }
-    bool room = list_dots(&listing, request->ino, request->cursor);
+    bool room = fuse_list_dots(&listing, request->ino, request->cursor);
     for (size_t i = 0; room && i < count; i++) {
         const struct amfs_fuse_entry *entry = &entries[i];
         const struct meta_attr *attr = entry->attr;
         if (attr != NULL && S_ISREG(attr->mode) && !attr->finished) attr = NULL;
-        room = list_add(&listing, entry->name, entry->length, entry->ino, entry->type, entry->cursor + DOTS, attr);
+        room = fuse_list_add(&listing, entry->name, entry->length, entry->ino, entry->type, entry->cursor + DOTS, attr);
     }
     finish(mount, request, 0, listing.to, listing.used);
     free(listing.to);

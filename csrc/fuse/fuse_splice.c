@@ -60,7 +60,7 @@ static void conduit_give(struct amfs_fuse *mount, struct conduit *conduit) {
     pthread_mutex_unlock(&mount->work_lock);
 }
 
-void conduits_end(struct amfs_fuse *mount) {
+void fuse_conduits_end(struct amfs_fuse *mount) {
     for (struct conduit *next, *conduit = mount->conduits; conduit != NULL; conduit = next) {
         next = conduit->next;
         conduit_free(conduit);
@@ -84,7 +84,7 @@ static bool fill(struct conduit *conduit, uint64_t unique, int fd, size_t size, 
     return true;
 }
 
-struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64_t offset) {
+struct conduit *fuse_splice_from(const struct call *call, int fd, size_t size, uint64_t offset) {
     struct conduit *conduit = conduit_take(call->mount);
     if (conduit == NULL) return NULL;
     if (1 + (offset % PAGE + size + PAGE - 1) / PAGE > conduit->places) {
@@ -96,7 +96,7 @@ struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64
     return NULL;
 }
 
-bool splice_give(const struct call *call, struct conduit *conduit) {
+bool fuse_splice_give(const struct call *call, struct conduit *conduit) {
     ssize_t length = (ssize_t)conduit->out->length, sent;
     while ((sent = splice(conduit->from, NULL, call->mount->fd, NULL, (size_t)length, 0)) < 0 && errno == EINTR) {}
     bool answered = sent == length || (sent < 0 && errno == ENOENT); /* ENOENT: nobody waits any more */

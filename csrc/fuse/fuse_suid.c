@@ -40,7 +40,7 @@ static bool may_be_written(const struct amfs_fuse *mount, uint64_t ino) {
     struct node *node = mount->node;
     if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) return true;
     pthread_mutex_lock(&node->lock);
-    const struct file *file = files_find(node, ino);
+    const struct file *file = fuse_files_find(node, ino);
     bool written = file != NULL && file->writers > 0;
     pthread_mutex_unlock(&node->lock);
     return written;
@@ -65,6 +65,6 @@ void fuse_suid_written(const struct call *call) {
     struct meta_attr attr;
     uint32_t mode;
     if (meta_getattr(node->meta, call->in->ino, node->id, &attr) != 0 || !is_to_lose(call->in, &attr, &mode)) return;
-    meta_set_mode(node->meta, attr.ino, mode, now_of(node)); /* other nodes hear of it when the file is closed */
-    notify_others(call->mount, attr.ino, false);
+    meta_set_mode(node->meta, attr.ino, mode, fuse_now_of(node)); /* other nodes hear of it when the file is closed */
+    fuse_notify_others(call->mount, attr.ino, false);
 }

@@ -19,7 +19,7 @@ static int name_fault(const char *name, size_t length) {
     return EOPNOTSUPP;
 }
 
-size_t hide_trusted(char *names, size_t size) {
+size_t fuse_hide_trusted(char *names, size_t size) {
     size_t kept = 0;
     for (size_t at = 0, length; at < size; at += length) {
         length = strnlen(names + at, size - at) + 1;
@@ -44,7 +44,7 @@ static void set(struct call *call) {
     struct meta_attr attr;
     uint64_t parent;
     size_t length;
-    const char *name = name_in(call, sizeof *in, &length);
+    const char *name = fuse_name_in(call, sizeof *in, &length);
     if (name == NULL || call->size - sizeof *in - length - 1 < in->size) {
         refuse(call, EINVAL);
         return;
@@ -53,22 +53,22 @@ static void set(struct call *call) {
     int error = name_fault(name, length);
     bool everywhere = !is_alone(node) && meta_dir_get(node->meta, call->in->ino, &attr, &parent) == 0;
     if (error == 0 && !ours(name) && !everywhere)
-        error = meta_set_xattr(node->meta, call->in->ino, name, value, in->size, (int)in->flags, now_of(node));
+        error = meta_set_xattr(node->meta, call->in->ino, name, value, in->size, (int)in->flags, fuse_now_of(node));
     else if (error == 0) error = META_BUSY;
     if (error == META_NOT_MINE || error == META_BUSY) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_SET_XATTR, name, length, value, in->size);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_SET_XATTR, name, length, value, in->size);
         if (request != NULL) request->flags = in->flags;
-        slow_add(call->mount, request);
+        fuse_slow_add(call->mount, request);
     } else {
         refuse(call, error);
-        if (error == 0) notify_others(call->mount, call->in->ino, false);
+        if (error == 0) fuse_notify_others(call->mount, call->in->ino, false);
     }
 }
 
 static void get(struct call *call) {
     const struct wire_getxattr_in *in = (const void *)call->body;
     size_t length, size = 0;
-    const char *name = name_in(call, sizeof *in, &length);
+    const char *name = fuse_name_in(call, sizeof *in, &length);
     if (name == NULL) {
         refuse(call, EINVAL);
         return;
@@ -76,9 +76,9 @@ static void get(struct call *call) {
     int error = name_fault(name, length);
     if (error == 0) error = ours(name) ? META_BUSY : meta_get_xattr(call->mount->node->meta, call->in->ino, name, call->out, ROOM, &size);
     if (error == META_NOT_MINE || error == META_BUSY) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_GET_XATTR, name, length, NULL, 0);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_GET_XATTR, name, length, NULL, 0);
         if (request != NULL) request->room = in->size;
-        slow_add(call->mount, request);
+        fuse_slow_add(call->mount, request);
     } else if (error != 0) {
         refuse(call, error);
     } else {
@@ -95,13 +95,13 @@ static void list(struct call *call) {
     }
     int error = meta_list_xattr(call->mount->node->meta, call->in->ino, call->out, NAMES_MAX, &size);
     if (error == META_NOT_MINE || error == META_BUSY) {
-        struct amfs_fuse_request *request = slow_new(call, FUSE_OP_LIST_XATTR, NULL, 0, NULL, 0);
+        struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_LIST_XATTR, NULL, 0, NULL, 0);
         if (request != NULL) request->room = in->size;
-        slow_add(call->mount, request);
+        fuse_slow_add(call->mount, request);
     } else if (error != 0) {
         refuse(call, gone_by_now(error));
     } else {
-        if (call->in->uid != 0) size = hide_trusted(call->out, size);
+        if (call->in->uid != 0) size = fuse_hide_trusted(call->out, size);
         give_value(call, in->size, call->out, size);
     }
 }
@@ -111,23 +111,23 @@ static void take_away(struct call *call) {
     struct meta_attr attr;
     uint64_t parent;
     size_t length;
-    const char *name = name_in(call, 0, &length);
+    const char *name = fuse_name_in(call, 0, &length);
     if (name == NULL) {
         refuse(call, EINVAL);
         return;
     }
     int error = name_fault(name, length);
     bool everywhere = !is_alone(node) && meta_dir_get(node->meta, call->in->ino, &attr, &parent) == 0;
-    if (error == 0) error = ours(name) || everywhere ? META_BUSY : meta_remove_xattr(node->meta, call->in->ino, name, now_of(node));
+    if (error == 0) error = ours(name) || everywhere ? META_BUSY : meta_remove_xattr(node->meta, call->in->ino, name, fuse_now_of(node));
     if (error == META_NOT_MINE || error == META_BUSY) {
-        slow_add(call->mount, slow_new(call, FUSE_OP_REMOVE_XATTR, name, length, NULL, 0));
+        fuse_slow_add(call->mount, fuse_slow_new(call, FUSE_OP_REMOVE_XATTR, name, length, NULL, 0));
     } else {
         refuse(call, error);
-        if (error == 0) notify_others(call->mount, call->in->ino, false);
+        if (error == 0) fuse_notify_others(call->mount, call->in->ino, false);
     }
 }
 
-void do_xattr(struct call *call) {
+void fuse_do_xattr(struct call *call) {
     switch (call->in->opcode) {
     case WIRE_SETXATTR: set(call); break;
     case WIRE_GETXATTR: get(call); break;

@@ -14,30 +14,30 @@ struct meta *meta_new(int32_t node) {
     pthread_mutex_init(&meta->lock, NULL);
     struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
     bool made = true;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = table_init(tables[i], &meta->slabs) && made;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = fsmeta_table_init(tables[i], &meta->slabs) && made;
     if (made) return meta;
     meta_free(meta);
     return NULL;
 }
 
 static bool free_entry_link(void *context, struct link *link) {
-    free_entry(context, RECORD(struct entry, link, link));
+    fsmeta_free_entry(context, RECORD(struct entry, link, link));
     return true;
 }
 
 static bool free_inode_link(void *context, struct link *link) {
-    free_inode(context, RECORD(struct inode, link, link));
+    fsmeta_free_inode(context, RECORD(struct inode, link, link));
     return true;
 }
 
 static bool free_copy_link(void *context, struct link *link) {
     struct meta *meta = context;
-    slab_give(&meta->slabs, RECORD(struct copy, link, link));
+    fsmeta_slab_give(&meta->slabs, RECORD(struct copy, link, link));
     return true;
 }
 
 static bool free_lock_link(void *context, struct link *link) {
-    free_lock(context, RECORD(struct name_lock, link, link));
+    fsmeta_free_lock(context, RECORD(struct name_lock, link, link));
     return true;
 }
 
@@ -70,19 +70,19 @@ static bool make_places(struct meta *meta, size_t partitions) {
 
 void meta_free(struct meta *meta) {
     if (meta == NULL) return;
-    sift_partitions(meta, meta->entries, free_entry_link, meta);
-    sift_partitions(meta, meta->inodes, free_inode_link, meta);
-    table_sift(&meta->copies, free_copy_link, meta);
-    table_sift(&meta->locks, free_lock_link, meta);
-    table_sift(&meta->uses, free_use_link, meta);
-    free_dirs(meta);
+    fsmeta_sift_partitions(meta, meta->entries, free_entry_link, meta);
+    fsmeta_sift_partitions(meta, meta->inodes, free_inode_link, meta);
+    fsmeta_table_sift(&meta->copies, free_copy_link, meta);
+    fsmeta_table_sift(&meta->locks, free_lock_link, meta);
+    fsmeta_table_sift(&meta->uses, fsmeta_free_use_link, meta);
+    fsmeta_free_dirs(meta);
     struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fsmeta_table_free(tables[i]);
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
-        table_free(&meta->entries[i]);
-        table_free(&meta->inodes[i]);
+        fsmeta_table_free(&meta->entries[i]);
+        fsmeta_table_free(&meta->inodes[i]);
     }
-    slabs_free(&meta->slabs);
+    fsmeta_slabs_free(&meta->slabs);
     free_places(meta);
     pthread_mutex_destroy(&meta->lock);
     free(meta);
@@ -90,42 +90,44 @@ void meta_free(struct meta *meta) {
 
 /* ── places ── */
 
-uint64_t name_key(uint64_t dir, const char *name, size_t length) { return amfs_xxh64(name, length, dir); }
+uint64_t fsmeta_name_key(uint64_t dir, const char *name, size_t length) { return amfs_xxh64(name, length, dir); }
 
-size_t partition_of_key(const struct meta *meta, uint64_t key) {
+size_t fsmeta_partition_of_key(const struct meta *meta, uint64_t key) {
     size_t partitions = atomic_load(&meta->partitions);
     return partitions == 0 ? 0 : key % partitions;
 }
 
-size_t partition_of_ino(const struct meta *meta, uint64_t ino) { return partition_of_key(meta, ino >> META_INO_SHIFT); }
+size_t fsmeta_partition_of_ino(const struct meta *meta, uint64_t ino) { return fsmeta_partition_of_key(meta, ino >> META_INO_SHIFT); }
 
-struct table *entries_of(const struct meta *meta, uint64_t key) {
-    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->entries[partition_of_key(meta, key)];
+struct table *fsmeta_entries_of(const struct meta *meta, uint64_t key) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->entries[fsmeta_partition_of_key(meta, key)];
 }
 
-struct table *inodes_of(const struct meta *meta, uint64_t ino) {
-    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->inodes[partition_of_ino(meta, ino)];
+struct table *fsmeta_inodes_of(const struct meta *meta, uint64_t ino) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->inodes[fsmeta_partition_of_ino(meta, ino)];
 }
 
-bool is_ready(struct meta *meta, struct table *table) { return table->segments != NULL || table_init(table, &meta->slabs); }
+bool fsmeta_is_ready(struct meta *meta, struct table *table) { return table->segments != NULL || fsmeta_table_init(table, &meta->slabs); }
 
-void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context) {
-    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) table_sift(&tables[i], visit, context);
+void fsmeta_sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context) {
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) fsmeta_table_sift(&tables[i], visit, context);
 }
 
-size_t count_partitions(const struct meta *meta, const struct table *tables) {
+size_t fsmeta_count_partitions(const struct meta *meta, const struct table *tables) {
     size_t count = 0;
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) count += tables[i].count;
     return count;
 }
 
-bool owned_by_table(const struct meta *meta, size_t partition) {
+bool fsmeta_owned_by_table(const struct meta *meta, size_t partition) {
     return partition < atomic_load(&meta->partitions) && meta->owners[partition] == meta->node;
 }
 
-bool is_mine(const struct meta *meta, size_t partition) { return owned_by_table(meta, partition) && !meta->moving[partition]; }
+bool fsmeta_is_mine(const struct meta *meta, size_t partition) {
+    return fsmeta_owned_by_table(meta, partition) && !meta->moving[partition];
+}
 
-bool is_alone(const struct meta *meta) {
+bool fsmeta_is_alone(const struct meta *meta) {
     size_t partitions = atomic_load(&meta->partitions);
     return partitions > 0 && meta->mine_count == partitions && meta->moving_count == 0;
 }
@@ -147,7 +149,7 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
     if (had != 0 && had != partitions) return leave(meta, EINVAL);
     if (had != 0 && version < meta->version) return leave(meta, ESTALE);
     if (had == 0) {
-        int error = make_root(meta);
+        int error = fsmeta_make_root(meta);
         if (error != 0) return leave(meta, error);
         if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
     }
@@ -176,10 +178,10 @@ int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count,
 }
 
 uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *name, size_t length) {
-    return (uint32_t)partition_of_key(meta, name_key(dir, name, length));
+    return (uint32_t)fsmeta_partition_of_key(meta, fsmeta_name_key(dir, name, length));
 }
 
-uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino) { return (uint32_t)partition_of_ino(meta, ino); }
+uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino) { return (uint32_t)fsmeta_partition_of_ino(meta, ino); }
 
 uint32_t meta_stripe_partition(const struct meta *meta, uint64_t ino, uint64_t index) {
     uint8_t bytes[8];
@@ -194,59 +196,59 @@ int32_t meta_owner(const struct meta *meta, uint32_t partition) {
     return leave(locked, partition < atomic_load(&meta->partitions) ? meta->owners[partition] : -1);
 }
 
-uint64_t next_number(struct meta *meta, size_t partition) {
+uint64_t fsmeta_next_number(struct meta *meta, size_t partition) {
     if (meta->serials[partition] + 1 >= first_serial(meta->version + 1)) return 0;
     return (uint64_t)partition << META_INO_SHIFT | ++meta->serials[partition];
 }
 
-void number_is_used(struct meta *meta, uint64_t ino) {
+void fsmeta_number_is_used(struct meta *meta, uint64_t ino) {
     uint64_t partition = ino >> META_INO_SHIFT, serial = ino & (((uint64_t)1 << META_INO_SHIFT) - 1);
     if (partition < atomic_load(&meta->partitions) && meta->serials[partition] < serial) meta->serials[partition] = serial;
 }
 
 uint64_t meta_new_number(struct meta *meta, uint32_t partition) {
     enter(meta);
-    uint64_t number = is_mine(meta, partition) ? next_number(meta, partition) : 0;
+    uint64_t number = fsmeta_is_mine(meta, partition) ? fsmeta_next_number(meta, partition) : 0;
     pthread_mutex_unlock(&meta->lock);
     return number;
 }
 
 /* ── names, watchers, attributes ── */
 
-int name_fault(const char *name, size_t length) {
+int fsmeta_name_fault(const char *name, size_t length) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     if (length == 0 || memchr(name, '/', length) != NULL || memchr(name, '\0', length) != NULL) return EINVAL;
     return name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')) ? EINVAL : 0;
 }
 
-bool nobody_else(const struct meta *meta, node_set watchers) { return set_only(watchers, meta->node); }
+bool fsmeta_nobody_else(const struct meta *meta, node_set watchers) { return fsmeta_set_only(watchers, meta->node); }
 
-int prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b) {
-    if (tell == NULL) return nobody_else(meta, a) && nobody_else(meta, b) ? 0 : META_BUSY;
-    return nodes_reserve(tell, set_count(a) + set_count(b));
+int fsmeta_prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b) {
+    if (tell == NULL) return fsmeta_nobody_else(meta, a) && fsmeta_nobody_else(meta, b) ? 0 : META_BUSY;
+    return fsmeta_nodes_reserve(tell, fsmeta_set_count(a) + fsmeta_set_count(b));
 }
 
-void tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except) {
-    bool stays = except >= 0 && set_has(*watchers, except);
-    for (size_t i = 0; i < set_count(*watchers); i++) {
-        int32_t node = set_at(*watchers, i);
-        if (node != meta->node && node != except) nodes_add(tell, node);
+void fsmeta_tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except) {
+    bool stays = except >= 0 && fsmeta_set_has(*watchers, except);
+    for (size_t i = 0; i < fsmeta_set_count(*watchers); i++) {
+        int32_t node = fsmeta_set_at(*watchers, i);
+        if (node != meta->node && node != except) fsmeta_nodes_add(tell, node);
     }
-    set_clear(watchers);
-    if (stays) set_add(watchers, except); /* into an empty set: needs no memory */
+    fsmeta_set_clear(watchers);
+    if (stays) fsmeta_set_add(watchers, except); /* into an empty set: needs no memory */
 }
 
-int watch(const struct meta *meta, node_set *watchers, int32_t asker) {
-    return asker < 0 || asker == meta->node ? 0 : set_add(watchers, asker);
+int fsmeta_watch(const struct meta *meta, node_set *watchers, int32_t asker) {
+    return asker < 0 || asker == meta->node ? 0 : fsmeta_set_add(watchers, asker);
 }
 
-uint32_t without_setid(uint32_t mode) { return mode & ~(uint32_t)(mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID); }
+uint32_t fsmeta_without_setid(uint32_t mode) { return mode & ~(uint32_t)(mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID); }
 
-void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now) {
+void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now) {
     if (mask & META_SET_UID) *it.uid = in->uid;
     if (mask & META_SET_GID) *it.gid = in->gid;
     if (mask & META_SET_MODE) *it.mode = (*it.mode & S_IFMT) | (in->mode & 07777);
-    else if ((mask == 0 || mask & (META_SET_UID | META_SET_GID)) && !S_ISDIR(*it.mode)) *it.mode = without_setid(*it.mode);
+    else if ((mask == 0 || mask & (META_SET_UID | META_SET_GID)) && !S_ISDIR(*it.mode)) *it.mode = fsmeta_without_setid(*it.mode);
     if (mask & META_SET_ATIME) *it.atime = in->atime;
     if (mask & META_SET_MTIME) *it.mtime = in->mtime;
     *it.ctime = mask & META_SET_CTIME ? in->ctime : now;
@@ -260,13 +262,13 @@ void meta_counts(struct meta *meta, struct meta_counts *counts) {
     size_t partitions = atomic_load(&meta->partitions),
            of_each = sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
     *counts = (struct meta_counts){
-        .inodes = count_partitions(meta, meta->inodes),
-        .entries = count_partitions(meta, meta->entries),
+        .inodes = fsmeta_count_partitions(meta, meta->inodes),
+        .entries = fsmeta_count_partitions(meta, meta->entries),
         .dirs = meta->dirs.count,
         .cached = meta->copies.count,
         .bytes = sizeof *meta + meta->slabs.bytes + meta->other_bytes + partitions * of_each,
     };
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) counts->bytes += table_bytes(tables[i]);
-    for (size_t i = 0; i < partitions; i++) counts->bytes += table_bytes(&meta->entries[i]) + table_bytes(&meta->inodes[i]);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) counts->bytes += fsmeta_table_bytes(tables[i]);
+    for (size_t i = 0; i < partitions; i++) counts->bytes += fsmeta_table_bytes(&meta->entries[i]) + fsmeta_table_bytes(&meta->inodes[i]);
     pthread_mutex_unlock(&meta->lock);
 }

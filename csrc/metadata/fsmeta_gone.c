@@ -7,12 +7,12 @@
 /* ── partitions ── */
 
 static bool drop_entry(void *context, struct link *link) {
-    free_entry(context, RECORD(struct entry, link, link));
+    fsmeta_free_entry(context, RECORD(struct entry, link, link));
     return true;
 }
 
 static bool drop_inode(void *context, struct link *link) {
-    free_inode(context, RECORD(struct inode, link, link));
+    fsmeta_free_inode(context, RECORD(struct inode, link, link));
     return true;
 }
 
@@ -23,8 +23,8 @@ struct drop {
 
 static bool drop_lock(void *context, struct link *link) {
     struct drop *drop = context;
-    if (partition_of_key(drop->meta, link->key) != drop->partition) return false;
-    free_lock(drop->meta, RECORD(struct name_lock, link, link));
+    if (fsmeta_partition_of_key(drop->meta, link->key) != drop->partition) return false;
+    fsmeta_free_lock(drop->meta, RECORD(struct name_lock, link, link));
     return true;
 }
 
@@ -32,11 +32,11 @@ int meta_drop(struct meta *meta, uint32_t partition) {
     struct drop drop = {meta, partition};
     enter(meta);
     if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
-    table_sift(&meta->entries[partition], drop_entry, meta);
-    table_sift(&meta->inodes[partition], drop_inode, meta);
-    table_sift(&meta->locks, drop_lock, &drop);
-    table_free(&meta->entries[partition]);
-    table_free(&meta->inodes[partition]);
+    fsmeta_table_sift(&meta->entries[partition], drop_entry, meta);
+    fsmeta_table_sift(&meta->inodes[partition], drop_inode, meta);
+    fsmeta_table_sift(&meta->locks, drop_lock, &drop);
+    fsmeta_table_free(&meta->entries[partition]);
+    fsmeta_table_free(&meta->inodes[partition]);
     return leave(meta, 0);
 }
 
@@ -52,13 +52,13 @@ struct forget {
 
 static bool forget_in_entry(void *context, struct link *link) {
     struct forget *forget = context;
-    set_remove(&RECORD(struct entry, link, link)->watchers, forget->node);
+    fsmeta_set_remove(&RECORD(struct entry, link, link)->watchers, forget->node);
     return false;
 }
 
 static bool forget_in_dir(void *context, struct link *link) {
     struct forget *forget = context;
-    set_remove(&RECORD(struct dir, link, link)->watchers, forget->node);
+    fsmeta_set_remove(&RECORD(struct dir, link, link)->watchers, forget->node);
     return false;
 }
 
@@ -75,11 +75,11 @@ static bool forget_in_inode(void *context, struct link *link) {
     struct forget *forget = context;
     struct inode *inode = RECORD(struct inode, link, link);
     uint64_t ino = inode->link.key;
-    bool wrote = inode->writer == forget->node, held = set_has(inode->holders, forget->node);
+    bool wrote = inode->writer == forget->node, held = fsmeta_set_has(inode->holders, forget->node);
     bool striped = inode->layout == META_STRIPED;
-    set_remove(&inode->watchers, forget->node);
-    set_remove(&inode->users, forget->node);
-    set_remove(&inode->holders, forget->node);
+    fsmeta_set_remove(&inode->watchers, forget->node);
+    fsmeta_set_remove(&inode->users, forget->node);
+    fsmeta_set_remove(&inode->holders, forget->node);
     if (wrote) {
         inode->writer = -1;
         inode->finished = 1;
@@ -90,7 +90,7 @@ static bool forget_in_inode(void *context, struct link *link) {
     bool lost =
         striped ? wrote || had_stripe(forget, inode) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
     inode->lost = inode->lost || lost;
-    if (gone) free_inode(forget->meta, inode);
+    if (gone) fsmeta_free_inode(forget->meta, inode);
     if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
     return gone;
 }
@@ -103,9 +103,9 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
     struct forget forget = {meta, node, partitions, lost, context};
     if (partitions == NULL) return leave(meta, ENOMEM);
     for (size_t i = 0; i < count; i++) partitions[i] = meta->owners[i] == node;
-    sift_partitions(meta, meta->entries, forget_in_entry, &forget);
-    table_sift(&meta->dirs, forget_in_dir, &forget);
-    sift_partitions(meta, meta->inodes, forget_in_inode, &forget);
+    fsmeta_sift_partitions(meta, meta->entries, forget_in_entry, &forget);
+    fsmeta_table_sift(&meta->dirs, forget_in_dir, &forget);
+    fsmeta_sift_partitions(meta, meta->inodes, forget_in_inode, &forget);
     free(partitions);
     return leave(meta, 0);
 }
@@ -123,7 +123,7 @@ int meta_lose(struct meta *meta, const uint32_t *gone, size_t count) {
     if (partitions == NULL) return leave(meta, ENOMEM);
     for (size_t i = 0; i < count; i++)
         if (gone[i] < atomic_load(&meta->partitions)) partitions[gone[i]] = true;
-    sift_partitions(meta, meta->inodes, lose_in_inode, &forget);
+    fsmeta_sift_partitions(meta, meta->inodes, lose_in_inode, &forget);
     free(partitions);
     return leave(meta, 0);
 }
@@ -133,10 +133,11 @@ int meta_lose(struct meta *meta, const uint32_t *gone, size_t count) {
 static bool restore_entry(void *context, struct link *link) {
     struct meta *meta = context;
     const struct dir *dir = RECORD(struct dir, link, link);
-    if (dir->parent == dir || !is_mine(meta, partition_of_key(meta, dir->named.key))) return false;
+    if (dir->parent == dir || !fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, dir->named.key))) return false;
     uint64_t above = dir->parent->link.key;
-    if (find_entry(meta, dir->named.key, above, dir->name, dir->length) == NULL)
-        (void)add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key, S_IFDIR); /* no memory: it is not listed */
+    if (fsmeta_find_entry(meta, dir->named.key, above, dir->name, dir->length) == NULL)
+        (void)fsmeta_add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key,
+                               S_IFDIR); /* no memory: it is not listed */
     return false;
 }
 
@@ -149,15 +150,15 @@ static bool thaw(void *context, struct link *link) {
 static bool drop_unknown(void *context, struct link *link) {
     struct meta *meta = context;
     struct entry *entry = RECORD(struct entry, link, link);
-    if (entry->type != S_IFDIR || find_dir(meta, entry->ino) != NULL) return false;
-    free_entry(meta, entry);
+    if (entry->type != S_IFDIR || fsmeta_find_dir(meta, entry->ino) != NULL) return false;
+    fsmeta_free_entry(meta, entry);
     return true;
 }
 
 int meta_mend_dirs(struct meta *meta, bool anew) {
     enter(meta);
-    if (anew) table_sift(&meta->dirs, thaw, meta);
-    if (anew) sift_partitions(meta, meta->entries, drop_unknown, meta);
-    table_sift(&meta->dirs, restore_entry, meta);
+    if (anew) fsmeta_table_sift(&meta->dirs, thaw, meta);
+    if (anew) fsmeta_sift_partitions(meta, meta->entries, drop_unknown, meta);
+    fsmeta_table_sift(&meta->dirs, restore_entry, meta);
     return leave(meta, 0);
 }

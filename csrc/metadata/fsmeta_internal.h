@@ -21,9 +21,9 @@ struct slabs {
     uint64_t bytes;                  /* of all slabs */
 };
 
-void *slab_take(struct slabs *slabs, size_t size); /* not cleared; NULL: no memory */
-void slab_give(struct slabs *slabs, void *block);
-void slabs_free(struct slabs *slabs); /* all blocks have been given back */
+void *fsmeta_slab_take(struct slabs *slabs, size_t size); /* not cleared; NULL: no memory */
+void fsmeta_slab_give(struct slabs *slabs, void *block);
+void fsmeta_slabs_free(struct slabs *slabs); /* all blocks have been given back */
 
 /* ── hash tables that grow and shrink by one bucket at a time, so that no operation waits for a rehash ── */
 struct link {
@@ -36,31 +36,31 @@ struct table {
     size_t segment_room, buckets, count;
 };
 
-bool table_init(struct table *table, struct slabs *slabs); /* false: no memory; then it is as if cleared */
-void table_free(struct table *table); /* and cleared; what is in it is the caller's */
+bool fsmeta_table_init(struct table *table, struct slabs *slabs); /* false: no memory; then it is as if cleared */
+void fsmeta_table_free(struct table *table); /* and cleared; what is in it is the caller's */
 /* In a cleared table there is nothing to be found, and nothing may be added. */
-struct link *table_first(const struct table *table, uint64_t key); /* the first of that key; table_next: the others */
-struct link *table_next(const struct link *link);
-void table_add(struct table *table, struct link *link); /* cannot fail: without memory for more buckets the chains get longer */
-void table_remove(struct table *table, struct link *link);
+struct link *fsmeta_table_first(const struct table *table, uint64_t key); /* the first of that key; fsmeta_table_next: the others */
+struct link *fsmeta_table_next(const struct link *link);
+void fsmeta_table_add(struct table *table, struct link *link); /* cannot fail: without memory for more buckets the chains get longer */
+void fsmeta_table_remove(struct table *table, struct link *link);
 /* Visits all in no order; those for which `visit` says true are taken out (it may have freed them). */
-void table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context);
-uint64_t table_bytes(const struct table *table); /* beside those in slabs */
+void fsmeta_table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context);
+uint64_t fsmeta_table_bytes(const struct table *table); /* beside those in slabs */
 
 /* ── sets of nodes: 0 is the empty one; most hold one node and are no more than this number ── */
 typedef uint64_t node_set;
 
-size_t set_count(node_set set);
-int32_t set_at(node_set set, size_t index); /* in ascending order */
-bool set_has(node_set set, int32_t node);
-bool set_only(node_set set, int32_t node); /* nobody else is in it */
-int set_add(node_set *set, int32_t node); /* 0 or ENOMEM */
-void set_remove(node_set *set, int32_t node);
-void set_clear(node_set *set);
-bool set_sound(node_set set);
+size_t fsmeta_set_count(node_set set);
+int32_t fsmeta_set_at(node_set set, size_t index); /* in ascending order */
+bool fsmeta_set_has(node_set set, int32_t node);
+bool fsmeta_set_only(node_set set, int32_t node); /* nobody else is in it */
+int fsmeta_set_add(node_set *set, int32_t node); /* 0 or ENOMEM */
+void fsmeta_set_remove(node_set *set, int32_t node);
+void fsmeta_set_clear(node_set *set);
+bool fsmeta_set_sound(node_set set);
 
-int nodes_reserve(struct meta_nodes *nodes, size_t more);
-void nodes_add(struct meta_nodes *nodes, int32_t node); /* once; the room was reserved */
+int fsmeta_nodes_reserve(struct meta_nodes *nodes, size_t more);
+void fsmeta_nodes_add(struct meta_nodes *nodes, int32_t node); /* once; the room was reserved */
 
 /* ── the records ── */
 struct xattr {
@@ -113,7 +113,7 @@ struct copy {
 };
 
 /* A file recorded elsewhere that is open here. */
-struct use {
+struct fsmeta_use {
     struct link link;   /* key: number */
     int files, writers; /* by mounts, of which the poll loop knows nothing */
     int telling;        /* closings on their way that nobody has answered yet */
@@ -177,83 +177,83 @@ static inline int leave(struct meta *meta, int result) {
 enum { NO_RULE = 255 };
 
 /* ── fsmeta.c ── */
-uint64_t name_key(uint64_t dir, const char *name, size_t length);
-size_t partition_of_key(const struct meta *meta, uint64_t key);
-size_t partition_of_ino(const struct meta *meta, uint64_t ino);
-struct table *entries_of(const struct meta *meta, uint64_t key);
-struct table *inodes_of(const struct meta *meta, uint64_t ino);
-bool is_ready(struct meta *meta, struct table *table); /* it can be added to; false: no memory */
-void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context);
-size_t count_partitions(const struct meta *meta, const struct table *tables); /* what is in all of them */
-bool owned_by_table(const struct meta *meta, size_t partition); /* moving or not */
-bool is_mine(const struct meta *meta, size_t partition);
-bool is_alone(const struct meta *meta); /* every partition is here and none is moving */
-void number_is_used(struct meta *meta, uint64_t ino); /* never give it out again */
-uint64_t next_number(struct meta *meta, size_t partition); /* 0: all used */
-int name_fault(const char *name, size_t length); /* 0, EINVAL, ENAMETOOLONG */
+uint64_t fsmeta_name_key(uint64_t dir, const char *name, size_t length);
+size_t fsmeta_partition_of_key(const struct meta *meta, uint64_t key);
+size_t fsmeta_partition_of_ino(const struct meta *meta, uint64_t ino);
+struct table *fsmeta_entries_of(const struct meta *meta, uint64_t key);
+struct table *fsmeta_inodes_of(const struct meta *meta, uint64_t ino);
+bool fsmeta_is_ready(struct meta *meta, struct table *table); /* it can be added to; false: no memory */
+void fsmeta_sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context);
+size_t fsmeta_count_partitions(const struct meta *meta, const struct table *tables); /* what is in all of them */
+bool fsmeta_owned_by_table(const struct meta *meta, size_t partition); /* moving or not */
+bool fsmeta_is_mine(const struct meta *meta, size_t partition);
+bool fsmeta_is_alone(const struct meta *meta); /* every partition is here and none is moving */
+void fsmeta_number_is_used(struct meta *meta, uint64_t ino); /* never give it out again */
+uint64_t fsmeta_next_number(struct meta *meta, size_t partition); /* 0: all used */
+int fsmeta_name_fault(const char *name, size_t length); /* 0, EINVAL, ENAMETOOLONG */
 /* Make room in `tell` for two sets. `tell` NULL: META_BUSY if there is anybody to be told. */
-int prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b);
+int fsmeta_prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b);
 /* The watchers except ourselves and `except` go to `tell` and are forgotten, ourselves too; `except` stays if it was one. */
-void tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except);
-bool nobody_else(const struct meta *meta, node_set watchers);
-int watch(const struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
+void fsmeta_tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except);
+bool fsmeta_nobody_else(const struct meta *meta, node_set watchers);
+int fsmeta_watch(const struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
 /* What setattr does to owner, mode, times. ctime becomes `now` unless given. */
 struct owned {
     uint32_t *mode, *uid, *gid;
     int64_t *atime, *mtime, *ctime;
 };
-uint32_t without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
-void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
+uint32_t fsmeta_without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
+void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
 /* ── fsmeta_entries.c ── */
-struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
+struct entry *fsmeta_find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
 /* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
-int find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
-                   struct inode **inode);
+int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
+                          struct inode **inode);
 /* NULL: ENOMEM */
-struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
-void delete_entry(struct meta *meta, struct entry *entry);
-void free_entry(struct meta *meta, struct entry *entry);  /* one that is in the shelf but no longer in the table */
-bool is_type(uint32_t type); /* S_IFMT bits that an inode may have */
-bool shelf_is_sound(const struct shelf *shelf);
-struct name_lock *find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
-int add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner);
-void free_lock(struct meta *meta, struct name_lock *lock);
+struct entry *fsmeta_add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
+void fsmeta_delete_entry(struct meta *meta, struct entry *entry);
+void fsmeta_free_entry(struct meta *meta, struct entry *entry);  /* one that is in the shelf but no longer in the table */
+bool fsmeta_is_type(uint32_t type); /* S_IFMT bits that an inode may have */
+bool fsmeta_shelf_is_sound(const struct shelf *shelf);
+struct name_lock *fsmeta_find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
+int fsmeta_add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner);
+void fsmeta_free_lock(struct meta *meta, struct name_lock *lock);
 
 /* ── fsmeta_inodes.c ── */
-struct inode *find_inode(const struct meta *meta, uint64_t ino);
-struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
-void free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
-void inode_attr(const struct inode *inode, struct meta_attr *attr);
-bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
+struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino);
+struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
+void fsmeta_free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
+void fsmeta_inode_attr(const struct inode *inode, struct meta_attr *attr);
+bool fsmeta_delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
 /* of a file or directory whose home is here */
-bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
-int set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
-void record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
-void stop_using(struct inode *inode, int32_t node);
-int put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
+bool fsmeta_attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
+int fsmeta_set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
+void fsmeta_record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
+void fsmeta_stop_using(struct inode *inode, int32_t node);
+int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
 
 /* ── fsmeta_peer.c ── */
-void mark_stale(struct meta *meta, uint64_t mark);
-bool is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
-bool free_use_link(void *context, struct link *link);
+void fsmeta_mark_stale(struct meta *meta, uint64_t mark);
+bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
+bool fsmeta_free_use_link(void *context, struct link *link);
 
 /* ── fsmeta_xattr.c ── */
-int set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);
-void free_xattrs(struct meta *meta, struct xattr **list);
+int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);
+void fsmeta_free_xattrs(struct meta *meta, struct xattr **list);
 
 /* ── fsmeta_dirs.c ── */
-struct dir *find_dir(const struct meta *meta, uint64_t ino);
-void dir_attr(const struct dir *dir, struct meta_attr *attr);
-int make_root(struct meta *meta);
+struct dir *fsmeta_find_dir(const struct meta *meta, uint64_t ino);
+void fsmeta_dir_attr(const struct dir *dir, struct meta_attr *attr);
+int fsmeta_make_root(struct meta *meta);
 /* Without asking whether the name is free. `attr` may be NULL: all zero. 0, EEXIST (the number), ENOENT (no such parent), ENOMEM. */
-int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr,
-            struct dir **made);
-int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char *name, size_t length);
-struct dir *find_child(const struct meta *meta, uint64_t parent, const char *name, size_t length);
-void touch_dir(struct dir *dir, int64_t now);
-void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
-void free_dirs(struct meta *meta);
-void forget_dir(struct meta *meta, struct dir *dir); /* one without children that is not in the table of numbers any more */
+int fsmeta_add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr,
+                   struct dir **made);
+int fsmeta_move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char *name, size_t length);
+struct dir *fsmeta_find_child(const struct meta *meta, uint64_t parent, const char *name, size_t length);
+void fsmeta_touch_dir(struct dir *dir, int64_t now);
+void fsmeta_set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
+void fsmeta_free_dirs(struct meta *meta);
+void fsmeta_forget_dir(struct meta *meta, struct dir *dir); /* one without children that is not in the table of numbers any more */
 
 #endif

@@ -68,11 +68,11 @@ static void put_name(struct out *out, const char *name, size_t length) {
 
 /* The nodes of a set, and `also` if it is not negative. */
 static void put_nodes(struct out *out, node_set set, int32_t also) {
-    size_t count = set_count(set);
-    bool more = also >= 0 && !set_has(set, also);
+    size_t count = fsmeta_set_count(set);
+    bool more = also >= 0 && !fsmeta_set_has(set, also);
     put(out, count + more, 4);
     for (size_t i = 0; i < count; i++) {
-        int32_t node = set_at(set, i);
+        int32_t node = fsmeta_set_at(set, i);
         if (more && node > also) {
             put(out, (uint32_t)also, 4);
             more = false;
@@ -108,7 +108,7 @@ static bool put_entry(void *context, struct link *link) {
 static bool put_lock(void *context, struct link *link) {
     struct out *out = context;
     const struct name_lock *lock = RECORD(struct name_lock, link, link);
-    if (partition_of_key(out->meta, lock->link.key) != out->partition) return false;
+    if (fsmeta_partition_of_key(out->meta, lock->link.key) != out->partition) return false;
     put(out, 'L', 1);
     put(out, lock->dir, 8);
     put(out, lock->owner, 8);
@@ -182,16 +182,16 @@ int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *
     begin(&out, KIND_PARTITION);
     put(&out, partition, 8);
     put(&out, meta->serials[partition], 8);
-    table_sift(&meta->inodes[partition], put_inode, &out);
-    table_sift(&meta->entries[partition], put_entry, &out);
-    table_sift(&meta->locks, put_lock, &out);
+    fsmeta_table_sift(&meta->inodes[partition], put_inode, &out);
+    fsmeta_table_sift(&meta->entries[partition], put_entry, &out);
+    fsmeta_table_sift(&meta->locks, put_lock, &out);
     return leave(meta, finish(&out, bytes, size));
 }
 
 int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size) {
     struct out out = {.meta = meta};
     enter(meta);
-    const struct dir *dir = find_dir(meta, META_ROOT);
+    const struct dir *dir = fsmeta_find_dir(meta, META_ROOT);
     if (dir == NULL) return leave(meta, EINVAL);
     begin(&out, KIND_DIRS);
     while (dir != NULL) {
@@ -274,7 +274,7 @@ static bool listed_has(struct listed nodes, int32_t node) {
 static int take_nodes(struct listed nodes, int32_t except, node_set *set) {
     int error = 0;
     for (size_t i = 0; error == 0 && i < nodes.count; i++)
-        if (listed_at(nodes, i) != except) error = set_add(set, listed_at(nodes, i));
+        if (listed_at(nodes, i) != except) error = fsmeta_set_add(set, listed_at(nodes, i));
     return error;
 }
 
@@ -293,9 +293,9 @@ static int get_xattrs(struct in *in, struct xattr **list) {
         memcpy(name, text.at, text.length);
         name[text.length] = '\0';
         demand(in, strlen(name) == text.length);
-        error = set_one_xattr(in->meta, to, name, value, size, META_XATTR_CREATE);
+        error = fsmeta_set_one_xattr(in->meta, to, name, value, size, META_XATTR_CREATE);
     }
-    free_xattrs(in->meta, &scratch);
+    fsmeta_free_xattrs(in->meta, &scratch);
     demand(in, error == 0 || error == ENOMEM); /* twice the same name, too long, too many */
     return error == ENOMEM ? error : 0;
 }
@@ -308,14 +308,14 @@ static int get_entry(struct in *in, bool apply) {
     struct text name = get_name(in);
     struct listed watchers = get_nodes(in);
     if (in->failed) return 0;
-    demand(in, name_fault(name.at, name.length) == 0 && ino != 0 && is_type(type));
+    demand(in, fsmeta_name_fault(name.at, name.length) == 0 && ino != 0 && fsmeta_is_type(type));
     if (in->failed) return 0;
-    uint64_t key = name_key(dir, name.at, name.length);
-    demand(in, partition_of_key(in->meta, key) == in->partition);
+    uint64_t key = fsmeta_name_key(dir, name.at, name.length);
+    demand(in, fsmeta_partition_of_key(in->meta, key) == in->partition);
     if (in->failed || !apply) return 0;
-    struct entry *old = find_entry(in->meta, key, dir, name.at, name.length);
-    if (old != NULL) delete_entry(in->meta, old);
-    struct entry *entry = add_entry(in->meta, key, dir, name.at, name.length, ino, type);
+    struct entry *old = fsmeta_find_entry(in->meta, key, dir, name.at, name.length);
+    if (old != NULL) fsmeta_delete_entry(in->meta, old);
+    struct entry *entry = fsmeta_add_entry(in->meta, key, dir, name.at, name.length, ino, type);
     return entry == NULL ? ENOMEM : take_nodes(watchers, in->meta->node, &entry->watchers);
 }
 
@@ -323,12 +323,12 @@ static int get_lock(struct in *in, bool apply) {
     uint64_t dir = get(in, 8), owner = get(in, 8);
     struct text name = get_name(in);
     if (in->failed) return 0;
-    demand(in, owner != 0 && name_fault(name.at, name.length) == 0);
+    demand(in, owner != 0 && fsmeta_name_fault(name.at, name.length) == 0);
     if (in->failed) return 0;
-    uint64_t key = name_key(dir, name.at, name.length);
-    demand(in, partition_of_key(in->meta, key) == in->partition);
-    if (in->failed || !apply || find_lock(in->meta, key, dir, name.at, name.length) != NULL) return 0;
-    return add_lock(in->meta, key, dir, name.at, name.length, owner);
+    uint64_t key = fsmeta_name_key(dir, name.at, name.length);
+    demand(in, fsmeta_partition_of_key(in->meta, key) == in->partition);
+    if (in->failed || !apply || fsmeta_find_lock(in->meta, key, dir, name.at, name.length) != NULL) return 0;
+    return fsmeta_add_lock(in->meta, key, dir, name.at, name.length, owner);
 }
 
 static int get_inode(struct in *in, bool apply) {
@@ -352,34 +352,34 @@ static int get_inode(struct in *in, bool apply) {
     if (in->failed) return 0;
     bool regular = S_ISREG(got.mode);
     demand(in, lost <= 1 && (regular || !got.lost));
-    demand(in, is_type(got.mode & S_IFMT) && !S_ISDIR(got.mode) && (got.mode & ~(uint32_t)(S_IFMT | 07777)) == 0);
+    demand(in, fsmeta_is_type(got.mode & S_IFMT) && !S_ISDIR(got.mode) && (got.mode & ~(uint32_t)(S_IFMT | 07777)) == 0);
     demand(in, got.nlink > 0 || users.count > 0);
     demand(in, got.writer < 0 ? got.writer == -1 : regular && listed_has(users, got.writer));
     demand(in, got.layout == META_WHOLE || (got.layout == META_STRIPED && regular && got.stripe > 0 && holders.count == 0));
     demand(in, regular || holders.count == 0);
     demand(in, S_ISLNK(got.mode) ? target.length > 0 && target.length == got.size && memchr(target.at, 0, target.length) == NULL
                                  : target.length == 0);
-    demand(in, partition_of_ino(meta, got.link.key) == in->partition && find_dir(meta, got.link.key) == NULL);
+    demand(in, fsmeta_partition_of_ino(meta, got.link.key) == in->partition && fsmeta_find_dir(meta, got.link.key) == NULL);
     demand(in, got.link.key >> META_INO_SHIFT == in->partition && got.link.key != 0);
     if (in->failed || !apply) return get_xattrs(in, NULL);
-    struct inode *old = find_inode(meta, got.link.key), *inode = new_inode(meta, got.link.key);
+    struct inode *old = fsmeta_find_inode(meta, got.link.key), *inode = fsmeta_new_inode(meta, got.link.key);
     if (inode == NULL) return ENOMEM;
     *inode = got;
     int error = take_nodes(holders, -1, &inode->holders);
     if (error == 0) error = take_nodes(users, -1, &inode->users);
     if (error == 0) error = take_nodes(watchers, meta->node, &inode->watchers);
     if (error == 0) error = get_xattrs(in, &inode->xattrs);
-    if (error == 0 && target.length > 0) error = set_target(meta, inode, target.at, target.length);
+    if (error == 0 && target.length > 0) error = fsmeta_set_target(meta, inode, target.at, target.length);
     if (error != 0) {
-        free_inode(meta, inode);
+        fsmeta_free_inode(meta, inode);
         return error;
     }
     if (old != NULL) {
-        table_remove(inodes_of(meta, old->link.key), &old->link);
-        free_inode(meta, old);
+        fsmeta_table_remove(fsmeta_inodes_of(meta, old->link.key), &old->link);
+        fsmeta_free_inode(meta, old);
     }
-    table_add(inodes_of(meta, inode->link.key), &inode->link);
-    number_is_used(meta, inode->link.key);
+    fsmeta_table_add(fsmeta_inodes_of(meta, inode->link.key), &inode->link);
+    fsmeta_number_is_used(meta, inode->link.key);
     return 0;
 }
 
@@ -415,7 +415,7 @@ static bool free_seen(void *context, struct link *link) {
 }
 
 static bool name_is_seen(const struct seen_tables *tables, uint64_t key, uint64_t parent, struct text name) {
-    for (struct link *link = table_first(&tables->names, key); link != NULL; link = table_next(link)) {
+    for (struct link *link = fsmeta_table_first(&tables->names, key); link != NULL; link = fsmeta_table_next(link)) {
         const struct seen *seen = RECORD(struct seen, named, link);
         if (seen->parent == parent && seen->name.length == name.length && memcmp(seen->name.at, name.at, name.length) == 0) return true;
     }
@@ -423,17 +423,17 @@ static bool name_is_seen(const struct seen_tables *tables, uint64_t key, uint64_
 }
 
 static int note_dir(struct in *in, struct seen_tables *tables, uint64_t ino, uint64_t parent, struct text name) {
-    uint64_t key = name_key(parent, name.at, name.length);
+    uint64_t key = fsmeta_name_key(parent, name.at, name.length);
     if (ino == META_ROOT) demand(in, parent == META_ROOT && name.length == 0 && tables->numbers.count == 0);
-    else demand(in, name_fault(name.at, name.length) == 0 && table_first(&tables->numbers, parent) != NULL);
-    demand(in, table_first(&tables->numbers, ino) == NULL && !name_is_seen(tables, key, parent, name));
-    demand(in, ino != 0 && ino >> META_INO_SHIFT < atomic_load(&in->meta->partitions) && find_inode(in->meta, ino) == NULL);
+    else demand(in, fsmeta_name_fault(name.at, name.length) == 0 && fsmeta_table_first(&tables->numbers, parent) != NULL);
+    demand(in, fsmeta_table_first(&tables->numbers, ino) == NULL && !name_is_seen(tables, key, parent, name));
+    demand(in, ino != 0 && ino >> META_INO_SHIFT < atomic_load(&in->meta->partitions) && fsmeta_find_inode(in->meta, ino) == NULL);
     if (in->failed) return 0;
     struct seen *seen = malloc(sizeof *seen);
     if (seen == NULL) return ENOMEM;
     *seen = (struct seen){.link.key = ino, .named.key = key, .parent = parent, .name = name};
-    table_add(&tables->numbers, &seen->link);
-    table_add(&tables->names, &seen->named);
+    fsmeta_table_add(&tables->numbers, &seen->link);
+    fsmeta_table_add(&tables->names, &seen->named);
     return 0;
 }
 
@@ -461,22 +461,22 @@ static int get_dir(struct in *in, struct seen_tables *tables, bool apply) {
         int error = in->failed ? 0 : note_dir(in, tables, attr.ino, parent, name);
         return error != 0 ? error : get_xattrs(in, NULL);
     }
-    struct dir *dir = find_dir(meta, attr.ino);
+    struct dir *dir = fsmeta_find_dir(meta, attr.ino);
     int error = 0;
     if (dir == NULL) {
-        error = add_dir(meta, attr.ino, parent, name.at, name.length, &attr, &dir);
+        error = fsmeta_add_dir(meta, attr.ino, parent, name.at, name.length, &attr, &dir);
     } else {
-        bool home = is_mine(meta, partition_of_ino(meta, attr.ino)); /* then nobody knows its times better */
-        if (attr.ino != META_ROOT) error = move_dir(meta, dir, find_dir(meta, parent), name.at, name.length);
+        bool home = fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, attr.ino)); /* then nobody knows its times better */
+        if (attr.ino != META_ROOT) error = fsmeta_move_dir(meta, dir, fsmeta_find_dir(meta, parent), name.at, name.length);
         struct meta_attr times = {.mode = attr.mode, .uid = attr.uid, .gid = attr.gid, .rank = attr.rank};
         times.atime = home ? dir->atime : attr.atime;
         times.mtime = home ? dir->mtime : attr.mtime;
         times.ctime = home ? dir->ctime : attr.ctime;
         const unsigned what = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_RANK, when = META_SET_ATIME | META_SET_MTIME;
-        set_dir(dir, what | when | META_SET_CTIME, &times, 0);
+        fsmeta_set_dir(dir, what | when | META_SET_CTIME, &times, 0);
         dir->size = attr.size;
         dir->blocks = attr.blocks;
-        free_xattrs(meta, &dir->xattrs);
+        fsmeta_free_xattrs(meta, &dir->xattrs);
     }
     if (error != 0) return error;
     dir->layout = layout;
@@ -505,8 +505,8 @@ struct surplus {
 static bool drop_surplus(void *context, struct link *link) {
     struct surplus *surplus = context;
     struct dir *dir = RECORD(struct dir, link, link);
-    if (dir->parent == dir || dir->children > 0 || table_first(&surplus->tables->numbers, link->key) != NULL) return false;
-    forget_dir(surplus->meta, dir);
+    if (dir->parent == dir || dir->children > 0 || fsmeta_table_first(&surplus->tables->numbers, link->key) != NULL) return false;
+    fsmeta_forget_dir(surplus->meta, dir);
     surplus->gone = true;
     return true;
 }
@@ -515,24 +515,24 @@ static void drop_all_surplus(struct meta *meta, const struct seen_tables *tables
     struct surplus surplus = {meta, tables, true};
     while (surplus.gone) {
         surplus.gone = false;
-        table_sift(&meta->dirs, drop_surplus, &surplus);
+        fsmeta_table_sift(&meta->dirs, drop_surplus, &surplus);
     }
 }
 
 static int import_dirs(struct in *in) {
     struct in again = *in;
     struct seen_tables tables = {{NULL, NULL, 0, 0, 0}, {NULL, NULL, 0, 0, 0}};
-    bool made = table_init(&tables.numbers, &in->meta->slabs);
-    int error = table_init(&tables.names, &in->meta->slabs) && made ? get_dirs(in, &tables, false) : ENOMEM;
+    bool made = fsmeta_table_init(&tables.numbers, &in->meta->slabs);
+    int error = fsmeta_table_init(&tables.names, &in->meta->slabs) && made ? get_dirs(in, &tables, false) : ENOMEM;
     if (error == 0 && in->failed) error = EPROTO;
     if (error == 0) {
         drop_all_surplus(in->meta, &tables); /* nobody has their names then */
         error = get_dirs(&again, &tables, true);
         drop_all_surplus(in->meta, &tables); /* those that others were moved out of */
     }
-    table_sift(&tables.numbers, free_seen, NULL);
-    table_free(&tables.numbers);
-    table_free(&tables.names);
+    fsmeta_table_sift(&tables.numbers, free_seen, NULL);
+    fsmeta_table_free(&tables.numbers);
+    fsmeta_table_free(&tables.names);
     return error;
 }
 

@@ -9,99 +9,99 @@
 
 /* Is nobody in it but this node and that one? Whoever else is there would have to be told, which takes the long way. */
 static bool only_us(const struct meta *meta, node_set set, int32_t asker) {
-    for (size_t i = 0; i < set_count(set); i++)
-        if (set_at(set, i) != meta->node && set_at(set, i) != asker) return false;
+    for (size_t i = 0; i < fsmeta_set_count(set); i++)
+        if (fsmeta_set_at(set, i) != meta->node && fsmeta_set_at(set, i) != asker) return false;
     return true;
 }
 
 int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds) {
     node_set *watchers;
     enter(meta);
-    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
-    if (!attr_of(meta, ino, attr, &watchers)) return leave(meta, ENOENT);
-    const struct inode *inode = find_inode(meta, ino);
-    *holds = inode != NULL && set_has(inode->holders, asker) && inode->closing == 0;
-    return leave(meta, watch(meta, watchers, asker));
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    if (!fsmeta_attr_of(meta, ino, attr, &watchers)) return leave(meta, ENOENT);
+    const struct inode *inode = fsmeta_find_inode(meta, ino);
+    *holds = inode != NULL && fsmeta_set_has(inode->holders, asker) && inode->closing == 0;
+    return leave(meta, fsmeta_watch(meta, watchers, asker));
 }
 
 /* An empty file that is finished: whoever asks holds all of it from now on. */
 int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr) {
     enter(meta);
-    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
-    struct inode *inode = find_inode(meta, ino);
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = fsmeta_find_inode(meta, ino);
     if (inode == NULL) return leave(meta, ENOENT);
     bool good = S_ISREG(inode->mode) && inode->finished && !inode->lost && inode->closing == 0 && inode->layout == META_WHOLE &&
-                (inode->size == 0 || set_has(inode->holders, asker));
-    int error = good && inode->nlink > 0 ? watch(meta, &inode->watchers, asker) : META_BUSY;
-    if (error == 0) error = set_add(&inode->holders, asker);
-    if (error == 0) inode_attr(inode, attr);
+                (inode->size == 0 || fsmeta_set_has(inode->holders, asker));
+    int error = good && inode->nlink > 0 ? fsmeta_watch(meta, &inode->watchers, asker) : META_BUSY;
+    if (error == 0) error = fsmeta_set_add(&inode->holders, asker);
+    if (error == 0) fsmeta_inode_attr(inode, attr);
     return leave(meta, error);
 }
 
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
                     struct meta_attr *left, struct meta_unlinked *how) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
-    uint64_t key = name_key(dir, name, length);
+    uint64_t key = fsmeta_name_key(dir, name, length);
     *how = (struct meta_unlinked){.gone = false};
     struct entry *entry;
     struct inode *inode;
     enter(meta);
-    int error = find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    int error = fsmeta_find_to_unlink(meta, key, dir, name, length, &entry, &inode);
     if (error != 0) return leave(meta, error);
     bool ours = inode != NULL && only_us(meta, entry->watchers, asker) && only_us(meta, inode->watchers, asker) &&
                 only_us(meta, inode->holders, asker) && (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
     if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1)) return leave(meta, META_BUSY);
     how->used = used && inode->nlink <= 1;
-    if (how->used && set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
-    set_clear(&entry->watchers);
-    delete_entry(meta, entry);
-    tell_all(meta, NULL, &inode->watchers, asker);
+    if (how->used && fsmeta_set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
+    fsmeta_set_clear(&entry->watchers);
+    fsmeta_delete_entry(meta, entry);
+    fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
-    inode_attr(inode, left);
-    how->here = set_has(inode->holders, meta->node);
-    how->there = set_has(inode->holders, asker);
-    how->gone = delete_if_gone(meta, inode);
+    fsmeta_inode_attr(inode, left);
+    how->here = fsmeta_set_has(inode->holders, meta->node);
+    how->there = fsmeta_set_has(inode->holders, asker);
+    how->gone = fsmeta_delete_if_gone(meta, inode);
     return leave(meta, 0);
 }
 
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out) {
     enter(meta);
-    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
-    struct inode *inode = find_inode(meta, ino);
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = fsmeta_find_inode(meta, ino);
     if (inode == NULL) return leave(meta, ENOENT);
     bool wrote = written != NULL && inode->writer == node;
     if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
-    if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node) || !set_only(inode->holders, node)))
+    if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node) || !fsmeta_set_only(inode->holders, node)))
         return leave(meta, META_BUSY);
-    if (wrote && watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
+    if (wrote && fsmeta_watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
-        record_written(inode, node, written);
-        tell_all(meta, NULL, &inode->watchers, node);
+        fsmeta_record_written(inode, node, written);
+        fsmeta_tell_all(meta, NULL, &inode->watchers, node);
     }
-    if (!used) stop_using(inode, node);
-    inode_attr(inode, out);
+    if (!used) fsmeta_stop_using(inode, node);
+    fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
 }
 
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker) {
     enter(meta);
-    if (!is_mine(meta, partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
-    struct dir *dir = find_dir(meta, ino);
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct dir *dir = fsmeta_find_dir(meta, ino);
     if (dir == NULL || !only_us(meta, dir->watchers, asker)) return leave(meta, META_BUSY);
-    touch_dir(dir, now);
+    fsmeta_touch_dir(dir, now);
     return leave(meta, 0);
 }
 
 /* ── old answers ── */
 
-uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return name_key(dir, name, length); }
+uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return fsmeta_name_key(dir, name, length); }
 
-void mark_stale(struct meta *meta, uint64_t mark) { meta->stale[meta->stale_count++ % STALE_MARKS] = mark; }
+void fsmeta_mark_stale(struct meta *meta, uint64_t mark) { meta->stale[meta->stale_count++ % STALE_MARKS] = mark; }
 
 void meta_stale(struct meta *meta, uint64_t mark) {
     enter(meta);
-    mark_stale(meta, mark);
+    fsmeta_mark_stale(meta, mark);
     pthread_mutex_unlock(&meta->lock);
 }
 
@@ -129,41 +129,41 @@ bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark) {
 int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica) {
     if (attr->ino == 0) return EINVAL;
     enter(meta);
-    return leave(meta, is_fresh(meta, since, attr->ino) ? put_copy(meta, attr, replica) : ESTALE);
+    return leave(meta, is_fresh(meta, since, attr->ino) ? fsmeta_put_copy(meta, attr, replica) : ESTALE);
 }
 
 /* ── files open here that are recorded elsewhere ── */
 
-static struct use *find_use(const struct meta *meta, uint64_t ino) {
-    struct link *link = table_first(&meta->uses, ino);
-    return link == NULL ? NULL : RECORD(struct use, link, link);
+static struct fsmeta_use *find_use(const struct meta *meta, uint64_t ino) {
+    struct link *link = fsmeta_table_first(&meta->uses, ino);
+    return link == NULL ? NULL : RECORD(struct fsmeta_use, link, link);
 }
 
-bool is_claimed(const struct meta *meta, uint64_t ino) {
-    const struct use *use = find_use(meta, ino);
+bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino) {
+    const struct fsmeta_use *use = find_use(meta, ino);
     return use != NULL && use->claimed;
 }
 
 /* The use of a file, made if there is none; NULL: no memory. */
-static struct use *the_use(struct meta *meta, uint64_t ino) {
-    struct use *use = find_use(meta, ino);
+static struct fsmeta_use *the_use(struct meta *meta, uint64_t ino) {
+    struct fsmeta_use *use = find_use(meta, ino);
     if (use != NULL) return use;
-    use = slab_take(&meta->slabs, sizeof *use);
+    use = fsmeta_slab_take(&meta->slabs, sizeof *use);
     if (use == NULL) return NULL;
-    *use = (struct use){.link.key = ino};
-    table_add(&meta->uses, &use->link);
+    *use = (struct fsmeta_use){.link.key = ino};
+    fsmeta_table_add(&meta->uses, &use->link);
     return use;
 }
 
-static void drop_if_empty(struct meta *meta, struct use *use) {
+static void drop_if_empty(struct meta *meta, struct fsmeta_use *use) {
     if (use->files > 0 || use->writers > 0 || use->telling > 0 || use->claimed) return;
-    table_remove(&meta->uses, &use->link);
-    slab_give(&meta->slabs, use);
+    fsmeta_table_remove(&meta->uses, &use->link);
+    fsmeta_slab_give(&meta->slabs, use);
 }
 
 int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers) {
     enter(meta);
-    struct use *use = the_use(meta, ino);
+    struct fsmeta_use *use = the_use(meta, ino);
     if (use == NULL) return leave(meta, ENOMEM);
     use->files += files;
     use->writers += writers;
@@ -173,7 +173,7 @@ int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers) {
 
 bool meta_tell_directly(struct meta *meta, uint64_t ino) {
     enter(meta);
-    struct use *use = the_use(meta, ino);
+    struct fsmeta_use *use = the_use(meta, ino);
     bool may = use != NULL && !use->claimed;
     if (may) use->telling++;
     pthread_mutex_unlock(&meta->lock);
@@ -182,7 +182,7 @@ bool meta_tell_directly(struct meta *meta, uint64_t ino) {
 
 void meta_told_directly(struct meta *meta, uint64_t ino) {
     enter(meta);
-    struct use *use = find_use(meta, ino);
+    struct fsmeta_use *use = find_use(meta, ino);
     if (use != NULL && use->telling > 0) {
         use->telling--;
         drop_if_empty(meta, use);
@@ -192,7 +192,7 @@ void meta_told_directly(struct meta *meta, uint64_t ino) {
 
 int meta_claim(struct meta *meta, uint64_t ino, bool claimed) {
     enter(meta);
-    struct use *use = claimed ? the_use(meta, ino) : find_use(meta, ino);
+    struct fsmeta_use *use = claimed ? the_use(meta, ino) : find_use(meta, ino);
     if (use != NULL) {
         use->claimed = claimed;
         drop_if_empty(meta, use);
@@ -202,15 +202,15 @@ int meta_claim(struct meta *meta, uint64_t ino, bool claimed) {
 
 void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling) {
     enter(meta);
-    const struct use *use = find_use(meta, ino);
+    const struct fsmeta_use *use = find_use(meta, ino);
     *files = use == NULL ? 0 : use->files;
     *writers = use == NULL ? 0 : use->writers;
     *telling = use != NULL && use->telling > 0;
     pthread_mutex_unlock(&meta->lock);
 }
 
-bool free_use_link(void *context, struct link *link) {
+bool fsmeta_free_use_link(void *context, struct link *link) {
     struct meta *meta = context;
-    slab_give(&meta->slabs, RECORD(struct use, link, link));
+    fsmeta_slab_give(&meta->slabs, RECORD(struct fsmeta_use, link, link));
     return true;
 }

@@ -45,7 +45,7 @@ static void close_slab(struct slabs *slabs, struct slab *slab) {
     *(slab->previous != NULL ? &slab->previous->next : &slabs->open[slab->size / SLAB_STEP - 1]) = slab->next;
 }
 
-void *slab_take(struct slabs *slabs, size_t size) {
+void *fsmeta_slab_take(struct slabs *slabs, size_t size) {
     size_t class = (size + SLAB_STEP - 1) / SLAB_STEP - 1;
     struct slab *slab = slabs->open[class];
     if (slab == NULL) {
@@ -71,7 +71,7 @@ void *slab_take(struct slabs *slabs, size_t size) {
     return block;
 }
 
-void slab_give(struct slabs *slabs, void *block) {
+void fsmeta_slab_give(struct slabs *slabs, void *block) {
     struct slab *slab = (struct slab *)((uintptr_t)block & ~(uintptr_t)(SLAB_BYTES - 1));
     memcpy(block, &slab->free, sizeof slab->free);
     slab->free = block;
@@ -85,7 +85,7 @@ void slab_give(struct slabs *slabs, void *block) {
     munmap(slab, SLAB_BYTES);
 }
 
-void slabs_free(struct slabs *slabs) {
+void fsmeta_slabs_free(struct slabs *slabs) {
     for (int class = 0; class < SLAB_CLASSES; class++) {
         struct slab *slab = slabs->open[class];
         if (slab == NULL) continue;
@@ -119,23 +119,23 @@ static struct link **bucket_of(const struct table *table, uint64_t key) {
 
 /* Empty buckets, or NULL. From the slabs, whose memory goes back to the system where malloc would keep it. */
 static struct link **new_segment(struct table *table) {
-    struct link **segment = slab_take(table->slabs, SEGMENT * sizeof *segment);
+    struct link **segment = fsmeta_slab_take(table->slabs, SEGMENT * sizeof *segment);
     if (segment != NULL) memset(segment, 0, SEGMENT * sizeof *segment);
     return segment;
 }
 
-bool table_init(struct table *table, struct slabs *slabs) {
+bool fsmeta_table_init(struct table *table, struct slabs *slabs) {
     *table = (struct table){.slabs = slabs, .segment_room = 8, .buckets = BUCKETS_MIN};
     table->segments = malloc(table->segment_room * sizeof *table->segments);
     if (table->segments != NULL) table->segments[0] = new_segment(table);
     if (table->segments != NULL && table->segments[0] != NULL) return true;
     table->buckets = 0;
-    table_free(table);
+    fsmeta_table_free(table);
     return false;
 }
 
-void table_free(struct table *table) {
-    for (size_t i = 0; i * SEGMENT < table->buckets; i++) slab_give(table->slabs, table->segments[i]);
+void fsmeta_table_free(struct table *table) {
+    for (size_t i = 0; i * SEGMENT < table->buckets; i++) fsmeta_slab_give(table->slabs, table->segments[i]);
     free(table->segments);
     *table = (struct table){.segments = NULL};
 }
@@ -145,10 +145,10 @@ static struct link *same_key(struct link *link, uint64_t key) {
     return link;
 }
 
-struct link *table_first(const struct table *table, uint64_t key) {
+struct link *fsmeta_table_first(const struct table *table, uint64_t key) {
     return table->count == 0 ? NULL : same_key(*bucket_of(table, key), key);
 }
-struct link *table_next(const struct link *link) { return same_key(link->next, link->key); }
+struct link *fsmeta_table_next(const struct link *link) { return same_key(link->next, link->key); }
 
 static bool grow(struct table *table) {
     size_t segment = table->buckets / SEGMENT;
@@ -185,7 +185,7 @@ static void shrink(struct table *table) {
     *to = *from;
     *from = NULL;
     table->buckets = last;
-    if (last % SEGMENT == 0) slab_give(table->slabs, table->segments[last / SEGMENT]);
+    if (last % SEGMENT == 0) fsmeta_slab_give(table->slabs, table->segments[last / SEGMENT]);
     if (last % SEGMENT != 0 || table->segment_room <= 8 || last / SEGMENT > table->segment_room / 4) return;
     struct link ***fewer = realloc(table->segments, table->segment_room / 2 * sizeof *fewer);
     if (fewer == NULL) return;
@@ -193,7 +193,7 @@ static void shrink(struct table *table) {
     table->segment_room /= 2;
 }
 
-void table_add(struct table *table, struct link *link) {
+void fsmeta_table_add(struct table *table, struct link *link) {
     if (table->count >= table->buckets) grow(table);
     struct link **bucket = bucket_of(table, link->key);
     link->next = *bucket;
@@ -201,7 +201,7 @@ void table_add(struct table *table, struct link *link) {
     table->count++;
 }
 
-void table_remove(struct table *table, struct link *link) {
+void fsmeta_table_remove(struct table *table, struct link *link) {
     struct link **at = bucket_of(table, link->key);
     while (*at != link) at = &(*at)->next;
     *at = link->next;
@@ -209,7 +209,7 @@ void table_remove(struct table *table, struct link *link) {
     for (int i = 0; i < 4 && table->buckets > BUCKETS_MIN && table->count < table->buckets / 4; i++) shrink(table);
 }
 
-void table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context) {
+void fsmeta_table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context) {
     for (size_t i = 0; i < table->buckets; i++)
         for (struct link **at = bucket_at(table, i); *at != NULL;) {
             struct link *link = *at, *next = link->next;
@@ -223,7 +223,7 @@ void table_sift(struct table *table, bool (*visit)(void *context, struct link *l
     while (table->buckets > BUCKETS_MIN && table->count < table->buckets / 4) shrink(table);
 }
 
-uint64_t table_bytes(const struct table *table) { return table->segment_room * sizeof *table->segments; }
+uint64_t fsmeta_table_bytes(const struct table *table) { return table->segment_room * sizeof *table->segments; }
 
 /* ── sets of nodes ── a number: 0; node << 1 | 1; or the address of these, two or more */
 
@@ -236,8 +236,8 @@ static struct many *many_of(node_set set) { return (struct many *)(uintptr_t)set
 static int32_t single_of(node_set set) { return (int32_t)(set >> 1); }
 static node_set single(int32_t node) { return (node_set)(uint32_t)node << 1 | 1; }
 
-size_t set_count(node_set set) { return set == 0 ? 0 : set & 1 ? 1 : many_of(set)->count; }
-int32_t set_at(node_set set, size_t index) { return set & 1 ? single_of(set) : many_of(set)->nodes[index]; }
+size_t fsmeta_set_count(node_set set) { return set == 0 ? 0 : set & 1 ? 1 : many_of(set)->count; }
+int32_t fsmeta_set_at(node_set set, size_t index) { return set & 1 ? single_of(set) : many_of(set)->nodes[index]; }
 
 /* Index of the first that is not below `node`. */
 static uint32_t place(const struct many *many, int32_t node) {
@@ -250,16 +250,16 @@ static uint32_t place(const struct many *many, int32_t node) {
     return low;
 }
 
-bool set_has(node_set set, int32_t node) {
+bool fsmeta_set_has(node_set set, int32_t node) {
     if (set == 0 || set & 1) return set != 0 && single_of(set) == node;
     uint32_t at = place(many_of(set), node);
     return at < many_of(set)->count && many_of(set)->nodes[at] == node;
 }
 
-bool set_only(node_set set, int32_t node) { return set == 0 || (set_count(set) == 1 && set_at(set, 0) == node); }
+bool fsmeta_set_only(node_set set, int32_t node) { return set == 0 || (fsmeta_set_count(set) == 1 && fsmeta_set_at(set, 0) == node); }
 
-int set_add(node_set *set, int32_t node) {
-    if (set_has(*set, node)) return 0;
+int fsmeta_set_add(node_set *set, int32_t node) {
+    if (fsmeta_set_has(*set, node)) return 0;
     if (*set == 0) {
         *set = single(node);
         return 0;
@@ -284,8 +284,8 @@ int set_add(node_set *set, int32_t node) {
     return 0;
 }
 
-void set_remove(node_set *set, int32_t node) {
-    if (!set_has(*set, node)) return;
+void fsmeta_set_remove(node_set *set, int32_t node) {
+    if (!fsmeta_set_has(*set, node)) return;
     if (*set & 1) {
         *set = 0;
         return;
@@ -298,12 +298,12 @@ void set_remove(node_set *set, int32_t node) {
     free(many);
 }
 
-void set_clear(node_set *set) {
+void fsmeta_set_clear(node_set *set) {
     if (*set != 0 && !(*set & 1)) free(many_of(*set));
     *set = 0;
 }
 
-bool set_sound(node_set set) {
+bool fsmeta_set_sound(node_set set) {
     if (set == 0 || set & 1) return true;
     const struct many *many = many_of(set);
     bool sound = many->count >= 2 && many->count <= many->room;
@@ -311,7 +311,7 @@ bool set_sound(node_set set) {
     return sound;
 }
 
-int nodes_reserve(struct meta_nodes *nodes, size_t more) {
+int fsmeta_nodes_reserve(struct meta_nodes *nodes, size_t more) {
     if (nodes->room - nodes->count >= more) return 0;
     size_t room = nodes->count + more < 8 ? 8 : 2 * (nodes->count + more);
     int32_t *larger = realloc(nodes->nodes, room * sizeof *larger);
@@ -321,7 +321,7 @@ int nodes_reserve(struct meta_nodes *nodes, size_t more) {
     return 0;
 }
 
-void nodes_add(struct meta_nodes *nodes, int32_t node) {
+void fsmeta_nodes_add(struct meta_nodes *nodes, int32_t node) {
     for (size_t i = 0; i < nodes->count; i++)
         if (nodes->nodes[i] == node) return;
     nodes->nodes[nodes->count++] = node;

@@ -19,7 +19,7 @@ static void free_one(struct meta *meta, struct xattr *xattr) {
     free(xattr);
 }
 
-void free_xattrs(struct meta *meta, struct xattr **list) {
+void fsmeta_free_xattrs(struct meta *meta, struct xattr **list) {
     while (*list != NULL) {
         struct xattr *next = (*list)->next;
         free_one(meta, *list);
@@ -27,7 +27,7 @@ void free_xattrs(struct meta *meta, struct xattr **list) {
     }
 }
 
-int set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags) {
+int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags) {
     size_t length = strlen(name), all = length + 1 + size;
     if (length == 0 || length > XATTR_NAME_MAX) return ERANGE;
     if (size > XATTR_SIZE_MAX) return E2BIG;
@@ -52,9 +52,9 @@ int set_one_xattr(struct meta *meta, struct xattr **list, const char *name, cons
 
 /* Where the attributes of a file of here, or of any directory, hang. */
 static int attributes_of(struct meta *meta, uint64_t ino, struct xattr ***list, int64_t **ctime) {
-    struct dir *dir = find_dir(meta, ino);
-    struct inode *inode = dir != NULL ? NULL : find_inode(meta, ino);
-    if (dir == NULL && !is_mine(meta, partition_of_ino(meta, ino))) return META_NOT_MINE;
+    struct dir *dir = fsmeta_find_dir(meta, ino);
+    struct inode *inode = dir != NULL ? NULL : fsmeta_find_inode(meta, ino);
+    if (dir == NULL && !fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return META_NOT_MINE;
     if (dir == NULL && inode == NULL) return ENOENT;
     *list = dir != NULL ? &dir->xattrs : &inode->xattrs;
     *ctime = dir != NULL ? &dir->ctime : &inode->ctime;
@@ -66,7 +66,7 @@ int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void
     int64_t *ctime;
     enter(meta);
     int error = attributes_of(meta, ino, &list, &ctime);
-    if (error == 0) error = set_one_xattr(meta, list, name, value, size, flags);
+    if (error == 0) error = fsmeta_set_one_xattr(meta, list, name, value, size, flags);
     if (error == 0) *ctime = now;
     return leave(meta, error);
 }
