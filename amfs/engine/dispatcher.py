@@ -83,7 +83,6 @@ class Dispatcher(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
             m.Submit: self.on_submit,
-            m.SubmitEnd: self.on_submit_end,
             m.Done: self.on_done,
             m.Took: self.on_took,
             m.ReducePlan: self.on_reduce_plan,
@@ -108,9 +107,6 @@ class Dispatcher(Machine):
             for tid, record in run.records.items():
                 if record.state == RecordState.BACKING_OFF:
                     self.cancel_timer(("retry", message.run, tid))
-
-    def on_submit_end(self, peer: int, message: m.SubmitEnd) -> None:
-        """The submitter counts for itself; the message tells that dealing need no longer hold anything back."""
 
     # ── tasks in ───────────────────────────────────────────────────────────────────────────────────
 

@@ -163,12 +163,6 @@ class Submit(Message, frozen=True, tag=3):
     tasks: tuple[TaskSpec, ...]
 
 
-class SubmitEnd(Message, frozen=True, tag=4):
-    """Submitter -> dispatcher: no more tasks (until the next Submit)."""
-
-    run: int
-
-
 class Results(Message, frozen=True, tag=5):
     """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
@@ -476,7 +470,7 @@ class FsDone(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
+    RunBegin | RunReady | Submit | Results | Poison | Settle | Flushed | RunEnd | RunGone
     | Assign | Done | Took | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content

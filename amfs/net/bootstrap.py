@@ -52,7 +52,7 @@ def mpi_rank() -> int:
 
 
 def node_config(
-    session: str, directory: Path, keys: Keys, node: int, wishes: Wishes, *, expected: int = 1, port_step: int = 0
+    session: str, directory: Path, keys: Keys, node: int, wishes: Wishes, *, port_step: int = 0
 ) -> NodeConfig:
     """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
     listen = [f"ipc://{directory}/node-{node}.ipc"]
@@ -65,7 +65,7 @@ def node_config(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
         managers=(f"ipc://{directory}/node-0.ipc",), slots=wishes.slots, memory=wishes.memory, store_dir=wishes.store_dir,
         store_limit=wishes.store_limit,
-        data_address=data_address, unit_size=wishes.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
+        data_address=data_address, unit_size=wishes.unit_size, log_file=str(directory / f"node-{node}.log"),
         host=registry.host_mark(),
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = Non
     try:
         keys = make_keys()
         for node in range(nodes):
-            started.append(daemon.launch(node_config(chosen, directory, keys, node, wishes, expected=nodes, port_step=node)))
+            started.append(daemon.launch(node_config(chosen, directory, keys, node, wishes, port_step=node)))
         patience = START_S + START_PER_NODE_S * nodes
         readies = daemon.await_ready(started, patience)
         session = Session(

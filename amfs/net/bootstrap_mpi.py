@@ -44,7 +44,7 @@ def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, Session]:
         directory = registry.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
-            config = bootstrap.node_config(chosen, registry.base_dir() / chosen, keys, rank, wishes, expected=size, port_step=local_rank)
+            config = bootstrap.node_config(chosen, registry.base_dir() / chosen, keys, rank, wishes, port_step=local_rank)
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))

@@ -251,9 +251,6 @@ class Sockets:
         """Let ``poll`` also return when this descriptor is readable."""
         self._epoll.register(descriptor, select.EPOLLIN)
 
-    def unwatch(self, descriptor: int) -> None:
-        self._epoll.unregister(descriptor)
-
     def fileno(self) -> int:
         """Readable when ``poll`` would return; silent while ``pending()`` is true."""
         return self._epoll.fileno()

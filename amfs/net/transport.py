@@ -182,9 +182,6 @@ class Transport:
         """Let ``poll`` also return when this descriptor is readable."""
         self._sockets.watch(descriptor)
 
-    def unwatch(self, descriptor: int) -> None:
-        self._sockets.unwatch(descriptor)
-
     def fileno(self) -> int:
         """What an outer loop may watch for readability instead of calling ``poll``; silent while ``pending()`` is true."""
         return self._sockets.fileno()

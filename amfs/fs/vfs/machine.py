@@ -16,7 +16,7 @@ from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
 _WITHOUT_DIRECTORIES = frozenset((
-    "spread", "directories", "arrive", "stripes_of", "have", "lose", "hello", "drop", "drop_whole", "usage", "counts",
+    "spread", "directories", "arrive", "stripes_of", "have", "lose", "hello", "drop", "drop_whole", "usage",
 ))  # fmt: skip
 
 

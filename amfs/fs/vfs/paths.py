@@ -6,7 +6,6 @@ Paths are absolute in the namespace of the file system. Clients hold the session
 from __future__ import annotations
 
 import errno
-import fnmatch
 import posixpath
 import stat
 from collections.abc import Callable
@@ -456,14 +455,6 @@ class Paths(Layouts):
         answers = yield All([Ask(node, "usage") for node in nodes])
         return [(node, a[1], a[0], a[2]) for node, a in zip(nodes, answers, strict=True) if not isinstance(a, OSError)]
 
-    def op_counts(self, r: Request) -> Operation:
-        nodes = sorted(self.live)
-        answers = yield All([Ask(node, "counts") for node in nodes])
-        return [(node, a) for node, a in zip(nodes, answers, strict=True) if not isinstance(a, OSError)]
-
-    def s_counts(self, peer: int) -> dict[str, int]:
-        return self.meta.counts()
-
     def _tree(self, r: Request, path: bytes) -> Operation:
         """Everything at and below ``path``: [(path, attr)]."""
         top = yield from self._walk(r, path, False)
@@ -487,10 +478,6 @@ class Paths(Layouts):
                     break
                 cursor = page[-1][3]
         return found
-
-    def op_search(self, r: Request, path: bytes, pattern: bytes) -> Operation:
-        """Paths below ``path`` whose last name fits a shell pattern."""
-        return [found for found, _ in (yield from self._tree(r, path)) if fnmatch.fnmatchcase(posixpath.basename(found), pattern)]
 
     def op_du(self, r: Request, path: bytes) -> Operation:
         """[(path, bytes, files)] of each directory at and below, with what is below it; a hard link counts once."""

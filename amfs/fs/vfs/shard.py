@@ -333,11 +333,6 @@ class Shard(Calls):
             return self.meta.getattr(ino, peer) if out is not None else None
         return out
 
-    def s_wrote(self, peer: int, ino: int, attr: Any) -> Operation:
-        out, tell = self._finish(peer, ino, attr)
-        yield from self.told(peer, tell, (ino,))
-        return out
-
     def _finish(self, peer: int, ino: int, attr: Any) -> tuple[Any, tuple[int, ...]]:
         """``peer`` is done writing it; the record, and who must be told."""
         before = self.meta.holders(ino)
