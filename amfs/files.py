@@ -36,6 +36,7 @@ from amfs.files_path import clean, join
 from amfs.files_tree import Entry
 from amfs.fs import attr as a
 from amfs.fs.attr import Attr
+from amfs.umask import umask
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -77,15 +78,6 @@ def layout_of(layout: str | None, stripe: int = 0, rank: int | None = None) -> L
     if stripe < 0 or (stripe and layout == "whole"):
         raise ValueError("a stripe size belongs to the layout striped, and is positive")
     return Layout(LAYOUTS[layout] if layout else 1 if stripe else -1, stripe, -1 if rank is None else rank)
-
-
-def umask() -> int:
-    """The file mode creation mask of this process."""
-    with open("/proc/self/status", "rb") as status:  # os.umask would have to change it to tell
-        for line in status:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
 
 
 def _close_all(line: Line, opened: weakref.WeakSet[Any]) -> None:

@@ -44,6 +44,7 @@ from amfs.fs.paths import scope_of, shared_path
 from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
+from amfs.umask import umask
 
 if TYPE_CHECKING:
     from amfs.cli.output import Snapshot, Summary
@@ -243,7 +244,7 @@ class RunShell:
             keep_sandbox=options.keep_sandbox,
             data_aware=options.data_aware,
             want_output=options.want_output,
-            umask=_umask(),
+            umask=umask(),
             paths=plan.paths,
             journal=mark if cluster.core is None else "",  # an embedded node has no other run
             life=life,
@@ -558,12 +559,6 @@ class RunShell:
         from amfs.run_summary import summary_of
 
         return summary_of(self, exit_code, outcome, notes)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def exit_code_of(shell: RunShell, interrupted: int = 0) -> tuple[int, str]:

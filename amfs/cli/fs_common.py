@@ -52,9 +52,9 @@ def stripe_of(text: str) -> int:
     """The bytes that --stripe says; 0 if it was not given."""
     if not text:
         return 0
-    from amfs.cli.session_options import parse_size
+    from amfs.cli.session_options import size_of
 
-    size = parse_size(text)
+    size = size_of(text)
     if size < 4096 or size > 1 << 30 or size & (size - 1):
         raise UsageError(f"--stripe {text}: a stripe is a power of two between 4K and 1G")
     return size

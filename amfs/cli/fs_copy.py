@@ -225,9 +225,9 @@ def _plan_local(work: Work, plan: _Plan, source: str, to: bytes, facts: os.stat_
 
 
 def _put_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
-    from amfs.files import umask
     from amfs.files_copy import BATCH, Source, put_many
     from amfs.files_line import Call
+    from amfs.umask import umask
 
     files, mask = work.files, umask()
     by_depth: dict[int, list[tuple[str, bytes, os.stat_result]]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,15 +13,15 @@ from amfs.net.bootstrap import Wishes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
 
+def size_of(text: str) -> int:
+    """Bytes from "4G", "500 MiB", "1048576", as in task lists. Raises UsageError."""
+    from amfs.translate.tasklist import parse_size
 
-def parse_size(text: str) -> int:
-    """Bytes from "4G", "500 MiB", "1048576"; binary multiples. Raises UsageError."""
-    match = _SIZE.match(text.strip())
-    if not match:
-        raise UsageError(f"'{text}' is not a size: write for example 500M or 4G")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))
+    try:
+        return parse_size("".join(text.split()))
+    except ValueError:
+        raise UsageError(f"'{text}' is not a size: write for example 500M or 4G") from None
 
 
 def node_options(command: F) -> F:
@@ -46,5 +45,5 @@ def node_options(command: F) -> F:
 def wishes_of(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> Wishes:
     """The options' values as the bootstrap takes them. Raises UsageError."""
     place = os.path.abspath(store) if store else ""
-    sizes = {"memory": parse_size(memory or "0"), "store_limit": parse_size(store_limit or "0")}
+    sizes = {"memory": size_of(memory or "0"), "store_limit": size_of(store_limit or "0")}
     return Wishes(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)

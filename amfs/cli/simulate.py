@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from amfs.cli.session_options import parse_size
+from amfs.cli.session_options import size_of
 from amfs.errors import AmfsError, UsageError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _simulate(workflow: str | None, given: dict[str, Any]) -> Report:
 
 
 def _positive(option: str, text: str) -> int:
-    size = parse_size(text)
+    size = size_of(text)
     if size <= 0:
         raise UsageError(f"{option}: {text} is not more than nothing")
     return size
@@ -163,7 +163,7 @@ def _positive(option: str, text: str) -> int:
 def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
     from amfs.sim import workload as made
 
-    seconds, size = parse_time(given["task_time"]), parse_size(given["file_size"])
+    seconds, size = parse_time(given["task_time"]), size_of(given["file_size"])
     if sum(choice is not None for choice in (workflow, given["bag"], given["pairs"])) != 1:
         raise UsageError("say what to simulate: a WORKFLOW, --bag or --pairs, and only one of them")
     scales = {name: given[name] for name in ("time_scale", "size_scale") if given[name] is not None}

@@ -18,6 +18,7 @@ from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
 from amfs.translate.shape import Graph, later_in_words
+from amfs.umask import umask
 
 __all__ = ["translate"]
 
@@ -110,9 +111,7 @@ def _write(output: str, lines: Iterable[str]) -> None:
     try:
         with open(descriptor, "wb") as file:
             _copy(lines, file)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.fchmod(file.fileno(), 0o666 & ~umask)
+            os.fchmod(file.fileno(), 0o666 & ~umask())
         os.replace(temporary, output)
     except BaseException:
         os.unlink(temporary)

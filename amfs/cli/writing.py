@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable
 
 from amfs.errors import UsageError
+from amfs.umask import umask
 
 
 def write_out(output: str, pieces: Iterable[bytes]) -> None:
@@ -25,9 +26,7 @@ def write_out(output: str, pieces: Iterable[bytes]) -> None:
         with open(descriptor, "wb") as file:
             for piece in pieces:
                 file.write(piece)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.fchmod(file.fileno(), 0o666 & ~umask)
+            os.fchmod(file.fileno(), 0o666 & ~umask())
         os.replace(temporary, output)
     except OSError as error:
         os.unlink(temporary)

@@ -169,11 +169,8 @@ class Mounts:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._door_path)
-        mask = os.umask(0o177)
-        try:
-            self._door.bind(self._door_path)
-        finally:
-            os.umask(mask)
+        self._door.bind(self._door_path)
+        os.chmod(self._door_path, 0o600)  # the directory is closed to others, and who connects is asked for his number
         self._door.listen(16)
         self._poll.register(self._door, select.EPOLLIN)
         self._poll.register(self._wake, select.EPOLLIN)

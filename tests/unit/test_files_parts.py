@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs import files_copy
-from amfs.files import layout_of, stat_result, umask
+from amfs.files import layout_of, stat_result
 from amfs.files_copy import Layout, copy_descriptor
 from amfs.files_io import flags_of
 from amfs.files_kv import key_of, path_of
@@ -20,6 +20,7 @@ from amfs.files_line import failure
 from amfs.files_path import Place, below, clean, join, parse
 from amfs.files_tree import has_magic
 from amfs.fs.attr import Attr
+from amfs.umask import umask
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.config", 1),
     ("amfs._native", 0),
     ("amfs.libexec", 2),
+    ("amfs.umask", 1),
     ("amfs", 0),  # the package itself: __version__
 ]
 
