@@ -1,4 +1,4 @@
-"""The file mode creation mask of this process, read without changing it: another thread that makes a file meanwhile would get the wrong mode."""
+"""The umask of this process, read without changing it: a file that another thread makes meanwhile would get the wrong mode."""
 
 from __future__ import annotations
 
