@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, session_option, stripe_of
+from amfs.client.paths import below, join
 from amfs.errors import UsageError
-from amfs.files_path import below, join
 
 
 @click.command(context_settings=CONTEXT)
@@ -23,8 +23,8 @@ from amfs.files_path import below, join
 @session_option
 def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, verbose: bool, session: str | None) -> int:
     """Remove files. Patterns are expanded: amfs rm 'amfs:/tmp/*'. The root itself is never removed."""
-    from amfs.files_line import Call
-    from amfs.files_tree import remove_tree
+    from amfs.client.connection import Call
+    from amfs.client.tree import remove_tree
 
     if not paths and not force:
         raise UsageError("rm: what shall be removed?")

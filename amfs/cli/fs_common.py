@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from amfs.client.paths import parse
 from amfs.errors import UsageError
-from amfs.files_path import parse
 from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
-    from amfs.files import Files
+    from amfs.client.files import Files
     from amfs.fs.attr import Attr
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,7 +89,7 @@ class Work:
     @property
     def files(self) -> Files:
         if self._files is None:
-            from amfs.files import Files
+            from amfs.client.files import Files
 
             self._files = Files(self._session)
         return self._files
@@ -115,7 +115,7 @@ class Work:
 
     def paths(self, texts: Sequence[str]) -> list[bytes]:
         """The paths that arguments name, patterns expanded; one that matches nothing stays as it is, for the command to complain about."""
-        from amfs.files_tree import has_magic
+        from amfs.client.tree import has_magic
 
         plain = [self.path(text) for text in texts]
         found: list[bytes] = []
@@ -127,7 +127,7 @@ class Work:
 
     def complain(self, problem: OSError | str, path: bytes | str = b"", *, status: int = 1) -> None:
         """Tell what went wrong with what; the exit status will be ``status`` at least."""
-        from amfs.cli.output import printable
+        from amfs.display.progress import printable
 
         if isinstance(problem, OSError):
             path = path or problem.filename or b""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
+from amfs.client.paths import below, join
 from amfs.errors import UsageError
-from amfs.files_path import below, join
 
 if TYPE_CHECKING:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_copy import Layout
+    from amfs.client.transfer import Layout
     from amfs.fs.attr import Attr
 
 PIECE = 1 << 20
@@ -42,7 +42,7 @@ def cat(paths: tuple[str, ...], session: str | None) -> int:
 
 
 def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
-    from amfs.files_copy import open_exported
+    from amfs.client.transfer import open_exported
 
     files = work.files
     if files.line.same_host:
@@ -77,7 +77,7 @@ class Wishes(NamedTuple):
     rank: int | None = None
 
     def place(self) -> Layout:
-        from amfs.files import layout_of
+        from amfs.client.files import layout_of
 
         return layout_of(self.layout, self.stripe, self.rank)
 
@@ -155,7 +155,7 @@ class _Plan:
 
 def _put(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_tree import lookup
+    from amfs.client.tree import lookup
 
     to = work.path(target)
     there = lookup(work.files.line, to, True)
@@ -225,9 +225,9 @@ def _plan_local(work: Work, plan: _Plan, source: str, to: bytes, facts: os.stat_
 
 
 def _put_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
-    from amfs.files import umask
-    from amfs.files_copy import BATCH, Source, put_many
-    from amfs.files_line import Call
+    from amfs.client.connection import Call
+    from amfs.client.files import umask
+    from amfs.client.transfer import BATCH, Source, put_many
 
     files, mask = work.files, umask()
     by_depth: dict[int, list[tuple[str, bytes, os.stat_result]]] = {}
@@ -381,7 +381,7 @@ def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wish
 
 
 def _get_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
-    from amfs.files_copy import BATCH, get_many
+    from amfs.client.transfer import BATCH, get_many
 
     for _, local, _ in plan.directories:
         try:
@@ -473,7 +473,7 @@ def cp(
 
 def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_tree import lookup
+    from amfs.client.tree import lookup
 
     to = work.path(target)
     chosen, files = work.paths(sources), work.files
@@ -517,7 +517,7 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes
             except OSError as error:
                 work.complain(error)
         if wishes.preserve:
-            from amfs.files import stat_result
+            from amfs.client.files import stat_result
 
             for _, place, attr in [*plan.files, *reversed(plan.directories)]:
                 _preserve(work, place, stat_result(attr))

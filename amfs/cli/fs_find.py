@@ -154,8 +154,8 @@ def locate(paths: tuple[str, ...], recursive: bool, human_: bool, extents: bool,
 
     A whole file may be on several nodes, all of it on each; of a striped one every node has a part.
     """
-    from amfs.files import Extent
-    from amfs.files_line import Call
+    from amfs.client.connection import Call
+    from amfs.client.files import Extent
 
     with Work("locate", session) as work:
         chosen: list[tuple[bytes, Attr]] = []

@@ -34,7 +34,7 @@ from amfs.cli.fs_common import (
 from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
-    from amfs.files_tree import Entry
+    from amfs.client.tree import Entry
     from amfs.fs.attr import Attr
 
 _LOST_TEXT = "content lost with a node that died"
@@ -188,7 +188,7 @@ def _long(work: Work, rows: Sequence[Shown], style: Style) -> list[bytes]:
 
 
 def _targets(work: Work, links: Sequence[bytes]) -> dict[bytes, bytes]:
-    from amfs.files_line import Call
+    from amfs.client.connection import Call
 
     answers = work.files.call_many(Call("readlink_path", (path,), (path,)) for path in links)
     return {path: answer for path, answer in zip(links, answers, strict=True) if not isinstance(answer, OSError)}

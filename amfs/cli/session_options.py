@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from amfs.errors import UsageError
-from amfs.net.bootstrap import Wishes
+from amfs.provision.local import Wishes
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,10 +15,10 @@ import msgspec
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_FATE
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace, shared_path
 
 
 class Availability(WorkerState):

@@ -16,9 +16,9 @@ from amfs.engine import messages as m
 from amfs.engine import reduction
 from amfs.engine.events import TimerFired
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
-from amfs.fs.partition import PartitionTable
 
 _NOTHING = m.Result(-1)
 _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)

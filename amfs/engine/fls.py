@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from amfs.engine import messages as m
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.paths import scope_of
 from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
-from amfs.fs.paths import scope_of
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP

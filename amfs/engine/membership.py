@@ -15,8 +15,8 @@ from amfs.config import MemberLimits
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown, PeersHeard, Stop, TimerFired
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
-from amfs.fs.partition import PartitionTable
 
 
 class Peer:

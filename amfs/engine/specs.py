@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
+from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.records import pack_body
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED
 from amfs.engine.tokens import token
 from amfs.engine.workflow import Task
-from amfs.fs.paths import in_namespace, shared_path
 
 
 class SpecMaker:

@@ -33,13 +33,13 @@ from amfs.engine.events import (
 from amfs.engine.fls import SHARED_FATE
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
 from amfs.engine.tokens import is_token, task_of, token
 from amfs.engine.units import units
 from amfs.engine.workflow import Task
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace
 
 
 class Submitter(Machine):

@@ -19,11 +19,11 @@ from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
 from amfs.engine.fls import SHARED_FATE
+from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
-from amfs.fs.paths import in_namespace, sandbox_name, shared_path, store_path
 
 _DEFAULTS = m.Options()
 SUSPECTS_NAMED = 5

@@ -16,10 +16,10 @@ from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CloseRun, Delete, Kill, OpenRun
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
 from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
 from amfs.engine.tokens import is_token
-from amfs.fs.partition import PartitionTable
 
 
 class File:

@@ -28,11 +28,12 @@ from contextlib import suppress
 
 from amfs.engine.messages import CLIENT_ID_MIN, FsAnswer, FsAsk, FsDo, FsDone, Member, Message, RunBegin
 from amfs.errors import ProtocolError
+from amfs.host.processes import host_id
 from amfs.net import wire
 from amfs.net.addresses import pick
 from amfs.net.guard import Refusals
+from amfs.net.keys import Keys
 from amfs.net.link import Limits, Link, Packet, State
-from amfs.net.session import Keys, host_mark
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
 from amfs.net.weight import weight
 
@@ -82,7 +83,7 @@ class Transport:
         """``keys`` are needed for tcp. ``incarnation`` 0: taken from the clock. Raises SystemSetupError if an endpoint cannot be bound."""
         self.own_id = own_id
         self.incarnation = incarnation or time.time_ns() // 1000
-        self.host = host or host_mark()
+        self.host = host or host_id()
         self.limits = limits or Limits()
         self.refusals = Refusals()  # of others by us, and of us by others
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "batches_sent": 0, "batches_received": 0, "lost": 0}

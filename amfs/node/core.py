@@ -37,10 +37,10 @@ from amfs.engine.events import (
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace, namespace_path
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace, namespace_path
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
 from amfs.fs.attr import Attr
-from amfs.net.trees import make_directories
+from amfs.host.trees import make_directories
 
 log = logging.getLogger("amfs.fs")
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from amfs._native import Meta
 from amfs.engine.messages import Leave, Member
 from amfs.fs.vfs.machine import FileSystem
-from amfs.net.daemon import enter, report_ready
-from amfs.net.session import NodeConfig, host_mark, usable_cpus
+from amfs.host.processes import host_id, usable_cpus
+from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
 from amfs.node.filework import FileWork
@@ -25,6 +25,7 @@ from amfs.node.hands import Hands
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
 from amfs.node.store import Store
+from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
 
@@ -32,7 +33,7 @@ log = logging.getLogger("amfs.node")
 def serve(config: NodeConfig, ready_fd: int | None) -> int:
     """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
     slots = config.slots or usable_cpus()
-    host = config.host or host_mark()
+    host = config.host or host_id()
     transport = Transport(config.node, config.keys, config.listen, host=host)
     hands: Hands | None = None
     store: Store | None = None

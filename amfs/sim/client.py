@@ -1,4 +1,4 @@
-"""The simulated submitter process: the real Submitter, driven as ``amfs.runner`` drives it."""
+"""The simulated submitter process: the real Submitter, driven as ``amfs.runs.driver`` drives it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from amfs.engine.events import (
     SetTimer,
     StopRun,
 )
+from amfs.engine.paths import scope_of
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
-from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.node import items_in
 from amfs.sim.process import Process

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amfs.engine import messages as m
 from amfs.engine.events import Event, PeerDown, Received
-from amfs.fs.partition import PartitionTable
+from amfs.engine.partition import PartitionTable
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.node import SimNode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from amfs.engine import messages as m
 from amfs.engine.events import (
@@ -25,13 +25,13 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
+from amfs.engine.paths import store_path
 from amfs.engine.records import unpack_record
 from amfs.engine.states import Outcome
-from amfs.fs.paths import store_path
 from amfs.sim.world import World
 
 if TYPE_CHECKING:
-    from amfs.sim.node import SimNode
+    from amfs.node.core import NodeCore
     from amfs.sim.workload import Workload
 
 INLINE_BYTES_MAX = 1 << 16
@@ -58,10 +58,22 @@ def _root_of(part: Started) -> int:
     return int(part.outputs[0][0].split("/")[1])
 
 
+class Node(Protocol):
+    """The simulated node that has these hands."""
+
+    id: int
+    alive: bool
+    world: World
+
+    @property
+    def core(self) -> NodeCore: ...
+    def arrive(self, item: tuple[Any, ...]) -> None: ...
+
+
 class Hands:
     """Launcher, mover and store of one simulated node."""
 
-    def __init__(self, node: SimNode, slots: int, memory: int, workload: Workload) -> None:
+    def __init__(self, node: Node, slots: int, memory: int, workload: Workload) -> None:
         self.node = node
         self.world: World = node.world
         self.slots = slots

@@ -13,9 +13,9 @@ import time
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.fs.paths import scope_of
+from amfs.engine.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import calamities
+from amfs.sim import faults as calamities
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Faults, Limits, Storage
 from amfs.sim.workload import Workload

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
-from amfs.sim import calamities
+from amfs.sim import faults as calamities
 from amfs.sim.scenario import Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults
 from amfs.sim.shapes import BLOCKS, Mix, random_tasks

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from amfs.engine.workflow import FileState, Workflow, complete
 from amfs.translate.reader import Reader
+from amfs.translate.shell_quoting import Malformed, quote, split, trim
 from amfs.translate.tasklist import parse_state
-from amfs.translate.words import Malformed, quote, split, trim
 
 HEADER = ["fileid", "filename", "state"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from amfs.translate.words import Malformed
+from amfs.translate.shell_quoting import Malformed
 
 
 class NotPlain(Malformed):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator
 
-from amfs.translate.words import Malformed, Word, joined, split
+from amfs.translate.shell_quoting import Malformed, Word, joined, split
 
 #: Characters of one value, and of all the expansions of a document: ``A=$A$A`` thirty times must not fill the memory.
 VALUE_MAX = 1 << 20

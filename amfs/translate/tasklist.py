@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from amfs.engine.workflow import FileState, Task, Workflow, complete, value_faults
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, Word, quote, split, trim
+from amfs.translate.shell_quoting import Malformed, Word, quote, split, trim
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "

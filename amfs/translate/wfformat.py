@@ -15,7 +15,7 @@ import msgspec
 
 from amfs.engine.workflow import FileState, Task
 from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, with_after
-from amfs.translate.words import QuotingError, split
+from amfs.translate.shell_quoting import QuotingError, split
 
 Strings = list[str] | None
 Number = int | float | None

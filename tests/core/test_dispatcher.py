@@ -20,9 +20,9 @@ from recorder import Recorder
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body
 from amfs.engine.states import Outcome, RecordState
-from amfs.fs.partition import PartitionTable
 
 SHARD, ELSEWHERE = 9, 8
 LIMITS = DispatcherLimits()

@@ -12,8 +12,8 @@ from amfs.config import MemberLimits
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown, PeersHeard, Stop
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PeerState
-from amfs.fs.partition import PartitionTable
 
 LIMITS = MemberLimits()
 BEAT = LIMITS.heartbeat_s

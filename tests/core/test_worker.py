@@ -14,8 +14,8 @@ from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, Delete, FetchData, JobDone, ReadStore, StageIn, StoreInline
 from amfs.engine.fls import SHARED_FATE
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
-from amfs.fs.partition import PartitionTable
 
 # ── tasks that run ─────────────────────────────────────────────────────────────────────────────────
 

@@ -19,10 +19,10 @@ from recorder import Recorder
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, OpenRun, StoreInline, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body, unpack_record
 from amfs.engine.states import FileState, Outcome
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
 
 ME, DISPATCHER, SHARD = 0, 4, 5
 HOLDERS = (1, 2, 3)

@@ -10,8 +10,8 @@ from worker_node import DISPATCHER, NODES, SHARD, Node, mine
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
-from amfs.fs.partition import PartitionTable
 from amfs.node.core import NodeCore
 
 # ── stealing ───────────────────────────────────────────────────────────────────────────────────────

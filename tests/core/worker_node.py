@@ -14,9 +14,9 @@ from recorder import Recorder
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import Launch, OpenRun, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import Record, unpack_body, unpack_record
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
 
 DISPATCHER, SHARD = 4, 5
 NODES = frozenset(range(6))

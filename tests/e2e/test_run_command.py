@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs.trace import read_trace
+from amfs.runs.trace import read_trace
 
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,7 @@ from amfs.engine import messages as m
 from amfs.engine.events import Event, FsRequested
 from amfs.fs.vfs.calls import Operation, Work
 from amfs.fs.vfs.machine import FileSystem
-from amfs.net import litter
+from amfs.host import orphans
 from amfs.node.core import NodeCore
 from amfs.node.filework import FileWork
 from amfs.node.hands import Hands
@@ -47,7 +47,7 @@ class Collecting(Hands):
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[tuple[Loop, Busy, Collecting]]:
-    store = Store(litter.EMBEDDED, 0, str(tmp_path))
+    store = Store(orphans.EMBEDDED, 0, str(tmp_path))
     meta = Meta(0)
     hands = Collecting(store, 1, files=FileWork(0, meta, store.inside))
     fs = Busy(0, meta, time.time_ns)

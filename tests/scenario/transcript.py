@@ -21,9 +21,9 @@ from typing import Any
 
 from amfs.config import MemberLimits, WorkerLimits
 from amfs.engine import messages as m
+from amfs.engine.paths import scope_of
 from amfs.engine.states import FAILED, FINISHED
 from amfs.engine.workflow import Task
-from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.checker import check_nothing_left
 from amfs.sim.cluster import Cluster

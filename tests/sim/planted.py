@@ -13,6 +13,7 @@ from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher, DispatchRun, Record
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import PENDING, FileState, Outcome
 from amfs.engine.submitter import Submitter
@@ -20,7 +21,6 @@ from amfs.engine.tokens import is_token
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import ReadyQueue, TaskEntry, WorkerState
 from amfs.engine.workflow import Task
-from amfs.fs.partition import PartitionTable
 from amfs.net.link import Link, Packet
 
 Plant = Callable[[pytest.MonkeyPatch], None]

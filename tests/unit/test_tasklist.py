@@ -11,7 +11,7 @@ from amfs.engine.workflow import FileState, Task, Workflow
 from amfs.errors import Fault
 from amfs.translate import filelist, tasklist
 from amfs.translate.detect import Parser
-from amfs.translate.words import Malformed, quote, trim
+from amfs.translate.shell_quoting import Malformed, quote, trim
 
 FIGURE_3 = """\
 TaskID Binary Input Output Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from amfs.engine.paths import in_namespace, namespace_path
 from amfs.errors import SessionError, UsageError
-from amfs.fs.paths import in_namespace, namespace_path
 from amfs.translate.place import HostPlace
 
 
@@ -27,7 +27,7 @@ class FilesPlace(HostPlace):
             return gone
         if self.session is None:
             raise UsageError(f"{mine[0]} is a file of a session, and this run has none; start one with 'amfs up'")
-        from amfs.files_line import Call, Line  # brings the network, which few runs without a session need
+        from amfs.client.connection import Call, Line  # brings the network, which few runs without a session need
 
         line = Line(self.session or None)
         try:

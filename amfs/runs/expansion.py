@@ -20,13 +20,13 @@ from amfs.engine.check_parts import Place
 from amfs.engine.checks import Plan, check
 from amfs.engine.events import Expanded, NotExpanded
 from amfs.engine.hierarchy import Within, join
+from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.workflow import Task, Workflow, canonical, complete
 from amfs.errors import AmfsError, Fault, WorkflowError
-from amfs.fs.paths import in_namespace, shared_path
-from amfs.journal import Past, task_key
+from amfs.runs.journal import Past, task_key
 
 if TYPE_CHECKING:
-    from amfs.runner import RunShell
+    from amfs.runs.driver import RunDriver
 
 #: Faults of a document that are shown where it makes a task fail.
 FAULTS_SHOWN = 5
@@ -43,19 +43,19 @@ class Expander:
         self._place = place
         self._hashed = hashed
         self._on_remark = on_remark
-        self._wanted: queue.SimpleQueue[tuple[RunShell, int] | None] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[tuple[RunDriver, int] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._digests = {
             index: workflow.known_later[task.id][1] for index, task in enumerate(workflow.tasks) if task.id in workflow.known_later
         }
 
-    def wanted(self, shell: RunShell, tid: int) -> None:
-        """All that task ``tid`` waits for has finished. Returns at once; the shell's submitter is told when the document has been read."""
+    def wanted(self, driver: RunDriver, tid: int) -> None:
+        """All that task ``tid`` waits for has finished. Returns at once; the driver's submitter is told when the document has been read."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="sub-workflows", daemon=True)
             self._thread.start()
-        self._wanted.put((shell, tid))
+        self._wanted.put((driver, tid))
 
     def close(self) -> None:
         """Read no more. Repeatable."""
@@ -65,16 +65,16 @@ class Expander:
     def _follow(self) -> None:
         """One document at a time: each must know the names that those before it have taken."""
         while (one := self._wanted.get()) is not None:
-            shell, tid = one
+            driver, tid = one
             read: Workflow | AmfsError
             try:
-                read = self._read(shell.tasks[tid], tid)
+                read = self._read(driver.tasks[tid], tid)
             except AmfsError as error:
                 read = error
             except Exception as error:  # of a document that nobody has thought of: its job fails, not the run
                 read = AmfsError(f"{type(error).__name__}: {error}")
             done = threading.Event()
-            shell.cluster.loop.post(lambda shell=shell, tid=tid, read=read, done=done: self._take_in(shell, tid, read, done))  # type: ignore[misc]
+            driver.context.loop.post(lambda driver=driver, tid=tid, read=read, done=done: self._take_in(driver, tid, read, done))  # type: ignore[misc]
             while not done.wait(1.0):
                 if self._closed:
                     return
@@ -94,49 +94,49 @@ class Expander:
             lambda name: self._places.get(name, ""),
         )  # fmt: skip
 
-    def _take_in(self, shell: RunShell, tid: int, read: Workflow | AmfsError, done: threading.Event) -> None:
+    def _take_in(self, driver: RunDriver, tid: int, read: Workflow | AmfsError, done: threading.Event) -> None:
         """In the loop's thread: the tasks join the run."""
         try:
-            tell = shell.cluster.loop.tell
-            if shell.submitter.ending:
+            tell = driver.context.loop.tell
+            if driver.submitter.ending:
                 return
             try:
                 if isinstance(read, AmfsError):
                     raise read
-                tids = self._join(shell, tid, read) if self._plan.later[tid] is None else []
+                tids = self._join(driver, tid, read) if self._plan.later[tid] is None else []
             except AmfsError as error:
-                tell(shell.client, NotExpanded(tid, self._in_words(shell, tid, error)))
+                tell(driver.client, NotExpanded(tid, self._in_words(driver, tid, error)))
                 return
             for remark in read.remarks[:REMARKS_SHOWN]:
                 self._on_remark(str(remark))
-            tell(shell.client, Expanded(tid, tids))
+            tell(driver.client, Expanded(tid, tids))
         finally:
             done.set()
 
-    def _join(self, shell: RunShell, tid: int, read: Workflow) -> list[int]:
-        plan, first = self._plan, len(shell.tasks)
-        ids = {task.id for task in shell.tasks}
+    def _join(self, driver: RunDriver, tid: int, read: Workflow) -> list[int]:
+        plan, first = self._plan, len(driver.tasks)
+        ids = {task.id for task in driver.tasks}
         taken = [Fault(read.source, 0, f"task id {task.id!r} is already taken") for task in read.tasks if task.id in ids]
         more = check(read, Within(self._place, plan), known=taken)
-        for name in (canonical(each, plan.base) for each in shell.tasks[tid].outputs):
+        for name in (canonical(each, plan.base) for each in driver.tasks[tid].outputs):
             if name not in more.writers and plan.readers.get(name):
                 raise AmfsError(f"it does not make {name!r}, which the job declares and other tasks read")
-        shell.tasks.extend(read.tasks)
-        readers = shell.maker.readers
+        driver.tasks.extend(read.tasks)
+        readers = driver.maker.readers
         if readers is not plan.readers:  # of a resumed run
             for name, count in more.readers.items():
                 readers[name] = readers.get(name, 0) + count
         tids = join(plan, more, first)
-        shell.maker.places.update(more.paths)
+        driver.maker.places.update(more.paths)
         self._places.update((canonical(name, plan.base), path) for name, path in read.paths.items())
         self._later.update((first + index, read.later[read.tasks[index].id]) for index in more.later)
         return tids
 
-    def _in_words(self, shell: RunShell, tid: int, error: AmfsError) -> str:
+    def _in_words(self, driver: RunDriver, tid: int, error: AmfsError) -> str:
         plan = self._plan
         name = canonical(self._later[tid].document, plan.base)
         maker = plan.writers.get(name)
-        words = f"its sub-workflow {name}" + (f", made by task {shell.tasks[maker].id}," if maker is not None else "") + " cannot be run: "
+        words = f"its sub-workflow {name}" + (f", made by task {driver.tasks[maker].id}," if maker is not None else "") + " cannot be run: "
         if not isinstance(error, WorkflowError):
             return words + str(error)
         more = len(error.faults) - FAULTS_SHOWN

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from amfs.summary import Failure, Meter, Snapshot, Stage, Summary, sayable
+from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, sayable
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -26,14 +26,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
-from amfs import files_copy, files_tree
+from amfs.client import transfer as files_copy
+from amfs.client import tree as files_tree
+from amfs.client.connection import ANSWER_S, Call, Line, failure
+from amfs.client.keyvalue import KeyValue
+from amfs.client.open_file import RawFile, flags_of, wrap
+from amfs.client.paths import clean, join
+from amfs.client.transfer import Layout, Progress, Source
+from amfs.client.tree import Entry
 from amfs.errors import SessionError
-from amfs.files_copy import Layout, Progress, Source
-from amfs.files_io import RawFile, flags_of, wrap
-from amfs.files_kv import KeyValue
-from amfs.files_line import ANSWER_S, Call, Line, failure
-from amfs.files_path import clean, join
-from amfs.files_tree import Entry
 from amfs.fs import attr as a
 from amfs.fs.attr import Attr
 

@@ -15,10 +15,10 @@ from typing import IO, Any
 
 import msgspec
 
+from amfs.display.summary import sayable
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError
-from amfs.summary import sayable
 
 RUN_PID = 1 << 30
 """Process id under which the counters of the whole run stand; nodes count from 0."""

@@ -19,12 +19,12 @@ import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.utils import isfilelike, stringify_path
 
-from amfs.files import Files
-from amfs.files_copy import open_exported
-from amfs.files_io import CHUNK
-from amfs.files_line import Call
-from amfs.files_path import clean, parse
-from amfs.files_tree import Entry
+from amfs.client.connection import Call
+from amfs.client.files import Files
+from amfs.client.open_file import CHUNK
+from amfs.client.paths import clean, parse
+from amfs.client.transfer import open_exported
+from amfs.client.tree import Entry
 from amfs.fs.attr import Attr
 
 _shared: weakref.WeakValueDictionary[tuple[int, str | None, int | None], Files] = weakref.WeakValueDictionary()

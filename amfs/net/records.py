@@ -1,14 +1,13 @@
-"""The registry of running sessions: one private directory each, with keys, endpoints and processes.
+"""The records of running sessions: one private directory each, with keys, endpoints and processes.
 
-Owns the layout of that directory, its permissions, and the judgement whether a session still lives. Must not know: ZeroMQ,
-messages, how nodes are started. Secrets are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a
-command line.
+Owns the layout of that directory and its permissions. Must not know: ZeroMQ, messages, how nodes are started, which sessions live. Secrets
+are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a command line.
 
 ::
 
     $AMFS_RUN_DIR | $XDG_RUNTIME_DIR/amfs | /tmp/amfs-UID       0700
     └── brave-otter/                                            0700
-        ├── session.json                                        0600   Session
+        ├── session.json                                        0600   SessionRecord
         ├── node-0.ipc  node-0.log  …                           0600   socket and log of each local node
 """
 
@@ -19,19 +18,19 @@ import os
 import random
 import re
 import shutil
-import socket
 import stat
 from pathlib import Path
 
 import msgspec
 
 from amfs.errors import SessionError, UsageError
-from amfs.net import litter
+from amfs.host import orphans
+from amfs.net.keys import Keys
 
 FORMAT_VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
-_STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
+STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
 _LONGEST_SOCKET = len("/node-999999.ipc")
 
 _ADJECTIVES = (
@@ -44,18 +43,6 @@ _NOUNS = (
     "kestrel kite lark lemur linnet lynx magpie marten mole moose newt orca otter owl panda plover puffin quail raven robin salmon seal "
     "shrike stoat stork swan swift tapir tern toad trout vole walrus wren yak"
 )
-
-
-class Keys(msgspec.Struct, frozen=True):
-    """The CURVE key pairs of a session (Z85 text). Whoever holds them is the session's owner: there is one trust domain."""
-
-    server_public: str
-    server_secret: str
-    client_public: str
-    client_secret: str
-
-    def __repr__(self) -> str:  # so that no log or traceback shows a secret
-        return f"Keys(server_public={self.server_public!r}, …)"
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +86,7 @@ class Ready(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A session file."""
 
     name: str
@@ -145,7 +132,7 @@ def _private_dir(path: Path) -> Path:
     return path
 
 
-def _base_path() -> Path:
+def base_path() -> Path:
     chosen = os.environ.get("AMFS_RUN_DIR")
     if chosen:
         return Path(chosen).absolute()
@@ -162,7 +149,7 @@ def base_dir() -> Path:
 
     Raises SessionError if it belongs to somebody else or is open to others.
     """
-    return _private_dir(_base_path())
+    return _private_dir(base_path())
 
 
 def random_name() -> str:
@@ -176,46 +163,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def claim(name: str | None) -> tuple[str, Path]:
-    """A new session's name and its fresh private directory. A dead session of that name is cleaned away first.
-
-    Raises SessionError if a live one has the name, UsageError if it cannot be a name.
-    """
-    base = base_dir()
-    if name is None:
-        for _ in range(100):
-            name = random_name()
-            if not (base / name).exists():
-                break
-    assert name is not None
-    path = base / check_name(name)
-    if len(os.fsencode(path)) + _LONGEST_SOCKET > _IPC_PATH_MAX:
-        raise SessionError(f"{path} is too long a path for sockets; set AMFS_RUN_DIR to a shorter directory")
-    if path.exists():
-        _refuse_if_taken(name, path)
-        remove_directory(path)
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        raise SessionError(f"a session named {name} is being started by somebody else") from None
-    (path / _STARTING).write_text(f"{os.getpid()} {start_time(os.getpid())}")
-    return name, path
-
-
-def _refuse_if_taken(name: str, path: Path) -> None:
-    """Raise SessionError if a session of that name lives, or is being started by a process that lives."""
-    try:
-        pid, started = map(int, (path / _STARTING).read_text().split())
-    except (OSError, ValueError):
-        pid = started = 0
-    if is_running(pid, started):
-        raise SessionError(f"a session named {name} is being started by process {pid}; choose another --name")
-    try:
-        old = load(path / "session.json")
-    except SessionError:
-        return
-    if is_live(old):
-        raise SessionError(f"a session named {name} is running; end it with 'amfs down {name}' or choose another --name")
+def check_socket_path(directory: Path) -> None:
+    """Raise SessionError if the path of a socket in this directory would be too long."""
+    if len(os.fsencode(directory)) + _LONGEST_SOCKET > _IPC_PATH_MAX:
+        raise SessionError(f"{directory} is too long a path for sockets; set AMFS_RUN_DIR to a shorter directory")
 
 
 def remove_directory(path: Path) -> None:
@@ -223,13 +174,13 @@ def remove_directory(path: Path) -> None:
     if path.parent != base_dir() or path.is_symlink():
         raise SessionError(f"{path} is not a session's directory; not removed")
     shutil.rmtree(path, ignore_errors=True)
-    litter.sweep(path.name)
+    orphans.sweep(path.name)
 
 
 # ── session files ──────────────────────────────────────────────────────────────────────────────────
 
 
-def save(session: Session) -> Path:
+def save(session: SessionRecord) -> Path:
     """Write the session file, mode 0600, at once or not at all. Returns its path."""
     directory = _private_dir(session.directory)
     temporary = directory / f".session-{os.getpid()}"
@@ -237,11 +188,11 @@ def save(session: Session) -> Path:
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(session), indent=1))
     os.replace(temporary, session.path)
-    (directory / _STARTING).unlink(missing_ok=True)
+    (directory / STARTING).unlink(missing_ok=True)
     return session.path
 
 
-def load(path: Path) -> Session:
+def load(path: Path) -> SessionRecord:
     """Read a session file. Raises SessionError if it is missing, not ours, open to others, or not readable by this version."""
     try:
         facts = os.stat(path)
@@ -249,7 +200,7 @@ def load(path: Path) -> Session:
             raise SessionError(f"{path} belongs to user {facts.st_uid}, not to you")
         if facts.st_mode & 0o077:
             raise SessionError(f"{path} holds keys and is open to others (mode {stat.S_IMODE(facts.st_mode):o}). Do: chmod 600 {path}")
-        session = msgspec.json.decode(path.read_bytes(), type=Session)
+        session = msgspec.json.decode(path.read_bytes(), type=SessionRecord)
         check_name(session.name)
     except OSError as error:
         raise SessionError(f"cannot read the session file {path}: {error.strerror}") from None
@@ -260,7 +211,7 @@ def load(path: Path) -> Session:
     return session
 
 
-def add_node(session: Session, entry: NodeEntry) -> None:
+def add_node(session: SessionRecord, entry: NodeEntry) -> None:
     """Write a node that joined from this host into this host's session file, so that ``amfs down`` here knows its process."""
     lock = os.open(_private_dir(session.directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -272,9 +223,9 @@ def add_node(session: Session, entry: NodeEntry) -> None:
         os.close(lock)
 
 
-def list_all() -> list[Session]:
+def list_all() -> list[SessionRecord]:
     """All readable session files of this user on this host, newest first, dead or alive."""
-    base = _base_path()
+    base = base_path()
     if not base.exists():
         return []
     _check_private(base)
@@ -285,95 +236,3 @@ def list_all() -> list[Session]:
         except SessionError:
             continue
     return sorted(found, key=lambda session: (-session.created, session.name))
-
-
-def find(name: str | None = None, *, probe_s: float = 1.0) -> Session:
-    """The session ``name`` (a name, or the path of a session file); without it $AMFS_SESSION, else the newest live one.
-
-    Dead sessions met on the way are cleaned. ``probe_s``: how long to wait for an answer when no local process tells. Raises SessionError.
-    """
-    name = name or os.environ.get("AMFS_SESSION")
-    if name:
-        if "/" in name or name.endswith(".json"):
-            return load(Path(name))
-        path = base_dir() / check_name(name) / "session.json"
-        if not path.exists():
-            others = ", ".join(session.name for session in list_all())
-            raise SessionError(f"no session named {name}" + (f"; there are: {others}" if others else "; start one with 'amfs up'"))
-        session = load(path)
-        if not is_live(session, probe_s=probe_s):
-            words = _last_words(session.directory)
-            remove_directory(session.directory)
-            raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{words}")
-        return session
-    for session in list_all():
-        if is_live(session, probe_s=probe_s):
-            return session
-        remove_directory(session.directory)
-    raise SessionError("no session is running; start one with 'amfs up'")
-
-
-def _last_words(directory: Path, most: int = 4) -> str:
-    """What the logs of a dead session's nodes end in, where that is not the usual."""
-    words = []
-    for path in sorted(directory.glob("node-*.log"))[:64]:
-        lines = path.read_text(errors="replace").strip().splitlines()
-        if lines and " INFO " not in lines[-1]:
-            words.append(f"\n  {path.name} ends in: {lines[-1].strip()}")
-    return "".join(words[:most])
-
-
-def newest_live(*, probe_s: float = 1.0) -> Session | None:
-    """What ``find`` would give without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
-    if os.environ.get("AMFS_SESSION"):
-        return find(probe_s=probe_s)
-    return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)
-
-
-def is_live(session: Session, *, probe_s: float = 1.0, but: int = 0) -> bool:
-    """Whether any node lives: by its local process (other than ``but``), else by an answer over the network within ``probe_s`` seconds."""
-    host = host_mark()
-    if any(entry.host == host and entry.pid != but and is_running(entry.pid, entry.started) for entry in session.nodes):
-        return True
-    elsewhere = tuple(entry for entry in session.nodes if entry.host != host)
-    if not elsewhere or probe_s <= 0:
-        return False
-    from amfs.net.client import answers  # the only place where the registry needs the network, and rarely
-
-    return answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
-
-
-# ── processes ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def host_mark() -> str:
-    """Names this machine, its boot and its set of processes: two processes with the same can see each other's pids and sockets."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
-        space = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()}/{boot}-{space}"
-
-
-def start_time(pid: int) -> int:
-    """Start of a process in clock ticks since boot; 0 if there is no such process or it is a zombie.
-
-    A killed process whose first thread is gone while others still end is no zombie yet: it holds its locks and mounts until the last has.
-    """
-    try:
-        # The command's name (field 2) is in parentheses and may itself contain some, and spaces.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    threads = int(fields[17])
-    return 0 if fields[0] in "ZX" and threads <= 1 else int(fields[19])
-
-
-def is_running(pid: int, started: int) -> bool:
-    """Whether the process with that pid is still the one that started then."""
-    return pid > 0 and started > 0 and start_time(pid) == started
-
-
-def usable_cpus() -> int:
-    return len(os.sched_getaffinity(0))

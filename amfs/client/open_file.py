@@ -1,4 +1,4 @@
-"""Open files of the session's file system as Python's own file objects. Used by ``amfs.files``.
+"""Open files of the session's file system as Python's own file objects. Used by ``amfs.client.files``.
 
 ``RawFile`` is the unbuffered one: it reads ahead when it is read in order, and lets writes travel while the program goes on; an error of
 such a write is raised by a later write, ``flush`` or ``close``. Positions and buffers are this process's own: two programs that append
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from amfs.files_line import Call, GatewayLost, Line, Pending, failure
+from amfs.client.connection import Call, GatewayLost, Line, Pending, failure
 from amfs.fs.attr import Attr
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from amfs.errors import AmfsError, SessionError, hint, understood
-from amfs.net.session import NodeConfig, Ready, is_running, start_time
+from amfs.host.processes import is_running, start_time
+from amfs.net.records import NodeConfig, Ready
 
 NODE_MODULE = "amfs.node.main"
 

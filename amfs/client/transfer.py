@@ -1,4 +1,4 @@
-"""Bulk copies between local files and the session's file system. Used by ``amfs.files``.
+"""Bulk copies between local files and the session's file system. Used by ``amfs.client.files``.
 
 On the gateway's own host nothing travels over the line: a file is copied once, in the kernel, into the gateway's store and then adopted,
 or out of the store. Else, and for what is striped, 1 MiB at a time with several calls on their way.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
-from amfs.files_line import Call, GatewayLost, Line, Pending, failure
+from amfs.client.connection import Call, GatewayLost, Line, Pending, failure
 from amfs.fs.attr import Attr
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done

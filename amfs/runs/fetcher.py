@@ -16,7 +16,7 @@ from amfs.engine import messages as m
 from amfs.errors import AmfsError
 
 if TYPE_CHECKING:
-    from amfs.runner import RunShell
+    from amfs.runs.driver import RunDriver
 
 PATIENCE_S = 60.0
 
@@ -24,16 +24,16 @@ PATIENCE_S = 60.0
 class Fetcher:
     """One file being read. Made in the loop's thread, waited for in another."""
 
-    def __init__(self, shell: RunShell, key: str) -> None:
-        self.shell = shell
+    def __init__(self, driver: RunDriver, key: str) -> None:
+        self.driver = driver
         self.key = key
-        self.name = key[len(shell.info.scope) :]
+        self.name = key[len(driver.info.scope) :]
         self._done = threading.Event()
         self._error = ""
         self._blob: m.Blob | None = None
         self._holder = -1
-        shell.readers.setdefault(key, []).append(self)
-        shell.send(shell.submitter.table.node_of(key), m.Locate(shell.cluster.run, (key,)))
+        driver.readers.setdefault(key, []).append(self)
+        driver.send(driver.submitter.table.node_of(key), m.Locate(driver.context.run, (key,)))
 
     # ── in the loop's thread ───────────────────────────────────────────────────────────────────────
 
@@ -42,7 +42,7 @@ class Fetcher:
             self.failed("it is on shared storage only")
             return
         self._holder = at.holders[0]
-        self.shell.send(self._holder, m.Fetch(self.shell.cluster.run, (self.key,)))
+        self.driver.send(self._holder, m.Fetch(self.driver.context.run, (self.key,)))
 
     def content(self, blob: m.Blob) -> None:
         if blob.missing:
@@ -89,12 +89,12 @@ class Fetcher:
             mover.stop()
 
     def _address(self) -> str:
-        view = self.shell.cluster.view
+        view = self.driver.context.view
         assert view is not None
         for member in view.members:
             if member.node == self._holder:
                 tcp = [urlsplit(endpoint).hostname for endpoint in member.endpoints if endpoint.startswith("tcp://")]
-                from amfs.net.session import host_mark
+                from amfs.host.processes import host_id
 
-                return "127.0.0.1" if member.host == host_mark() or not tcp else tcp[0] or "127.0.0.1"
+                return "127.0.0.1" if member.host == host_id() or not tcp else tcp[0] or "127.0.0.1"
         raise AmfsError(f"cannot read {self.name}: node {self._holder}, which held it, is gone")

@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from amfs.engine.checks import StreamChecker
+from amfs.engine.paths import shared_path
 from amfs.engine.states import FINISHED, Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
-from amfs.fs.paths import shared_path
-from amfs.journal import read, task_key
-from amfs.runner import Cluster, RunOptions, RunShell, exit_code_of
+from amfs.runs.context import RunContext, RunOptions
+from amfs.runs.driver import RunDriver, exit_code_of
+from amfs.runs.journal import read, task_key
 
 if TYPE_CHECKING:
-    from amfs.cli.output import Summary
+    from amfs.display.progress import Summary
     from amfs.engine.messages import Result
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class RunResult:
         return list(self.summary.failures)
 
     def __str__(self) -> str:
-        from amfs.cli.output import summary_text
+        from amfs.display.progress import summary_text
 
         return summary_text(self.summary)
 
@@ -71,10 +72,10 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
     ``options`` are those of ``RunOptions`` (slots, session, base, retries, fail_fast, keep_all, journal, resume, …). Raises WorkflowError
     with every fault found before anything runs; a task that fails raises nothing, see the result.
     """
-    from amfs.cli.output import make_progress
+    from amfs.client.place import FilesPlace
+    from amfs.display.progress import make_progress
     from amfs.engine.checks import check
-    from amfs.expansion import Expander, take_in_made
-    from amfs.files_place import FilesPlace
+    from amfs.runs.expansion import Expander, take_in_made
     from amfs.translate.detect import load
 
     chosen = _options(options)
@@ -90,44 +91,44 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
         take_in_made(workflow, past, chosen.base, chosen.hashed_outputs)
     plan = check(workflow, place)
     expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
-    cluster = Cluster(chosen, adopt=past.header.store if past is not None else "")
-    shell = None
+    context = RunContext(chosen, adopt=past.header.store if past is not None else "")
+    driver = None
     try:
-        shell = RunShell(cluster, workflow.tasks, plan, chosen, past=past, expander=expander)
-        shell.begin()
-        _open_trace(shell)
-        shown.start(len(workflow.tasks), len(shell.submitter.members), sum(shell.submitter.members.values()))
-        while shell.over is None:
-            shell.turn(0.5)
+        driver = RunDriver(context, workflow.tasks, plan, chosen, past=past, expander=expander)
+        driver.begin()
+        _open_trace(driver)
+        shown.start(len(workflow.tasks), len(driver.submitter.members), sum(driver.submitter.members.values()))
+        while driver.over is None:
+            driver.turn(0.5)
             if progress:
-                shown.update(shell.snapshot())
-        code, outcome = exit_code_of(shell)
-        summary = shell.summary(code, outcome, [shell.over.reason] if shell.over.reason else [])
-        _close_trace(shell, summary)
+                shown.update(driver.snapshot())
+        code, outcome = exit_code_of(driver)
+        summary = driver.summary(code, outcome, [driver.over.reason] if driver.over.reason else [])
+        _close_trace(driver, summary)
         if progress:
             shown.finish(summary)
         return RunResult(summary)
     finally:
-        if shell is not None:
-            shell.finish()
-            _close_trace(shell)
-        cluster.close()
+        if driver is not None:
+            driver.finish()
+            _close_trace(driver)
+        context.close()
 
 
-def _open_trace(shell: RunShell) -> None:
-    if shell.options.trace:
-        from amfs.trace import TraceWriter
+def _open_trace(driver: RunDriver) -> None:
+    if driver.options.trace:
+        from amfs.runs.trace import TraceWriter
 
-        members = shell.submitter.members
-        name = shell.options.source or "session"
-        shell.trace = TraceWriter(shell.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
+        members = driver.submitter.members
+        name = driver.options.source or "session"
+        driver.trace = TraceWriter(driver.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
 
 
-def _close_trace(shell: RunShell, summary: Summary | None = None) -> None:
-    if shell.trace is not None:
-        from amfs.cli.output import summary_fields
+def _close_trace(driver: RunDriver, summary: Summary | None = None) -> None:
+    if driver.trace is not None:
+        from amfs.display.progress import summary_fields
 
-        shell.trace.close(summary_fields(summary) if summary is not None else None)
+        driver.trace.close(summary_fields(summary) if summary is not None else None)
 
 
 def _options(given: dict[str, Any]) -> RunOptions:
@@ -195,8 +196,8 @@ class Session:
         progress: bool = False,
         **options: Any,
     ) -> None:
-        from amfs.cli.output import make_progress
-        from amfs.files_place import FilesPlace
+        from amfs.client.place import FilesPlace
+        from amfs.display.progress import make_progress
 
         self._options = _options({
             **options,
@@ -218,15 +219,15 @@ class Session:
         self._closed = False
         self._broken: BaseException | None = None
         self._summary: Summary | None = None
-        self._cluster = Cluster(self._options, adopt=past.header.store if past is not None else "")
+        self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
         try:
-            self._shell = RunShell(self._cluster, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
-            self._shell.begin()
-            _open_trace(self._shell)
+            self._driver = RunDriver(self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
+            self._driver.begin()
+            _open_trace(self._driver)
         except BaseException:
-            self._cluster.close()
+            self._context.close()
             raise
-        members = self._shell.submitter.members
+        members = self._driver.submitter.members
         self._progress.start(None, len(members), sum(members.values()))
         self._thread = threading.Thread(target=self._drive, name="amfs session", daemon=True)
         self._thread.start()
@@ -237,10 +238,10 @@ class Session:
 
     def _drive(self) -> None:
         try:
-            while self._shell.over is None:
-                self._shell.turn(self._progress.interval if self._show else 1.0)
+            while self._driver.over is None:
+                self._driver.turn(self._progress.interval if self._show else 1.0)
                 if self._show:
-                    self._progress.update(self._shell.snapshot(open_list=True))
+                    self._progress.update(self._driver.snapshot(open_list=True))
         except BaseException as error:
             self._broken = error
         with self._changed:
@@ -269,7 +270,7 @@ class Session:
                 box.append((None, error))
             done.set()
 
-        self._cluster.loop.post(work)
+        self._context.loop.post(work)
         while not done.wait(0.5):
             self._check_alive()
         value, error = box[0]
@@ -280,7 +281,7 @@ class Session:
     def _check_alive(self) -> None:
         if self._broken is not None:
             raise self._broken
-        if not self._thread.is_alive() and self._shell.over is None:
+        if not self._thread.is_alive() and self._driver.over is None:
             raise AmfsError("the session's loop has ended")
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
@@ -332,7 +333,7 @@ class Session:
     def _take_in(self, tasks: list[Task], handles: list[Handle]) -> None:
         """Into the run; what an earlier run has done, and is still there or not yet wanted, is skipped."""
         if not self._past:
-            self._shell.add(tasks)
+            self._driver.add(tasks)
             return
         again: list[Handle] = []
         for handle in handles:
@@ -346,36 +347,36 @@ class Session:
                     continue
             # Only a task that does run wants what others made; a deferred one would draw in the whole workflow.
             again += self._wanted_again(handle.task)
-        sub = self._shell.submitter
-        first = len(self._shell.tasks)
-        self._shell.tasks.extend(tasks)
+        sub = self._driver.submitter
+        first = len(self._driver.tasks)
+        self._driver.tasks.extend(tasks)
         sub.grow(len(tasks))
         for handle in handles:
             if handle.skipped:
                 sub.skip(handle.index)
-        self._shell.discard_outputs([handle.task for handle in (*handles, *again) if not handle.skipped])
+        self._driver.discard_outputs([handle.task for handle in (*handles, *again) if not handle.skipped])
         sub.added.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
         for handle in again:
             sub.unskip(handle.index)
-        self._shell.poke()
+        self._driver.poke()
 
     def _left_behind(self, task: Task, sizes: tuple[int, ...]) -> bool:
         """Are all outputs of a task that an earlier run did still there? Those in memory are taken over."""
         adopt: list[tuple[str, int, int, int]] = []
-        shell = self._shell
+        driver = self._driver
         for name, size in zip(task.outputs, sizes, strict=False):
             name = self._plan.aliases.get(name, name)
             path = shared_path(self._options.base, name, self._options.hashed_outputs)
-            if name in shell.left and shell.left[name][0] == size:
-                adopt.append((shell.maker.scope + name, size, shell.left[name][1], 1 << 21))
+            if name in driver.left and driver.left[name][0] == size:
+                adopt.append((driver.maker.scope + name, size, driver.left[name][1], 1 << 21))
             elif name in task.keep and os.path.exists(path) and os.stat(path).st_size == size:
-                shell.maker.ready.add(name)
+                driver.maker.ready.add(name)
             else:
                 return False
-        if adopt and self._cluster.core is not None:
+        if adopt and self._context.core is not None:
             from amfs.node.loop import now
 
-            self._cluster.loop.act(0, self._cluster.core.adopt(self._cluster.run, adopt, now()))
+            self._context.loop.act(0, self._context.core.adopt(self._context.run, adopt, now()))
         return True
 
     def _wanted_again(self, task: Task) -> list[Handle]:
@@ -397,10 +398,10 @@ class Session:
         del self._deferred[handle.index]
         handle.skipped = handle._done = False
         revived = [handle, *self._wanted_again(handle.task)]
-        self._shell.discard_outputs([wanted.task for wanted in revived])
+        self._driver.discard_outputs([wanted.task for wanted in revived])
         for wanted in revived:
-            self._shell.submitter.unskip(wanted.index)
-        self._shell.poke()
+            self._driver.submitter.unskip(wanted.index)
+        self._driver.poke()
 
     def _revive_writer(self, name: str) -> Handle | None:
         """The deferred task that makes ``name``, now to be run; None if there is none or the file is on shared storage."""
@@ -440,8 +441,8 @@ class Session:
             for handle in waited:
                 while not handle._done:
                     self._check_alive()
-                    if self._shell.over is not None:
-                        raise AmfsError(f"the run ended before task {handle.id}: {self._shell.over.reason}")
+                    if self._driver.over is not None:
+                        raise AmfsError(f"the run ended before task {handle.id}: {self._driver.over.reason}")
                     left = None if end is None else end - time.monotonic()
                     if left is not None and left <= 0:
                         raise TimeoutError(f"task {handle.id} has not ended after {timeout} s")
@@ -483,27 +484,27 @@ class Session:
 
     def _reader(self, name: str) -> Callable[[], bytes]:
         """Chooses in the loop's thread how to read; the reading itself happens in the caller's."""
-        key = self._shell.maker.scope + name
+        key = self._driver.maker.scope + name
         path = shared_path(self._options.base, name, self._options.hashed_outputs)
-        store = self._cluster.store
+        store = self._context.store
         if store is not None and os.path.exists(store.path_of(key)):
             fd = os.open(store.path_of(key), os.O_RDONLY | os.O_CLOEXEC)
             return lambda: _read_all(fd)
         writer = self._plan.writers.get(name)
-        if store is None and writer is not None and self._shell.submitter.state[writer] == FINISHED:
-            from amfs.remote import Fetcher
+        if store is None and writer is not None and self._driver.submitter.state[writer] == FINISHED:
+            from amfs.runs.fetcher import Fetcher
 
-            return Fetcher(self._shell, key).read
+            return Fetcher(self._driver, key).read
         if os.path.exists(path):
             return lambda: Path(path).read_bytes()
         raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
 
     def summary(self) -> str:
         """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
-        from amfs.cli.output import summary_text
+        from amfs.display.progress import summary_text
 
         if self._summary is None:
-            return summary_text(self._in_loop(lambda: self._shell.summary(0, "finished")))
+            return summary_text(self._in_loop(lambda: self._driver.summary(0, "finished")))
         return summary_text(self._summary)
 
     def close(self) -> None:
@@ -514,7 +515,7 @@ class Session:
         try:
             self._check_alive()
             self._in_loop(self._revive_finals)
-            self._in_loop(lambda: self._shell.close_list(tuple(self._checker.finish())))
+            self._in_loop(lambda: self._driver.close_list(tuple(self._checker.finish())))
             self._thread.join()
             if self._broken is not None:
                 raise self._broken
@@ -522,10 +523,10 @@ class Session:
             self._abandon("interrupted")
             raise
         self._end()
-        if self._shell.over is not None and self._shell.over.reason:
-            raise AmfsError(f"the run ended before its tasks had: {self._shell.over.reason}")
-        if self._shell.flush_errors:
-            raise AmfsError("\n  ".join(["not copied to shared storage:", *self._shell.flush_errors[:10]]))
+        if self._driver.over is not None and self._driver.over.reason:
+            raise AmfsError(f"the run ended before its tasks had: {self._driver.over.reason}")
+        if self._driver.tally.flush_errors:
+            raise AmfsError("\n  ".join(["not copied to shared storage:", *self._driver.tally.flush_errors[:10]]))
 
     def _at_exit(self) -> None:
         """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
@@ -535,7 +536,7 @@ class Session:
     def _abandon(self, reason: str) -> None:
         """Stop at once: kill what runs, keep the journal."""
         if self._thread.is_alive():
-            self._cluster.loop.post(lambda: self._shell.stop(reason))
+            self._context.loop.post(lambda: self._driver.stop(reason))
             self._thread.join(20.0)
         self._end()
 
@@ -544,14 +545,14 @@ class Session:
             return
         self._closed = True
         atexit.unregister(self._at_exit)
-        if self._shell.over is not None:
-            code, outcome = exit_code_of(self._shell)
-            self._summary = self._shell.summary(code, outcome)
+        if self._driver.over is not None:
+            code, outcome = exit_code_of(self._driver)
+            self._summary = self._driver.summary(code, outcome)
             if self._show:
                 self._progress.finish(self._summary)
-        _close_trace(self._shell, self._summary)
-        self._shell.finish()
-        self._cluster.close()
+        _close_trace(self._driver, self._summary)
+        self._driver.finish()
+        self._context.close()
 
     def __enter__(self) -> Session:
         return self

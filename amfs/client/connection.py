@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from amfs.client import discovery
 from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, FsDo, FsDone, Heartbeat, Leave, Member, Message, View
 from amfs.errors import SessionError
-from amfs.net import session as registry
+from amfs.host import processes
 from amfs.net.transport import Transport, random_client_id
 
 ANSWER_S = 60.0  # for one call, from when it is sent
@@ -77,7 +78,7 @@ class Line:
     """Connected to the gateway of session ``name`` (as ``net.session.find`` takes it) from the start. Raises SessionError."""
 
     def __init__(self, name: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
-        self.session = registry.find(name)
+        self.session = discovery.find(name)
         self.answer_s = answer_s
         self.pid = os.getpid()
         self.gateway = -1
@@ -87,7 +88,7 @@ class Line:
         self.view: View | None = None
         self.closed = False
         self._wanted = node
-        self._host = registry.host_mark()
+        self._host = processes.host_id()
         self._pids = {entry.node: (entry.pid, entry.started) for entry in self.session.nodes if entry.host == self._host}
         self._lost: dict[int, float] = {}  # node -> when
         self._serial = 0
@@ -288,7 +289,7 @@ class Line:
 
     def _look(self) -> None:
         pid, started = self._pids.get(self.gateway, (0, 0))
-        if pid and not registry.is_running(pid, started):
+        if pid and not processes.is_running(pid, started):
             self._lose(self.gateway)
 
     def _lose(self, peer: int) -> None:
@@ -336,7 +337,7 @@ class Line:
             return node in self._lost, node != self._wanted, not local, float(node) if local else random.random()
 
         nodes = sorted(hosts, key=rank)
-        return [node for node in nodes if node not in self._pids or registry.is_running(*self._pids[node])]
+        return [node for node in nodes if node not in self._pids or processes.is_running(*self._pids[node])]
 
     def _connect(self) -> None:
         """Find a node that greets us. Raises SessionError when none does."""
@@ -361,7 +362,7 @@ class Line:
             while self.view is None and time.monotonic() < end:
                 if node in self._lost and before is not None and self._lost[node] > end - CONNECT_S:
                     break
-                if node in self._pids and not registry.is_running(*self._pids[node]):
+                if node in self._pids and not processes.is_running(*self._pids[node]):
                     break
                 self._turn(end)
                 if self.closed:

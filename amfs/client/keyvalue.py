@@ -1,4 +1,4 @@
-"""Keys and values over the session's file system: ``put``, ``get``, ``delete``, ``exists``. Used by ``amfs.files``.
+"""Keys and values over the session's file system: ``put``, ``get``, ``delete``, ``exists``. Used by ``amfs.client.files``.
 
 A key is any bytes or text. Its value is a file below ``/.kv``, so that every other face sees it: the key with each byte outside
 ``A-Z a-z 0-9 . _ - + = , @`` written as ``%XX``, a dot at the front, too; every 240 characters a directory whose name ends in ``%+``.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
-from amfs.files_path import join
-from amfs.files_tree import walk
-
-if TYPE_CHECKING:
-    from amfs.files import Files
+from amfs.client.connection import Line
+from amfs.client.paths import join
+from amfs.client.tree import walk
 
 ROOT = b"/.kv"
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-+=,@")
@@ -50,6 +48,22 @@ def key_of(path: bytes) -> bytes:
     coded = b"".join(piece.removesuffix(_MORE) for piece in path.removeprefix(ROOT + b"/").split(b"/"))
     first, *others = coded.split(b"%")
     return first + b"".join(bytes((int(other[:2], 16),)) + other[2:] for other in others)
+
+
+class Files(Protocol):
+    """The calls of ``amfs.client.files.Files`` that values need."""
+
+    line: Line
+
+    @property
+    def client(self) -> int: ...
+    def isfile(self, path: bytes) -> bool: ...
+    def makedirs(self, path: bytes, mode: int = ..., exist_ok: bool = ...) -> None: ...
+    def read_many(self, paths: Sequence[bytes]) -> list[bytes | OSError]: ...
+    def unlink(self, path: bytes) -> None: ...
+    def write_atomic(
+        self, path: bytes, data: bytes | bytearray | memoryview, *, temporary: bytes | None = ..., mode: int = ...
+    ) -> None: ...
 
 
 class KeyValue:

@@ -13,21 +13,24 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from amfs.client import discovery
+from amfs.client.control import Client
 from amfs.errors import AmfsError, SessionError, SystemSetupError
-from amfs.net import bootstrap, daemon, litter
-from amfs.net import session as registry
-from amfs.net.client import Client
-from amfs.net.session import NodeEntry, Ready, Session
+from amfs.host import orphans, processes
+from amfs.net import records
+from amfs.net.records import NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
+from amfs.provision import daemon
+from amfs.provision import local as bootstrap
 
 T = TypeVar("T")
 
 
-def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, Session]:
+def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, SessionRecord]:
     """Called by every rank: start one node each. Returns our rank and the session; raises the same SessionError on all ranks."""
     comm = _world()
     rank, size = comm.Get_rank(), comm.Get_size()
-    host = registry.host_mark()
+    host = processes.host_id()
     hosts: list[str] = comm.allgather(host)
     leader = hosts.index(host) == rank  # one rank per host keeps the directory there
     if len(set(hosts)) > 1 and not wishes.tcp:
@@ -39,12 +42,12 @@ def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, Session]:
     try:
         chosen, keys = _from_first(comm, lambda: (_claim(name), make_keys()))
         if rank == 0:
-            directory = registry.base_dir() / chosen
-        _everywhere(comm, lambda: registry.claim(chosen) if leader and rank else None)
-        directory = registry.base_dir() / chosen
+            directory = records.base_dir() / chosen
+        _everywhere(comm, lambda: discovery.claim(chosen) if leader and rank else None)
+        directory = records.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
-            config = bootstrap.node_config(chosen, registry.base_dir() / chosen, keys, rank, wishes, expected=size, port_step=local_rank)
+            config = bootstrap.node_config(chosen, records.base_dir() / chosen, keys, rank, wishes, expected=size, port_step=local_rank)
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))
@@ -53,13 +56,13 @@ def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, Session]:
         manager = _from_first(comm, begin)
         ready = _everywhere(comm, lambda: manager if rank == 0 else begin(_usable(manager.endpoints, hosts[0] == host)))
         nodes = tuple(NodeEntry(one.node, one.endpoints, at, one.pid, one.started) for one, at in comm.allgather((ready, host)))
-        session = Session(name=chosen, keys=keys, created=time.time(), host=host, nodes=nodes, unit_size=wishes.unit_size)
+        session = SessionRecord(name=chosen, keys=keys, created=time.time(), host=host, nodes=nodes, unit_size=wishes.unit_size)
         _from_first(comm, lambda: _complete(session, patience))
-        _everywhere(comm, lambda: registry.save(session) if leader else None)
+        _everywhere(comm, lambda: records.save(session) if leader else None)
     except BaseException:
         daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
         if directory is not None and leader:
-            registry.remove_directory(directory)
+            records.remove_directory(directory)
         raise
     return rank, session
 
@@ -76,15 +79,15 @@ def _world() -> Any:
 
 
 def _claim(name: str | None) -> str:
-    litter.sweep()
-    return registry.claim(name)[0]
+    orphans.sweep()
+    return discovery.claim(name)[0]
 
 
 def _usable(endpoints: tuple[str, ...], same_host: bool) -> tuple[str, ...]:
     return endpoints if same_host else tuple(endpoint for endpoint in endpoints if not endpoint.startswith("ipc://"))
 
 
-def _complete(session: Session, patience_s: float) -> None:
+def _complete(session: SessionRecord, patience_s: float) -> None:
     with Client(session) as client:
         client.view(patience_s, until=lambda view: len(view.members) >= len(session.nodes))
 

@@ -14,14 +14,17 @@ from pathlib import Path
 
 import msgspec
 
+from amfs.client import discovery
+from amfs.client.control import Client
 from amfs.engine.messages import Member, Shutdown
 from amfs.errors import SessionError, UsageError
-from amfs.net import daemon, litter
-from amfs.net import session as registry
+from amfs.host import orphans, processes
+from amfs.net import records
 from amfs.net.addresses import listen_endpoint, split
-from amfs.net.client import Client
-from amfs.net.session import Keys, NodeConfig, NodeEntry, Ready, Session
+from amfs.net.keys import Keys
+from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
+from amfs.provision import daemon
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0
@@ -66,7 +69,7 @@ def node_config(
         managers=(f"ipc://{directory}/node-0.ipc",), slots=wishes.slots, memory=wishes.memory, store_dir=wishes.store_dir,
         store_limit=wishes.store_limit,
         data_address=data_address, unit_size=wishes.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
-        host=registry.host_mark(),
+        host=processes.host_id(),
     )  # fmt: skip
 
 
@@ -74,13 +77,13 @@ def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
     return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
 
 
-def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = None) -> Session:
+def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = None) -> SessionRecord:
     """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
     if nodes < 1:
         raise UsageError("a session has at least one node: --nodes 1")
     wishes = wishes or Wishes()
-    litter.sweep()
-    chosen, directory = registry.claim(name)
+    orphans.sweep()
+    chosen, directory = discovery.claim(name)
     sweep_mounts()
     started: list[daemon.Started] = []
     try:
@@ -89,34 +92,34 @@ def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = Non
             started.append(daemon.launch(node_config(chosen, directory, keys, node, wishes, expected=nodes, port_step=node)))
         patience = START_S + START_PER_NODE_S * nodes
         readies = daemon.await_ready(started, patience)
-        session = Session(
-            name=chosen, keys=keys, created=time.time(), host=registry.host_mark(), nodes=entries(readies, registry.host_mark()),
+        session = SessionRecord(
+            name=chosen, keys=keys, created=time.time(), host=processes.host_id(), nodes=entries(readies, processes.host_id()),
             unit_size=wishes.unit_size,
         )  # fmt: skip
         with Client(session) as client:
             client.view(patience, until=lambda view: len(view.members) >= nodes)
-        registry.save(session)
+        records.save(session)
     except BaseException:
         daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
-        registry.remove_directory(directory)
+        records.remove_directory(directory)
         raise
     return session
 
 
 def sweep_mounts() -> None:
     """Unmount what dead sessions left mounted; those who use it get errors anyway."""
-    from amfs.net import fusemounts  # few sessions meet any
+    from amfs.host import fusemounts  # few sessions meet any
 
     if fusemounts.mounted():
         fusemounts.sweep()
 
 
-def prepare_join(session: Session, wishes: Wishes) -> NodeConfig:
+def prepare_join(session: SessionRecord, wishes: Wishes) -> NodeConfig:
     """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
 
     Keeps a copy of the session file here, so that other commands find the session. Raises SessionError.
     """
-    local = any(entry.host == registry.host_mark() for entry in session.nodes)
+    local = any(entry.host == processes.host_id() for entry in session.nodes)
     if not wishes.tcp and not local:
         wishes = msgspec.structs.replace(wishes, tcp="0.0.0.0")
     with Client(session) as client:
@@ -124,14 +127,14 @@ def prepare_join(session: Session, wishes: Wishes) -> NodeConfig:
         manager = next(member for member in view.members if member.node == view.manager)
         if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
             raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
-        node = client.number(Member(-1, client.transport.incarnation, (), wishes.slots, registry.host_mark()), view.manager)
+        node = client.number(Member(-1, client.transport.incarnation, (), wishes.slots, processes.host_id()), view.manager)
     if not session.directory.exists():
-        registry.save(session)
+        records.save(session)
     config = node_config(session.name, session.directory, session.keys, node, wishes)
     return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
 
 
-def join_detached(session: Session, config: NodeConfig) -> Ready:
+def join_detached(session: SessionRecord, config: NodeConfig) -> Ready:
     """Start the node of ``prepare_join`` as a detached process and wait until it is a member. Raises SessionError."""
     started = daemon.launch(config)
     ready = daemon.await_ready([started], START_S)[0]
@@ -141,30 +144,30 @@ def join_detached(session: Session, config: NodeConfig) -> Ready:
     except BaseException:
         daemon.stop([(ready.pid, ready.started)])
         raise
-    registry.add_node(session, entries([ready], registry.host_mark())[0])
+    records.add_node(session, entries([ready], processes.host_id())[0])
     return ready
 
 
-def join_here(session: Session, config: NodeConfig) -> int:
+def join_here(session: SessionRecord, config: NodeConfig) -> int:
     """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
     pid = os.getpid()
-    registry.add_node(session, NodeEntry(config.node, config.listen[:1], registry.host_mark(), pid, registry.start_time(pid)))
+    records.add_node(session, NodeEntry(config.node, config.listen[:1], processes.host_id(), pid, processes.start_time(pid)))
     try:
         return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
     finally:
         with contextlib.suppress(SessionError):
-            if session.path.exists() and not registry.is_live(registry.load(session.path), probe_s=0.5, but=pid):
-                registry.remove_directory(session.directory)
+            if session.path.exists() and not discovery.is_live(records.load(session.path), probe_s=0.5, but=pid):
+                records.remove_directory(session.directory)
 
 
-def end(session: Session, timeout_s: float = 10.0) -> list[str]:
+def end(session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
     """End a session: ask its nodes to stop, kill the local ones that do not within ``timeout_s``, clean up.
 
     Returns what could not be ascertained, as lines for the person.
     """
     remarks: list[str] = []
-    host = registry.host_mark()
-    mine = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host and registry.is_running(entry.pid, entry.started)]
+    host = processes.host_id()
+    mine = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
     try:
         with Client(session) as client:
             view = client.view(min(timeout_s, 3.0))
@@ -179,5 +182,5 @@ def end(session: Session, timeout_s: float = 10.0) -> list[str]:
         remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
         daemon.stop(stubborn)
     if session.path.exists():
-        registry.remove_directory(session.directory)
+        records.remove_directory(session.directory)
     return remarks

@@ -1,4 +1,4 @@
-"""Directories and what is below them: listings in pages, trees, removal. Used by ``amfs.files``.
+"""Directories and what is below them: listings in pages, trees, removal. Used by ``amfs.client.files``.
 
 What concerns many entries travels as many calls at a time: a tree costs its depth in round trips, not its number of entries.
 """
@@ -12,8 +12,8 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from amfs.files_line import Call, Line, Pending
-from amfs.files_path import join
+from amfs.client.connection import Call, Line, Pending
+from amfs.client.paths import join
 from amfs.fs.attr import Attr
 
 PAGE = 4096  # entries in one answer

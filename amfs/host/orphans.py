@@ -12,8 +12,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from amfs.net import hugetmpfs
-from amfs.net.trees import remove_tree
+from amfs.host import hugetmpfs
+from amfs.host.trees import remove_tree
 
 MARK = ".amfs-session"
 EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to

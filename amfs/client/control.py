@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Leave, Member, Message, Numbered, View
 from amfs.errors import SessionError
+from amfs.host.processes import host_id
 from amfs.net.addresses import pick
-from amfs.net.session import Session, host_mark
+from amfs.net.records import SessionRecord
 from amfs.net.transport import Transport, random_client_id
 
 M = TypeVar("M", bound=Message)
@@ -23,7 +24,7 @@ _ASKED_FIRST = 8  # nodes asked for the view; any one that answers will do
 class Client:
     """Talks to the nodes of ``session``. Use as a context manager."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionRecord) -> None:
         self.session = session
         self.transport = Transport(random_client_id(), session.keys)
         self.id = self.transport.own_id
@@ -71,7 +72,7 @@ class Client:
 
     def _need_a_way(self, nodes: Iterable[int]) -> None:
         """Raise SessionError if none of these nodes, as the session file has them, listens where it can be reached from this host."""
-        here, chosen = host_mark(), set(nodes)
+        here, chosen = host_id(), set(nodes)
         entries = [entry for entry in self.session.nodes if entry.node in chosen]
         if entries and not any(pick(entry.endpoints, entry.host, here) for entry in entries):
             where = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in entries))
@@ -127,7 +128,7 @@ class Client:
         return [(sender, message) for sender, message in got if sender < CLIENT_ID_MIN]
 
 
-def answers(session: Session, timeout_s: float) -> bool:
+def answers(session: SessionRecord, timeout_s: float) -> bool:
     """Whether any node of the session answers within ``timeout_s`` seconds."""
     try:
         with Client(session) as client:

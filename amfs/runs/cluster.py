@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from amfs.api import RunResult, Session, run
+from amfs.client.files import Extent, Files, StrPath, Usage
+from amfs.client.tree import Entry
 from amfs.errors import UsageError
-from amfs.files import Extent, Files, StrPath, Usage
-from amfs.files_tree import Entry
 from amfs.fs.attr import Attr
+from amfs.runs.api import RunResult, Session, run
 
 if TYPE_CHECKING:
     from amfs.engine.workflow import Task, Workflow
@@ -100,7 +100,7 @@ class Cluster:
         """The entries of a directory, by name; of a file the one for itself."""
         info = self.files.info(path)
         if not self.files.isdir(path):
-            from amfs.files_path import clean
+            from amfs.client.paths import clean
 
             above, _, name = clean(path).rpartition(b"/")
             return [Entry(above or b"/", name, info)]
