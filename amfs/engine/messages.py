@@ -163,19 +163,12 @@ class Submit(Message, frozen=True, tag=3):
     tasks: tuple[TaskSpec, ...]
 
 
-class SubmitEnd(Message, frozen=True, tag=4):
-    """Submitter -> dispatcher: no more tasks (until the next Submit)."""
-
-    run: int
-
-
 class Results(Message, frozen=True, tag=5):
     """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
     run: int
     results: tuple[Result, ...]
     parked: int = 0  # tasks of this dispatcher that wait for input
-    running: int = 0  # slots of its unit in use, for progress
 
 
 class Poison(Message, frozen=True, tag=6):
@@ -233,7 +226,6 @@ class Done(Message, frozen=True, tag=21):
     run: int
     results: tuple[Result, ...]
     parked: int = 0
-    running: int = 0
 
 
 class Took(Message, frozen=True, tag=22):
@@ -476,7 +468,7 @@ class FsDone(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
+    RunBegin | RunReady | Submit | Results | Poison | Settle | Flushed | RunEnd | RunGone
     | Assign | Done | Took | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content

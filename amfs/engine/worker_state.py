@@ -381,12 +381,11 @@ class WorkerState(Machine):
             return
         if flushed := self._flushed.pop(run, None):
             self.send(known.submitter, m.Flushed(run, tuple(flushed)))
-        running = len(self.inflight)
         for key in [key for key in self._results if key[0] == run]:
             origin = key[1]
             known.reported[origin] = known.parked.get(origin, 0)
-            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin], running))
+            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin]))
         for origin, parked in known.parked.items():
             if abs(parked - known.reported.get(origin, 0)) >= self.limits.parked_step:
                 known.reported[origin] = parked
-                self.send(origin, m.Done(run, (), parked, running))
+                self.send(origin, m.Done(run, (), parked))

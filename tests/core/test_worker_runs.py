@@ -181,7 +181,7 @@ def test_it_can_say_why_a_task_does_not_run() -> None:
 def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
     step = WorkerLimits().parked_step
     node = Node().assign(*(mine(tid, "a") for tid in range(step)))
-    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step, 0)
+    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step)
     node.forget().tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",)))
     done = node.take(m.Done, DISPATCHER)
     assert (len(done.results), done.parked) == (step, 0)
