@@ -11,16 +11,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amfs.engine.states import FINISHED, SKIPPED
+from amfs.engine.workflow import Task
 from amfs.summary import Failure, Stage, Summary
 
 if TYPE_CHECKING:
     from amfs.runner import RunShell
 
 
+def stage_of(task: Task) -> str:
+    """The stage in which a task is counted: its label, or the name of its program."""
+    label = task.label or task.argv[0]
+    return posixpath.basename(label) or label
+
+
 def summary_of(run: RunShell, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
     stages: dict[str, Stage] = {}
     for label, f in run.stages.items():
-        stage = stages.setdefault(posixpath.basename(label) or label, Stage(posixpath.basename(label) or label))
+        stage = stages.setdefault(label, Stage(label))
         stage.ok += int(f[0])
         stage.failed += int(f[1])
         stage.upstream_failed += int(f[2])
@@ -32,7 +39,7 @@ def summary_of(run: RunShell, exit_code: int, outcome: str, notes: Sequence[str]
     if run.submitter.ended < len(state) or run.submitter.skipped:
         for tid, task in enumerate(run.tasks):
             if state[tid] == SKIPPED or not state[tid]:
-                label = posixpath.basename(task.label or task.argv[0])
+                label = stage_of(task)
                 stage = stages.setdefault(label, Stage(label))
                 if state[tid]:
                     stage.skipped += 1
@@ -81,8 +88,7 @@ def _shared_inputs(run: RunShell, stages: dict[str, Stage]) -> None:
     for tid, task in enumerate(run.tasks):
         if run.submitter.state[tid] != FINISHED:
             continue
-        label = posixpath.basename(task.label or task.argv[0])
-        stage = stages[label]
+        stage = stages[stage_of(task)]
         for name in task.inputs:
             name = plan.aliases.get(name, name)
             if name not in plan.shared:

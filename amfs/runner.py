@@ -7,7 +7,6 @@ by stage. Used by ``amfs run`` and by ``amfs.Session``; decides nothing about ta
 from __future__ import annotations
 
 import os
-import posixpath
 import random
 import re
 import shutil
@@ -38,12 +37,14 @@ from amfs.engine.events import (
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import Outcome
 from amfs.engine.submitter import Submitter
+from amfs.engine.views import overtakes
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, SessionError, UsageError
 from amfs.fs.paths import scope_of, shared_path
 from amfs.journal import Header, Journal, Past, aside, next_life, read, task_key
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
+from amfs.run_summary import stage_of, summary_of
 
 if TYPE_CHECKING:
     from amfs.cli.output import Snapshot, Summary
@@ -147,7 +148,7 @@ class Cluster:
         self.session_name = found.name
 
     def _on_view(self, view: m.View) -> None:
-        if self.view is None or view.epoch >= self.view.epoch:
+        if self.view is None or overtakes(view, self.view):
             self.view = view
 
     def wait_for_view(self, longest_s: float = 15.0) -> m.View:
@@ -395,7 +396,7 @@ class RunShell:
         done: list[tuple[int, tuple[int, ...]]] = []
         for result in results:
             task = tasks[result.tid]
-            label = task.label or task.argv[0]
+            label = stage_of(task)
             stage = stages.get(label)
             if stage is None:
                 stage = stages[label] = [0.0] * 8
@@ -426,7 +427,7 @@ class RunShell:
             stage[7] += result.cpu_us
             self.moved += result.bytes_fetched
             if self.trace is not None and result.tid not in self.plan.later:
-                self.trace.add(task.id, posixpath.basename(label) or label, result)
+                self.trace.add(task.id, label, result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
         if journal is not None and not self.journal_fault:
@@ -555,8 +556,6 @@ class RunShell:
             self.journal = None
 
     def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
-        from amfs.run_summary import summary_of
-
         return summary_of(self, exit_code, outcome, notes)
 
 
