@@ -13,7 +13,7 @@ import msgspec
 
 PROTOCOL_VERSION = 1
 
-NodeId = int  # 0..N-1 for nodes; clients (submitters, status commands) draw a random id >= CLIENT_ID_MIN
+#: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
 
 #: ``fate`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
@@ -149,11 +149,10 @@ class RunBegin(Message, frozen=True, tag=1):
 
 
 class RunReady(Message, frozen=True, tag=2):
-    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here; how many slots it has."""
+    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here."""
 
     run: int
     node: int
-    slots: int
 
 
 class Submit(Message, frozen=True, tag=3):

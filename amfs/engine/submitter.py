@@ -75,8 +75,7 @@ class Submitter(Machine):
         for tid in skip:
             self.state[tid] = SKIPPED
         self.skipped = len(skip)
-        self.finished = 0
-        self.failed = 0
+        self.finished = self.failed = 0
         self.hierarchy: Hierarchy | None = None
         self.order: Iterator[int] = iter(plan.walk())
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not

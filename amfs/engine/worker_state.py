@@ -190,7 +190,7 @@ class WorkerState(Machine):
         """Tell the submitter that the run may begin here, unless tasks of another one with the same journal are still about."""
         journal = run.info.journal
         if not journal or not any(other is not run and other.info.journal == journal for other in self.runs.values()):
-            self.send(run.submitter, m.RunReady(run.id, self.node, self.slots))
+            self.send(run.submitter, m.RunReady(run.id, self.node))
 
     def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
         """The run, or None; a message that overtook its RunBegin is kept for it."""

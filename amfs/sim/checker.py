@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.worker_state import TaskEntry
-from amfs.net.link import State
 from amfs.node.core import NodeCore
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
-from amfs.sim.process import Linked
 from amfs.sim.settings import Faults
 from amfs.sim.workload import Workload
 
@@ -154,11 +152,3 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
 def _ready(core: NodeCore) -> list[TaskEntry]:
     queue = core.worker.ready
     return [*queue._fifo, *[item[2] for item in queue._heap]]
-
-
-def check_links_are_silent(cluster: Cluster) -> None:
-    """Without faults everything that was sent has arrived."""
-    for node in cluster.alive():
-        if isinstance(node.transport, Linked):
-            for link in node.transport.links.values():
-                assert link.state is State.DOWN or not link.outstanding, f"node {node.id} still owes {link.peer} {link.outstanding} batches"

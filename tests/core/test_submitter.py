@@ -102,7 +102,7 @@ CHAIN = (task("a", "", "x"), task("b", "x", "y"), task("c", "y", "z"))
 def test_a_run_from_beginning_to_end() -> None:
     client = Client(*CHAIN).begun(0, 1)
     assert client.submitted() == {0: [0, 1, 2]}
-    client.tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2)).nothing_left()
+    client.tell(0, m.RunReady(RUN, 0)).tell(1, m.RunReady(RUN, 1)).nothing_left()
     client.ends(0, result(0), result(1))
     assert [one.tid for one in client.effect(Ended).results] == [0, 1]
     client.nothing_left()
@@ -672,7 +672,7 @@ def with_journal(*nodes: int) -> Client:
 
 
 def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> None:
-    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2))
+    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0)).tell(1, m.RunReady(RUN, 1))
     client.nothing_left()
     client.view(0, 1)
     assert client.submitted() == {0: [0, 1, 2]}, "node 2 is no more"
@@ -681,5 +681,5 @@ def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> N
 
 
 def test_a_node_that_does_not_end_the_earlier_run_ends_the_wait() -> None:
-    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0, 2)).advance(SubmitterLimits().ready_s)
+    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0)).advance(SubmitterLimits().ready_s)
     client.run_ended(0, 1, reason="nodes [1] have not ended the earlier run with this journal")

@@ -207,7 +207,7 @@ def test_a_resumed_run_may_begin_when_nothing_is_left_of_the_one_before() -> Non
     node.exits(1, outcome=Outcome.CANCELLED)
     node.effect(CloseRun)
     node.take(m.RunGone, CLIENT)
-    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0, 2)
+    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0)
     node.nothing_left()
 
 
@@ -223,5 +223,5 @@ def test_what_overtakes_the_first_view_of_a_node_waits_for_it() -> None:
     members = tuple(m.Member(node, 1, (), 1) for node in range(3))
     out = core.handle(Received(0, m.View(2, 0, members, (2,) * 8)), 0.2)
     said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
-    assert (CLIENT, m.RunReady(RUN, 2, 1)) in said
+    assert (CLIENT, m.RunReady(RUN, 2)) in said
     assert (CLIENT, m.Lost(RUN, ("7/./0",), -1)) in said
