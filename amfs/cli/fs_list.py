@@ -30,6 +30,7 @@ from amfs.cli.fs_common import (
     print_json,
     session_option,
     user_name,
+    write,
 )
 from amfs.fs.attr import LOST
 
@@ -349,7 +350,7 @@ def tree(
 ) -> int:
     """Draw directories and what is below them."""
     with Work("tree", session) as work:
-        drawn = []
+        drawn: list[tuple[bytes, int]] = []
         counts = [0, 0]
         for top in work.paths(paths or ("amfs:/",)):
             attr = work.files.info_many([top])[0]
@@ -358,12 +359,12 @@ def tree(
                 continue
             children = _read_tree(work, top, level, all_, directories) if modes.S_ISDIR(attr.mode) else {}
             if form == "json":
-                drawn.append({**fields_of(top, attr), "contents": _nested(children, top)})
+                drawn.append(_as_json(children, top, attr))
                 continue
             line(name_text(top))
             _draw(children, top, counts, (human if human_ else str) if sizes or human_ else None)
         if form == "json":
-            print_json(drawn)
+            _print_trees(drawn)
         else:
             words = f"{counts[0]} director{'y' if counts[0] == 1 else 'ies'}"
             line(f"\n{words}" if directories else f"\n{words}, {counts[1]} file{'' if counts[1] == 1 else 's'}")
@@ -398,8 +399,37 @@ def _draw(children: dict[bytes, list[Entry]], top: bytes, counts: list[int], siz
             stack.append((entry.path, 0, indent + ("    " if last else "│   ")))
 
 
-def _nested(children: dict[bytes, list[Entry]], path: bytes) -> list[dict[str, Any]]:
-    return [
-        {**fields_of(entry.path, entry.attr), **({"contents": _nested(children, entry.path)} if entry.is_dir() else {})}
-        for entry in children.get(path, [])
-    ]
+#: How deep JSON may be nested to be set out on indented lines: beyond, the indentation would be most of it.
+INDENTED_MAX = 100
+
+
+def _as_json(children: dict[bytes, list[Entry]], path: bytes, attr: Attr) -> tuple[bytes, int]:
+    """What is at ``path``, and in it what is below it, as JSON; how deep that is. A tree may be deeper than Python's stack."""
+    import msgspec
+
+    pieces: list[bytes] = []
+    deepest = 0
+    todo: list[tuple[bytes, Attr | None]] = [(path, attr)]  # next last; without attributes: text that ends a directory
+    depth = 0
+    while todo:
+        path, attr_or_end = todo.pop()
+        if attr_or_end is None:
+            pieces.append(path)
+            depth -= 1
+            continue
+        pieces += [b"" if not pieces or pieces[-1].endswith(b"[") else b",", msgspec.json.encode(fields_of(path, attr_or_end))]
+        if depth and not modes.S_ISDIR(attr_or_end.mode):
+            continue
+        pieces[-1] = pieces[-1][:-1] + b',"contents":['
+        depth += 1
+        deepest = max(deepest, depth)
+        todo.append((b"]}", None))
+        todo += [(entry.path, entry.attr) for entry in reversed(children.get(path, []))]
+    return b"".join(pieces), deepest
+
+
+def _print_trees(trees: list[tuple[bytes, int]]) -> None:
+    import msgspec
+
+    text = b"[" + b",".join([tree for tree, _ in trees]) + b"]"
+    write((msgspec.json.format(text) if all(depth < INDENTED_MAX for _, depth in trees) else text) + b"\n")

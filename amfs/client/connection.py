@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from amfs.client import discovery
 from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, FsDo, FsDone, Heartbeat, Leave, Member, Message, View
+from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net.transport import Transport, random_client_id
@@ -272,7 +273,7 @@ class Line:
             pending.value = message.value
             pending.done = True
         elif isinstance(message, View):
-            if self.view is None or message.epoch >= self.view.epoch:
+            if self.view is None or overtakes(message, self.view):
                 self.view = message
                 self.transport.set_members(message.members, time.monotonic())
                 if self.gateway >= 0 and all(member.node != self.gateway for member in message.members):

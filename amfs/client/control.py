@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Leave, Member, Message, Numbered, View
+from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host.processes import host_id
 from amfs.net.addresses import pick
@@ -61,7 +62,7 @@ class Client:
             pause = min(end, time.monotonic() + 0.5)
             while time.monotonic() < pause:
                 for _, message in self._turn(pause):
-                    if isinstance(message, View) and (best is None or message.epoch > best.epoch):
+                    if isinstance(message, View) and (best is None or overtakes(message, best)):
                         best = message
                 if best is not None and until(best):
                     self.transport.set_members(best.members, time.monotonic())

@@ -48,7 +48,7 @@ class DispatchRun:
     """One run at this dispatcher."""
 
     __slots__ = (
-        "client", "in_use", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
+        "client", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
     )  # fmt: skip
 
     def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int) -> None:
@@ -58,7 +58,6 @@ class DispatchRun:
         self.queue: deque[Record] = deque()
         self.out: dict[int, int] = {}  # worker -> tasks of ours that it has and that use up its window: all but the urgent ones
         self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
-        self.in_use: dict[int, int] = {}  # worker -> tasks at its launcher
         self.results: list[m.Result] = []
         self.told_parked = 0
         self.placement = placement
@@ -83,7 +82,6 @@ class Dispatcher(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
             m.Submit: self.on_submit,
-            m.SubmitEnd: self.on_submit_end,
             m.Done: self.on_done,
             m.Took: self.on_took,
             m.ReducePlan: self.on_reduce_plan,
@@ -108,9 +106,6 @@ class Dispatcher(Machine):
             for tid, record in run.records.items():
                 if record.state == RecordState.BACKING_OFF:
                     self.cancel_timer(("retry", message.run, tid))
-
-    def on_submit_end(self, peer: int, message: m.SubmitEnd) -> None:
-        """The submitter counts for itself; the message tells that dealing need no longer hold anything back."""
 
     # ── tasks in ───────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +237,6 @@ class Dispatcher(Machine):
         if run is None:
             return
         run.parked[peer] = message.parked
-        run.in_use[peer] = message.running
         records = run.records
         for result in message.results:
             record = records.get(result.tid)
@@ -365,7 +359,7 @@ class Dispatcher(Machine):
                 self._lost(run, record)
             if gone:
                 self._replant(number, run)
-            for known in (run.out, run.parked, run.in_use):
+            for known in (run.out, run.parked):
                 for worker in [worker for worker in known if worker not in everyone]:
                     del known[worker]
             run.placement.forget(set(everyone))
@@ -403,7 +397,7 @@ class Dispatcher(Machine):
             if run.results or abs(parked - run.told_parked) >= 32:
                 run.told_parked = parked
                 results, run.results = run.results, []
-                self.send(run.client, m.Results(number, tuple(results), parked, sum(run.in_use.values())))
+                self.send(run.client, m.Results(number, tuple(results), parked))
 
     def explain(self, run: int, tid: int) -> list[str]:
         known = self.runs.get(run)

@@ -2,8 +2,8 @@
 
 One node is the manager: it numbers those who join, notices those who fall silent, and announces every change as a ``View`` with a higher
 epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher their id
-is, so that normally only one speaks up. Should two speak up (a cut network), the higher epoch wins, then the lower manager id, and a node
-that finds itself outside the winning view leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
+is, so that normally only one speaks up. Should two speak up (a cut network), ``views.overtakes`` says which view counts, and a node that
+finds itself outside of it leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
 silent one are ended.
 """
 
@@ -17,6 +17,7 @@ from amfs.engine.events import PeerDown, PeersHeard, Stop, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
+from amfs.engine.views import overtakes
 
 
 class Peer:
@@ -132,7 +133,7 @@ class Membership(Machine):
 
     def on_view(self, peer: int, message: m.View) -> None:
         old = self.view
-        if old is not None and (message.epoch, -message.manager) <= (old.epoch, -old.manager):
+        if old is not None and not overtakes(message, old):
             return
         mine = next((member for member in message.members if member.node == self.node), None)
         if mine is not None and mine.incarnation < self.me.incarnation:
@@ -143,8 +144,8 @@ class Membership(Machine):
             self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
             self.out.append(Stop("the others took this node for dead"))
             return
-        if mine is None:
-            return
+        if mine is None or (old is not None and message.epoch < old.epoch):
+            return  # a node never goes back: partitions have moved since
         self.unit_size = message.unit_size
         self._adopt(message)
 

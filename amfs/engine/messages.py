@@ -13,7 +13,7 @@ import msgspec
 
 PROTOCOL_VERSION = 1
 
-NodeId = int  # 0..N-1 for nodes; clients (submitters, status commands) draw a random id >= CLIENT_ID_MIN
+#: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
 
 #: ``fate`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
@@ -149,11 +149,10 @@ class RunBegin(Message, frozen=True, tag=1):
 
 
 class RunReady(Message, frozen=True, tag=2):
-    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here; how many slots it has."""
+    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here."""
 
     run: int
     node: int
-    slots: int
 
 
 class Submit(Message, frozen=True, tag=3):
@@ -163,19 +162,12 @@ class Submit(Message, frozen=True, tag=3):
     tasks: tuple[TaskSpec, ...]
 
 
-class SubmitEnd(Message, frozen=True, tag=4):
-    """Submitter -> dispatcher: no more tasks (until the next Submit)."""
-
-    run: int
-
-
 class Results(Message, frozen=True, tag=5):
     """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
     run: int
     results: tuple[Result, ...]
     parked: int = 0  # tasks of this dispatcher that wait for input
-    running: int = 0  # slots of its unit in use, for progress
 
 
 class Poison(Message, frozen=True, tag=6):
@@ -233,7 +225,6 @@ class Done(Message, frozen=True, tag=21):
     run: int
     results: tuple[Result, ...]
     parked: int = 0
-    running: int = 0
 
 
 class Took(Message, frozen=True, tag=22):
@@ -476,7 +467,7 @@ class FsDone(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
+    RunBegin | RunReady | Submit | Results | Poison | Settle | Flushed | RunEnd | RunGone
     | Assign | Done | Took | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content

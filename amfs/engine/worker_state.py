@@ -190,7 +190,7 @@ class WorkerState(Machine):
         """Tell the submitter that the run may begin here, unless tasks of another one with the same journal are still about."""
         journal = run.info.journal
         if not journal or not any(other is not run and other.info.journal == journal for other in self.runs.values()):
-            self.send(run.submitter, m.RunReady(run.id, self.node, self.slots))
+            self.send(run.submitter, m.RunReady(run.id, self.node))
 
     def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
         """The run, or None; a message that overtook its RunBegin is kept for it."""
@@ -381,12 +381,11 @@ class WorkerState(Machine):
             return
         if flushed := self._flushed.pop(run, None):
             self.send(known.submitter, m.Flushed(run, tuple(flushed)))
-        running = len(self.inflight)
         for key in [key for key in self._results if key[0] == run]:
             origin = key[1]
             known.reported[origin] = known.parked.get(origin, 0)
-            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin], running))
+            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin]))
         for origin, parked in known.parked.items():
             if abs(parked - known.reported.get(origin, 0)) >= self.limits.parked_step:
                 known.reported[origin] = parked
-                self.send(origin, m.Done(run, (), parked, running))
+                self.send(origin, m.Done(run, (), parked))

@@ -21,7 +21,15 @@ def _names(names: Sequence[str]) -> int:
 
 
 def _tasks(message: m.Submit | m.Assign) -> int:
-    return sum(_PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs) for spec in message.tasks)
+    return sum(
+        _PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs)
+        + (_places(spec.options.paths) if spec.options is not None else 0)
+        for spec in message.tasks
+    )  # fmt: skip
+
+
+def _places(paths: dict[str, str]) -> int:
+    return _names(tuple(paths)) + _names(tuple(paths.values()))
 
 
 def _results(message: m.Results | m.Done) -> int:
@@ -36,7 +44,7 @@ def _content(message: m.Content) -> int:
 
 def _run_begin(message: m.RunBegin) -> int:
     info = message.info
-    return _names(info.env) + _names(tuple(info.paths)) + _names(tuple(info.paths.values()))
+    return _names(info.env) + _places(info.paths)
 
 
 def _value(value: Any) -> int:
@@ -46,6 +54,8 @@ def _value(value: Any) -> int:
         return 4 * len(value) + 5
     if isinstance(value, (list, tuple)):
         return 5 + sum(map(_value, value))
+    if isinstance(value, dict):
+        return 5 + sum(map(_value, value)) + sum(map(_value, value.values()))
     return 9
 
 

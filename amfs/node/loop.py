@@ -14,6 +14,7 @@ import heapq
 import logging
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -90,6 +91,7 @@ class Loop:
         self.stopping = ""
         self.inbox: deque[Callable[[], None]] = deque()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = threading.Lock()
         self.on_view: Callable[[m.View], None] = lambda view: None
         self._local: deque[tuple[int, int, m.Message]] = deque()  # from, to, message: between core and guests in this process
         self._poll = select.epoll() if transport is None else None
@@ -100,9 +102,11 @@ class Loop:
         self._cpus = len(os.sched_getaffinity(0))
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have ``call`` run in the loop's thread. The one thing that other threads may do."""
+        """Have ``call`` run in the loop's thread, unless the loop is closed. The one thing that other threads may do."""
         self.inbox.append(call)
-        os.eventfd_write(self.wake_fd, 1)
+        with self._waking:
+            if self.wake_fd >= 0:
+                os.eventfd_write(self.wake_fd, 1)
 
     def _watch(self, fd: int) -> None:
         if fd not in self._watched:
@@ -291,7 +295,10 @@ class Loop:
         """Close what the loop itself opened."""
         if self._poll is not None:
             self._poll.close()
-        os.close(self.wake_fd)
+        with self._waking:  # its number may soon be that of another file
+            if self.wake_fd >= 0:
+                os.close(self.wake_fd)
+            self.wake_fd = -1
 
     def __getstate__(self) -> Any:
         raise TypeError("a poll loop cannot be pickled")

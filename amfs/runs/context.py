@@ -15,6 +15,7 @@ import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.events import Effect, Event
+from amfs.engine.views import overtakes
 from amfs.errors import SessionError, UsageError
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
@@ -112,7 +113,7 @@ class RunContext:
         self.session_name = found.name
 
     def _on_view(self, view: m.View) -> None:
-        if self.view is None or view.epoch >= self.view.epoch:
+        if self.view is None or overtakes(view, self.view):
             self.view = view
 
     def wait_for_view(self, longest_s: float = 15.0) -> m.View:

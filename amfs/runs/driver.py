@@ -7,7 +7,6 @@ and by the Python API; decides nothing about tasks or files (the machines do).
 from __future__ import annotations
 
 import os
-import posixpath
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from amfs.errors import AmfsError
 from amfs.node.loop import now
 from amfs.runs.context import JOURNAL, RunContext, RunOptions
 from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
-from amfs.runs.tally import Tally
+from amfs.runs.tally import Tally, stage_of
 
 if TYPE_CHECKING:
     from amfs.runs.trace import TraceWriter
@@ -243,8 +242,7 @@ class RunDriver:
             if not result.outcome and not made_later:
                 done.append((task_key(task), result.sizes))
             if self.trace is not None and not made_later:
-                label = task.label or task.argv[0]
-                self.trace.add(task.id, posixpath.basename(label) or label, result)
+                self.trace.add(task.id, stage_of(task), result)
             if self.on_ended is not None:
                 self.on_ended(task, result)
         if self.journal is not None and not self.journal_fault:

@@ -44,6 +44,7 @@ class Expander:
         self._hashed = hashed
         self._on_remark = on_remark
         self._wanted: queue.SimpleQueue[tuple[RunDriver, int] | None] = queue.SimpleQueue()
+        self._ids: set[str] = set()  # of all tasks of the run, each of which has its own
         self._thread: threading.Thread | None = None
         self._closed = False
         self._digests = {
@@ -115,7 +116,8 @@ class Expander:
 
     def _join(self, driver: RunDriver, tid: int, read: Workflow) -> list[int]:
         plan, first = self._plan, len(driver.tasks)
-        ids = {task.id for task in driver.tasks}
+        ids = self._ids
+        ids.update([task.id for task in driver.tasks[len(ids) :]])  # nothing else adds tasks to such a run
         taken = [Fault(read.source, 0, f"task id {task.id!r} is already taken") for task in read.tasks if task.id in ids]
         more = check(read, Within(self._place, plan), known=taken)
         for name in (canonical(each, plan.base) for each in driver.tasks[tid].outputs):

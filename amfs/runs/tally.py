@@ -27,6 +27,12 @@ _BY_NUMBER = re.compile(r"\btask #(\d+)\b")
 _DETAIL_NAMES_TASKS = (Outcome.UPSTREAM_FAILED, Outcome.INPUT_CHANGED)
 
 
+def stage_of(task: Task) -> str:
+    """The stage in which a task is counted: its label, or the name of its program."""
+    label = task.label or task.argv[0]
+    return posixpath.basename(label) or label
+
+
 class Counts(msgspec.Struct):
     """Of the tasks of one label: how they ended, microseconds, bytes."""
 
@@ -66,7 +72,7 @@ class Tally:
     def add(self, result: m.Result) -> m.Result:
         """Count a result; returns it with a detail that names tasks by their ids."""
         task = self.tasks[result.tid]
-        label = task.label or task.argv[0]
+        label = stage_of(task)
         stage = self.stages.get(label)
         if stage is None:
             stage = self.stages[label] = Counts([0, 0, 0])
@@ -176,7 +182,7 @@ class Tally:
     def _stages(self, submitter: Submitter) -> dict[str, Stage]:
         stages: dict[str, Stage] = {}
         for label, counts in self.stages.items():
-            stage = stages.setdefault(_name(label), Stage(_name(label)))
+            stage = stages.setdefault(label, Stage(label))
             stage.ok += counts.ended[0]
             stage.failed += counts.ended[1]
             stage.upstream_failed += counts.ended[2]
@@ -188,7 +194,7 @@ class Tally:
         if submitter.ended < len(state) or submitter.skipped:
             for tid, task in enumerate(self.tasks):
                 if state[tid] == SKIPPED or not state[tid]:
-                    label = _name(task.label or task.argv[0])
+                    label = stage_of(task)
                     stage = stages.setdefault(label, Stage(label))
                     if state[tid]:
                         stage.skipped += 1
@@ -206,7 +212,7 @@ class Tally:
         for tid, task in enumerate(self.tasks):
             if submitter.state[tid] != FINISHED:
                 continue
-            stage = stages[_name(task.label or task.argv[0])]
+            stage = stages[stage_of(task)]
             for name in task.inputs:
                 name = plan.aliases.get(name, name)
                 if name not in plan.shared:
@@ -221,7 +227,3 @@ class Tally:
                 if not self.stage_shared or name not in staged:
                     stage.from_shared_bytes += size
                     staged.add(name)
-
-
-def _name(label: str) -> str:
-    return posixpath.basename(label) or label

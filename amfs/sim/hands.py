@@ -247,7 +247,8 @@ class Hands:
             begin = max(world.now, self.spawner_free_at) + (costs.spawn_us + costs.file_us * task.files) * 1e-6
             self.spawner_free_at = begin
             self.running[task.serial] = (task, begin, slot)
-            self._give(task)
+            if world.watched:
+                self._give(task)
             outcome, code, seconds = self.workload.what_happens(task.tid, task.tid if task.tid >= 0 else _root_of(task))
             world.at(begin + seconds, self._exit, task.serial, outcome, code)
 

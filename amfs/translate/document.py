@@ -144,10 +144,6 @@ class DocumentReader(Reader):
             if (name[:1] == "/" or ".." in name) and _outside(name, what)
         ]
 
-    def set_after(self, parents: Mapping[str, Iterable[str]]) -> None:
-        """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
-        self.tasks = with_after(self.tasks, parents)
-
     def read_nested(self, child: DocumentReader, data: bytes, line: int, what: str) -> bool:
         """Read a document that is called at ``line``; its faults and remarks are ours. Whether it is a workflow without fault."""
         child.outer = (*self.outer, os.path.abspath(self.source))

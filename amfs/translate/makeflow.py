@@ -330,7 +330,7 @@ class MakeflowReader(KeptReader):
                     return argv, {field: self.share(name) for field, name in streams.items()}, label
         argv, label = command_argv(command)
         if argv[:1] == [SHELL] and command != plain:
-            label = command_argv(plain)[1] or posixpath.basename(plain.split()[0])
+            label = command_argv(plain)[1] or posixpath.basename((plain.split() or [plain])[0])
         return argv, {}, label
 
     # ── at the end ─────────────────────────────────────────────────────────────────────────────────

@@ -210,6 +210,20 @@ def test_a_node_that_is_left_out_leaves() -> None:
     assert node.effect(Stop) == Stop("the others took this node for dead")
 
 
+def test_of_two_sides_that_have_given_each_other_up_the_larger_counts_whatever_its_epoch() -> None:
+    alone = node_in(view_of(7, 0, 0), 0).tell(CLIENT, view_of(5, 1, 1, 2))
+    assert alone.effect(Stop) == Stop("the others took this node for dead")
+    several = node_in(view_of(5, 1, 1, 2), 1).tell(CLIENT, view_of(7, 0, 0))
+    assert several.machine.view == view_of(5, 1, 1, 2)
+    assert not several.effects_of(Stop)
+
+
+def test_a_node_of_both_sides_stays_where_its_partitions_are() -> None:
+    node = node_in(view_of(7, 0, 0, 3), 3).tell(CLIENT, view_of(5, 1, 1, 2, 3))
+    assert node.machine.view == view_of(7, 0, 0, 3)
+    assert not node.effects_of(Stop)
+
+
 # ── succession ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -181,7 +181,7 @@ def test_it_can_say_why_a_task_does_not_run() -> None:
 def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
     step = WorkerLimits().parked_step
     node = Node().assign(*(mine(tid, "a") for tid in range(step)))
-    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step, 0)
+    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step)
     node.forget().tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",)))
     done = node.take(m.Done, DISPATCHER)
     assert (len(done.results), done.parked) == (step, 0)
@@ -207,7 +207,7 @@ def test_a_resumed_run_may_begin_when_nothing_is_left_of_the_one_before() -> Non
     node.exits(1, outcome=Outcome.CANCELLED)
     node.effect(CloseRun)
     node.take(m.RunGone, CLIENT)
-    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0, 2)
+    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0)
     node.nothing_left()
 
 
@@ -223,5 +223,5 @@ def test_what_overtakes_the_first_view_of_a_node_waits_for_it() -> None:
     members = tuple(m.Member(node, 1, (), 1) for node in range(3))
     out = core.handle(Received(0, m.View(2, 0, members, (2,) * 8)), 0.2)
     said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
-    assert (CLIENT, m.RunReady(RUN, 2, 1)) in said
+    assert (CLIENT, m.RunReady(RUN, 2)) in said
     assert (CLIENT, m.Lost(RUN, ("7/./0",), -1)) in said

@@ -32,7 +32,7 @@ class Node(Recorder[Worker]):
         if of_run.pop("begun", True):
             self.tell(CLIENT, begin(**of_run))
             self.effect(OpenRun)
-            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0, slots)
+            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0)
 
     def assign(self, *specs: m.TaskSpec, by: int = DISPATCHER) -> Self:
         self.tell(by, m.Assign(RUN, specs))

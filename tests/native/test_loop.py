@@ -72,3 +72,18 @@ def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Busy, Collecti
     assert fs.steps == LONG
     # What others ask meanwhile waits for the loop's next turn: else who never stops asking keeps it from its timers and peers.
     assert hands.looks - looks <= loop.turns
+
+
+def test_a_call_for_a_closed_loop_writes_to_no_other_file() -> None:
+    """A thread that reads a document may end later than its run. The number of the closed loop's descriptor is another file's by then."""
+    loop = Loop()
+    number = loop.wake_fd
+    loop.close()
+    other = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        assert other == number, "the number is not taken again: the test proves nothing"
+        loop.post(lambda: None)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(other)
+    finally:
+        os.close(other)

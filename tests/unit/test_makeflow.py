@@ -217,6 +217,12 @@ def test_renamed_files_have_the_names_that_the_command_knows(tmp_path: Path) -> 
     assert task.label == "cat"
 
 
+@pytest.mark.parametrize("command", ["\x0c", "\u00a0", "\u2003"])
+def test_a_renamed_command_of_odd_blanks_is_a_command(command: str) -> None:
+    (task,) = tasks(f"out: in->other\n\t{command}\n")
+    assert task.label == command
+
+
 def test_a_renamed_command_that_fails_fails() -> None:
     (task,) = tasks("c->out: a\n\ttouch out; false\n")
     assert subprocess.run(task.argv, cwd="/tmp", check=False, timeout=20).returncode == 1
