@@ -32,7 +32,6 @@ class Reader:
         self.omitted = 0  # faults that are not kept
         self.suspects: set[str] = set()  # words on faulty lines: files that those lines may have been about
         self._strings: dict[str, str] = {}
-        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
 
     def text(self, text: str, first: int) -> None:
         """Read lines separated (not ended) by newlines, the first of which is number ``first``."""
