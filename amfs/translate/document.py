@@ -181,6 +181,11 @@ class KeptReader(DocumentReader):
         return data
 
 
+def in_pieces(data: bytes, size: int) -> list[bytes]:
+    """``data`` in order, cut so that each part can be let go when it has been read."""
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
 def taken(values: list[_T]) -> Iterator[_T]:
     """The values in turn, each of which leaves the list: it need not be kept beside what is made of it."""
     values.reverse()

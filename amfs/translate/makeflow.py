@@ -18,7 +18,7 @@ import msgspec
 from amfs.engine.workflow import Task
 from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
-from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, local_path
+from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, in_pieces, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.tasklist import parse_size
 from amfs.translate.words import Malformed, quote, split
@@ -90,7 +90,7 @@ class MakeflowReader(KeptReader):
         if re.match(rb"(?:\s|#[^\n]*\n)*+\{", data):
             self._jx(data)
         else:
-            pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
+            pieces = in_pieces(data, _PIECE)
             del data  # the lines that have been read are not kept beside their tasks
             self._text(pieces)
         if self.dead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tracemalloc
 
@@ -155,8 +156,9 @@ def test_tasks_as_people_have_them_take_few_times_their_bytes(
 ) -> None:
     count = 4000
     document = (head + between.join(task.format(f"{number:06}") for number in range(count)) + tail).encode()
-    for piece, small in (("translate.detect._CHUNK", SMALL // 4), ("translate.makeflow._PIECE", SMALL // 4), ("engine.check_texts._PART", 64)):
-        monkeypatch.setattr(f"amfs.{piece}", small)  # what is looked at together is small beside the document, as in a large one
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # what is looked at together is small beside a large document
+    monkeypatch.setattr("amfs.translate.makeflow._PIECE", SMALL // 4)
+    monkeypatch.setattr("amfs.engine.check_texts._PART", 64)
     workflow = load(io.BytesIO(document), format=format)  # what is imported does not count
     shape_of(workflow)
     del workflow
@@ -179,3 +181,25 @@ def test_a_name_in_a_json_makeflow_is_kept_once() -> None:
     rule = b'{"command":"cat a > b%d","inputs":["a"],"outputs":["b%d"]}'
     workflow = load(io.BytesIO(b'{"rules":[%s,%s]}' % (rule % (1, 1), rule % (2, 2))), format="makeflow")
     assert len({id(name) for task in workflow.tasks for name in task.inputs}) == 1
+
+
+#: Texts in which there is no task, in no format that is named: the reader looks for a task to the end.
+NO_TASK: list[tuple[bytes, bytes]] = [
+    (b"", b"# c\n"),
+    (b"<html>", b"<p>a</p>\n"),
+    (b"", b"# c\n" * 40_000 + b"1 -b p\n"),
+]
+
+
+@pytest.mark.parametrize(("head", "piece"), NO_TASK, ids=range(len(NO_TASK)))
+def test_a_text_without_tasks_takes_four_times_its_bytes_at_most(head: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)
+    document = head + piece * max(1, 3 * SMALL // len(piece))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(WorkflowError):
+            load(io.BytesIO(document))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(document) + SMALL * 8
