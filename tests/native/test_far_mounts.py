@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from far_nodes import ANSWER, GUARD_S, HAS_ATTR, HELLO, LANE, MAGIC, PARTITIONS, ROOT, VERSION, WELCOME, Cluster, Kernel, Node, token
+from far_nodes import ANSWER, GUARD_S, HAS_ATTR, HELLO, LANE, MAGIC, PARTITIONS, ROOT, VERSION, WELCOME, Cluster, Kernel, Node, record, token
 from waiting import until
 
-from amfs.fs.attr import META_SET_MODE, Attr
+from amfs.fs.attr import LOST, META_SET_MODE, Attr
 
 REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/fsio.h
 
@@ -346,3 +346,28 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
         assert error == 0
         handle = struct.unpack_from("<Q", data)[0]
         assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == errno.EIO
+
+
+def test_the_last_node_records_that_stripes_which_it_was_writing_went_with_another(tmp_path: Path) -> None:
+    """Alone it tells the record itself, without the poll loop."""
+    cluster = Cluster(tmp_path)
+    here, kernel = cluster.nodes[0], cluster.mount(0)
+    here.io.keep_ends()
+    for node in cluster.nodes:
+        node.io.set_table([p % 2 for p in range(PARTITIONS)])
+    ino = here.meta.create(ROOT, cluster.name_at(0), 1, 0, None, record(layout=1, stripe=4096, writer=0, finished=0))[0]
+    unique = opening(kernel, ino, os.O_WRONLY)
+    kernel.until_asked()
+    kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 0)
+    handle = struct.unpack_from("<Q", kernel.wait(unique)[1])[0]
+    assert kernel.write(ino, handle, b"x" * 4 * 4096) == 0
+    cluster.nodes[1].io.stop()
+    here.meta.forget_node(1)
+    cluster.set_table([0] * PARTITIONS)
+    here.io.lose(list(range(1, PARTITIONS, 2)), 2)
+    here.io.set_table([0] * PARTITIONS)
+    kernel.fuse.set_alone(True)
+    kernel.release(ino, handle)
+    until(lambda: Attr(*here.meta.getattr(ino, 0)).finished != 0)
+    assert Attr(*here.meta.getattr(ino, 0)).finished == LOST
+    cluster.stop()

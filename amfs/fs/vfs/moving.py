@@ -20,7 +20,7 @@ from amfs.fs.attr import META_BUSY, META_NOT_MINE
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import LOCK
 from amfs.fs.vfs.paths import Paths
-from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S
+from amfs.fs.vfs.shard import EVERY_NAME, PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
 PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served
@@ -263,6 +263,7 @@ class Moving(Paths):
         self.meta.import_(data)
         self.knows_directories = True
         self.meta.mend_dirs(True)
+        yield Work("invalidate", ((), (EVERY_NAME,)))  # a change that not all had heard of is made here by now, or taken back
 
     def apply(self, change: Any) -> int:
         # Whoever introduces us has applied it already, so it is in what we are going to get.
