@@ -296,6 +296,28 @@ def test_the_loop_opens_a_file_through_a_node_that_stalls(tmp_path: Path, flags:
         assert (*kernel.fuse.open_count(1 << 40), *here.io.open_count(1 << 40)) == (0, 0, 0, 0)
 
 
+def test_two_openings_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """The second comes before the worker that has nothing to do has woken up for the first: it gets another."""
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here = cluster.nodes[0]
+        here.io.set_table([0] * PARTITIONS)
+        for turn in range(1, 4):  # more than once, for the worker may be quick
+            kernel = cluster.mount(0)
+            first, stalls, second = (1 << 40 | 3 * turn + number for number in range(3))
+            unique = opening(kernel, first, os.O_WRONLY)
+            kernel.until_asked()
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            assert kernel.wait(unique)[0] == 0
+            time.sleep(0.05)  # now there is one worker, and it waits
+            waiting, unique = opening(kernel, stalls, os.O_WRONLY), opening(kernel, second, os.O_WRONLY)
+            kernel.until_asked(2)
+            kernel.fuse.reply_open(waiting, REMOTE, 1, 0, 1)
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            assert kernel.wait(unique)[0] == 0
+            assert waiting not in kernel.answers, "the second had to wait for the first"
+        here.io.forget_peer(1)
+
+
 @pytest.mark.parametrize("through_loop", [True, False])
 def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through_loop: bool) -> None:
     with lied_to(tmp_path, _silent, 5000) as cluster:
