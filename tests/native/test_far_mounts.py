@@ -15,7 +15,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from far_nodes import ANSWER, GUARD_S, HAS_ATTR, HELLO, LANE, MAGIC, PARTITIONS, ROOT, VERSION, WELCOME, Cluster, Kernel, Node, record, token
+from far_nodes import (
+    ANSWER,
+    GUARD_S,
+    HAS_ATTR,
+    HELLO,
+    LANE,
+    MAGIC,
+    PARTITIONS,
+    ROOT,
+    VERSION,
+    WELCOME,
+    Cluster,
+    Kernel,
+    Node,
+    record,
+    token,
+)
 from waiting import until
 
 from amfs.fs.attr import LOST, META_SET_MODE, Attr

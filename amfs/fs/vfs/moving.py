@@ -209,7 +209,8 @@ class Moving(Paths):
         """Nobody has the records of these: those of directories are known to all, and the rest is lost."""
         version = self.version
         if early := [part for part in parts if part not in self._inherited]:
-            yield from self._lose(early)  # it was ours when its node died: others do not take it for lost
+            # This node owned them already when the node that had their stripes died: the others count only a dead owner's as lost.
+            yield from self._lose(early)
         if version != self.version:
             return
         self.arriving.difference_update(parts)
