@@ -30,9 +30,10 @@ test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,fs,mpi
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: ## ruff and mypy --strict
+lint: ## ruff, mypy --strict, clang-format
 	@$(SETUP) test,dev
 	@$(BIN)/ruff check .
+	@git ls-files "*.[ch]" | xargs $(BIN)/clang-format --dry-run -Werror
 	@$(BIN)/mypy
 
 sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode

@@ -78,7 +78,7 @@ class Mover:
         """End the threads, closing sockets; unfinished jobs complete with error "stopped". Repeatable."""
 
 class Io:
-    """The data of the file system: parts of files in this node's store and on other nodes (csrc/fsio.h). Any thread may call.
+    """The data of the file system: parts of files in this node's store and on other nodes (csrc/data/fsio.h). Any thread may call.
 
     A part is the whole content of a file (index -1) or one stripe. Errors are OSError. Kinds of open files: 0 whole content here, 1 through
     another node that has it open for writing, 2 stripes at their owners.
@@ -159,7 +159,7 @@ class Io:
     def take(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, serial, ino, size, error) of what happened since, oldest first."""
     def serve(self, meta: Meta) -> None:
-        """Let other nodes ask this shard directly, and the mounts of this node ask theirs (csrc/far.h). Once."""
+        """Let other nodes ask this shard directly, and the mounts of this node ask theirs (csrc/metadata/peer_meta.h). Once."""
     def set_shy(self, shy: bool) -> None:
         """This node has caches that cannot be told of changes made directly: they take the long way."""
     def stop(self) -> None: ...
@@ -183,7 +183,7 @@ class IoHandle:
 _Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 class Meta:
-    """The metadata of the file system that this node keeps (csrc/fsmeta.h says what each method means). Any thread may call.
+    """The metadata of the file system that this node keeps (csrc/metadata/fsmeta.h says what each method means). Any thread may call.
 
     Names are bytes, times nanoseconds. An attr is a tuple as amfs.fs.attr.Attr; lists of nodes are tuples. Errors are OSError; errno 1001
     (META_NOT_MINE): the partition is another node's or moving; 1002 (META_BUSY): locked, or others must be told first.
@@ -291,7 +291,7 @@ class Meta:
         """AssertionError: what contradicts itself."""
 
 class Fuse:
-    """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse.h). Any thread may call.
+    """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse/fuse.h). Any thread may call.
 
     What concerns only this node is answered without Python. What does not comes out of ``requests`` and is answered exactly once by one of
     the ``reply_`` methods (LookupError: nobody waits for that). An attr is a tuple of 16 numbers, as Meta has them.

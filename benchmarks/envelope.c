@@ -248,8 +248,8 @@ static long clean(void) {
     return done;
 }
 
-static const char *const phases[] = {"create", "write", "stat",      "open", "read",   "once", "readn1",
-                                     "bigwrite", "bigread", "bigreadn1", "havesmall", "havebig", "drop", "unlink", "clean"};
+static const char *const phases[] = {"create",  "write",     "stat",      "open",    "read", "once",   "readn1", "bigwrite",
+                                     "bigread", "bigreadn1", "havesmall", "havebig", "drop", "unlink", "clean"};
 enum { CREATE, WRITE, STAT, OPEN, READ, ONCE, READN1, BIGWRITE, BIGREAD, BIGREADN1, HAVESMALL, HAVEBIG, DROP, UNLINK, CLEAN, PHASES };
 
 static long run(const order_t *order, double stop) {

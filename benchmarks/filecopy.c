@@ -24,9 +24,7 @@ static double now(void) {
 }
 
 /* The first bytes of each chunk are its offset. */
-static void put(char *chunk, int64_t offset, size_t length) {
-    memcpy(chunk, &offset, length < sizeof offset ? length : sizeof offset);
-}
+static void put(char *chunk, int64_t offset, size_t length) { memcpy(chunk, &offset, length < sizeof offset ? length : sizeof offset); }
 
 static void write_all(const char *name, char *chunk, int64_t bytes, int64_t step) {
     int file = open(name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
@@ -79,10 +77,8 @@ int main(int argc, char **argv) {
     if (chunk == NULL) die("no memory for", argv[4]);
     memset(chunk, 'z', (size_t)step); /* touched: no page faults while the clock runs */
     double started = now();
-    if (argv[1][0] == 'w')
-        write_all(argv[2], chunk, bytes, step);
-    else
-        read_all(argv[2], chunk, bytes, step);
+    if (argv[1][0] == 'w') write_all(argv[2], chunk, bytes, step);
+    else read_all(argv[2], chunk, bytes, step);
     free(chunk);
     int length = snprintf(line, sizeof line, "%s %.9f\n", argv[1], now() - started);
     int log = open(argv[5], O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0666);

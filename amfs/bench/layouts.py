@@ -98,7 +98,7 @@ def whole_bytes(workflow: Workflow, placed: Placed, nodes: int) -> list[int]:
 
 
 def first_partition(ino: int, partitions: int) -> int:
-    """Where stripe 0 of a file lies; stripe i lies i partitions further (csrc/fsmeta.h)."""
+    """Where stripe 0 of a file lies; stripe i lies i partitions further (csrc/metadata/fsmeta.h)."""
     return xxh64(ino.to_bytes(8, "little")) % partitions
 
 

@@ -126,8 +126,11 @@ class FlsShard(Machine):
             if record is None or record.state != _VALID:
                 # Dropped while the copy was on its way: the copy must go too, or it would stay to the end of the run.
                 self._drops.setdefault((message.run, peer), []).append(name)
-            elif peer not in record.holders:
+                continue
+            if peer not in record.holders:
                 record.holders.append(peer)
+            if record.released >= record.readers:  # it is on shared storage, and its last reader ended while the copy was on its way
+                self._drop_if_done(message.run, record)
 
     def on_locate(self, peer: int, message: m.Locate) -> None:
         if message.run in self.gone:

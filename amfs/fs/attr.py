@@ -1,4 +1,4 @@
-"""What is known of an inode, as csrc/fsmeta.h has it, and the numbers that go with it. Pure."""
+"""What is known of an inode, as csrc/metadata/fsmeta.h has it, and the numbers that go with it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ META_SET_CTIME = 64
 META_SET_LAYOUT = 128
 META_SET_RANK = 256
 META_SET_BLOCKS = 512
-SETATTR_BY_NAME = 1 << 16  # of a mount's request, as csrc/fuse.h
+SETATTR_BY_NAME = 1 << 16  # of a mount's request, as csrc/fuse/fuse.h
 
 #: Layouts.
 WHOLE = 0

@@ -26,7 +26,7 @@ THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
 DONE, STRIPED_NOW, REMOTE_CLOSED, FULL = 0, 1, 2, 3  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
-_REMOTE = 1  # kind of a handle, as csrc/fsio.h
+_REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0

@@ -9,31 +9,28 @@
 static _Atomic long checks; /* threads check, too */
 static char top[64];        /* of make_top */
 
-#define CHECK(what) \
-    do { \
-        checks++; \
-        if (!(what)) { \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what); \
-            exit(1); \
-        } \
+#define CHECK(what)                                                                                                                        \
+    do {                                                                                                                                   \
+        checks++;                                                                                                                          \
+        if (!(what)) {                                                                                                                     \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #what);                                                             \
+            exit(1);                                                                                                                       \
+        }                                                                                                                                  \
     } while (0)
 
-static inline void make_top(const char *where, const char *test)
-{
+static inline void make_top(const char *where, const char *test) {
     snprintf(top, sizeof top, "%s/amfs-test-%s-XXXXXX", where, test);
     CHECK(mkdtemp(top) != NULL);
 }
 
-static inline void remove_top(void)
-{
+static inline void remove_top(void) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", top);
     CHECK(system(command) == 0);
 }
 
 /* The path of `name` in that directory; good for the next fifteen calls. */
-static inline const char *at(const char *name)
-{
+static inline const char *at(const char *name) {
     static char paths[16][256];
     static int next;
     char *path = paths[next++ % 16];
@@ -41,20 +38,17 @@ static inline const char *at(const char *name)
     return path;
 }
 
-static inline int entries(const char *path)
-{
+static inline int entries(const char *path) {
     DIR *directory = opendir(path);
     int count = 0;
     CHECK(directory != NULL);
-    while (readdir(directory) != NULL)
-        count++;
+    while (readdir(directory) != NULL) count++;
     closedir(directory);
     return count - 2;
 }
 
 /* The end of main. */
-static inline int passed(void)
-{
+static inline int passed(void) {
     printf("ok %ld checks\n", (long)checks);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* The data plane without Python, for the sanitisers: several nodes in one process, many threads. Prints "ok N checks"; a failed check ends it. */
 #include "check.h"
-#include "fsio.h"
+#include "data/fsio.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +165,8 @@ static void test_growth(void) {
 
 static bool is_lent(const struct fsio_lent *lent, uint64_t ino, uint64_t offset, size_t count) {
     bool right = lent->bytes == count;
-    for (int i = 0; i < lent->count; offset += lent->parts[i++].iov_len) right &= is_filled(lent->parts[i].iov_base, ino, offset, lent->parts[i].iov_len);
+    for (int i = 0; i < lent->count; offset += lent->parts[i++].iov_len)
+        right &= is_filled(lent->parts[i].iov_base, ino, offset, lent->parts[i].iov_len);
     return right;
 }
 
@@ -183,12 +184,14 @@ static void test_lent(void) {
         fsio_return(&lent);
     }
     CHECK(memory > 20); /* of 80 pieces, a third of which lies here: most of the rest was read ahead */
-    CHECK(fsio_read_in_place(handle, bytes, most, 0, &lent) == EOPNOTSUPP && fsio_read_in_place(handle, bytes, 1 << 30, 0, &lent) == EOPNOTSUPP);
+    CHECK(fsio_read_in_place(handle, bytes, most, 0, &lent) == EOPNOTSUPP &&
+          fsio_read_in_place(handle, bytes, 1 << 30, 0, &lent) == EOPNOTSUPP);
     CHECK(fsio_read_in_place(handle, bytes, STEP, SIZE - 5, &lent) == 0 && is_lent(&lent, 31, SIZE - 5, 5));
     fsio_return(&lent);
     CHECK(fsio_read_in_place(handle, bytes, STEP, SIZE, &lent) == 0 && lent.bytes == 0 && lent.count == 0);
     fsio_return(&lent);
-    CHECK(fsio_read_in_place(handle, bytes, STEP, 0, &last) == 0 && fsio_close(handle) == 0); /* whoever is answered may close it before we are through */
+    CHECK(fsio_read_in_place(handle, bytes, STEP, 0, &last) == 0 &&
+          fsio_close(handle) == 0); /* whoever is answered may close it before we are through */
     read_file(node[1], 31, FSIO_STRIPED, SIZE);
     CHECK(is_lent(&last, 31, 0, STEP));
     fsio_return(&last);

@@ -1,8 +1,8 @@
 /* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. What each
  * call answers is tests/native/test_meta_model.py's to say. Prints "ok N checks"; a failed check ends it. */
 #include "check.h"
-#include "fsmeta.h"
-#include "xxh64.h"
+#include "common/xxh64.h"
+#include "metadata/fsmeta.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -63,8 +63,8 @@ static void forget_lost(void *context, uint64_t ino) {
 
 /* An errno that this may answer with while others do what they like. */
 static bool is_calm(int error) {
-    static const int calm[] = {0,       ENOENT, EEXIST, META_BUSY, META_NOT_MINE, EISDIR,   EINVAL,
-                               EAGAIN,  EPERM,  EBUSY,  ENOTDIR,   ENOTEMPTY,     ENODATA};
+    static const int calm[] = {0,      ENOENT, EEXIST, META_BUSY, META_NOT_MINE, EISDIR, EINVAL,
+                               EAGAIN, EPERM,  EBUSY,  ENOTDIR,   ENOTEMPTY,     ENODATA};
     for (size_t i = 0; i < sizeof calm / sizeof *calm; i++)
         if (calm[i] == error) return true;
     return false;
@@ -97,44 +97,25 @@ static void act(struct hammer *hammer, uint64_t *state) {
         error = meta_create(meta, dir, name, length, now, node, "where it leads", &attr);
         break;
     case 5:
-    case 6:
-        error = meta_unlink(meta, dir, name, length, now, &attr, &gone, &tell);
-        break;
-    case 7:
-        error = meta_rename(meta, dir, name, length, to_dir, to, to_length, next_random(state) % 3, now, &attr, &other, &gone);
-        break;
-    case 8:
-        error = meta_list(meta, dir, next_random(state) % 1000, count_entry, &count);
-        break;
+    case 6: error = meta_unlink(meta, dir, name, length, now, &attr, &gone, &tell); break;
+    case 7: error = meta_rename(meta, dir, name, length, to_dir, to, to_length, next_random(state) % 3, now, &attr, &other, &gone); break;
+    case 8: error = meta_list(meta, dir, next_random(state) % 1000, count_entry, &count); break;
     case 9:
         attr = (struct meta_attr){.mode = 0600, .uid = 3, .size = 5};
         error = meta_setattr(meta, ino, META_SET_MODE | META_SET_UID, &attr, now, node, &other, &tell);
         break;
     case 10:
-    case 11:
-        error = meta_open(meta, ino, node, next_random(state) % 2, &attr, &holders, &tell);
-        break;
+    case 11: error = meta_open(meta, ino, node, next_random(state) % 2, &attr, &holders, &tell); break;
     case 12:
         attr = (struct meta_attr){.size = 7, .blocks = 8, .mtime = now, .atime = now, .ctime = now};
         error = meta_wrote(meta, ino, node, &attr, &other, &tell);
         break;
-    case 13:
-        error = meta_unused(meta, ino, node, &gone);
-        break;
-    case 14:
-        error = meta_add_holder(meta, ino, node);
-        break;
-    case 15:
-        error = meta_set_xattr(meta, ino, "user.thread", name, length, 0, now);
-        break;
-    case 16:
-        error = meta_forget_node(meta, 2, forget_lost, NULL);
-        break;
-    case 17:
-        error = meta_dir_set(meta, dir, META_SET_MODE, &(struct meta_attr){.mode = 0700}, now);
-        break;
-    default:
-        break;
+    case 13: error = meta_unused(meta, ino, node, &gone); break;
+    case 14: error = meta_add_holder(meta, ino, node); break;
+    case 15: error = meta_set_xattr(meta, ino, "user.thread", name, length, 0, now); break;
+    case 16: error = meta_forget_node(meta, 2, forget_lost, NULL); break;
+    case 17: error = meta_dir_set(meta, dir, META_SET_MODE, &(struct meta_attr){.mode = 0700}, now); break;
+    default: break;
     }
     CHECK(is_calm(error));
     free(tell.nodes);

@@ -1,7 +1,7 @@
 /* A mount without a kernel, for the sanitisers: requests come over a socket pair, as they would be and damaged. Metadata and data are real. */
 #include "check.h"
-#include "fuse.h"
-#include "fuse_wire.h"
+#include "fuse/fuse.h"
+#include "fuse/fuse_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,8 @@ static void end(struct bench *it) {
 static char request[BYTES], reply[BYTES];
 
 static size_t pack(struct bench *it, uint32_t opcode, uint64_t ino, const void *body, size_t size, const void *more, size_t more_size) {
-    struct wire_in header = {.length = (uint32_t)(sizeof header + size + more_size), .opcode = opcode, .unique = it->unique += 2, .ino = ino};
+    struct wire_in header = {
+        .length = (uint32_t)(sizeof header + size + more_size), .opcode = opcode, .unique = it->unique += 2, .ino = ino};
     memcpy(request, &header, sizeof header);
     if (size > 0) memcpy(request + sizeof header, body, size);
     if (more_size > 0) memcpy(request + sizeof header + size, more, more_size);
@@ -138,7 +139,8 @@ static void test_life(bool no_open) {
     uint64_t used, limit, parts;
     fsio_usage(it.io, &used, &limit, &parts);
     CHECK(parts == 0);
-    CHECK(ask(&it, WIRE_LOOKUP, 1, "a", 2, NULL, 0) == 0 && ((const struct wire_entry_out *)body_of())->ino == 0); /* known not to be there */
+    CHECK(ask(&it, WIRE_LOOKUP, 1, "a", 2, NULL, 0) == 0 &&
+          ((const struct wire_entry_out *)body_of())->ino == 0); /* known not to be there */
     CHECK(ask(&it, 63, 1, "", 0, NULL, 0) == ENOSYS && ask(&it, 4000000000u, 1, "", 0, NULL, 0) == ENOSYS);
     end(&it);
 }

@@ -2,8 +2,8 @@
  *
  * The library under test is C as shipped; records are packed here by hand, from record.h. A failed check ends the program. */
 #include "check.h"
-#include "launcher.h"
-#include "tree.h"
+#include "common/tree.h"
+#include "launcher/launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,18 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void write_file(const char *path, const char *text)
-{
+static void write_file(const char *path, const char *text) {
     FILE *file = fopen(path, "w");
     CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
-static bool holds(const char *path, const char *text)
-{
+static bool holds(const char *path, const char *text) {
     char found[256] = "";
     FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return false;
+    if (file == NULL) return false;
     size_t length = fread(found, 1, sizeof found - 1, file);
     fclose(file);
     return length == strlen(text) && memcmp(found, text, length) == 0;
@@ -50,22 +47,18 @@ typedef struct {
     const char *input_source, *input_name, *output_name, *output_destination;
 } spec;
 
-static void put32(unsigned char *to, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (unsigned char)(value >> 8 * i);
+static void put32(unsigned char *to, uint32_t value) {
+    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(value >> 8 * i);
 }
 
-static void add(record *to, const char *text)
-{
+static void add(record *to, const char *text) {
     size_t size = strlen(text) + 1;
     to->data = realloc(to->data, to->length + size);
     memcpy(to->data + to->length, text, size);
     to->length += size;
 }
 
-static record pack(const spec *task)
-{
+static record pack(const spec *task) {
     record made = {calloc(1, 80), 80};
     bool input = task->input_name != NULL, output = task->output_name != NULL;
 
@@ -76,13 +69,11 @@ static record pack(const spec *task)
     size_t start = made.length;
     const char *optional[] = {task->cwd, task->in, task->out, task->err};
     add(&made, "/bin/sh");
-    for (int i = 0; i < 4; i++)
-        add(&made, optional[i] != NULL ? optional[i] : "");
+    for (int i = 0; i < 4; i++) add(&made, optional[i] != NULL ? optional[i] : "");
     add(&made, "sh");
     add(&made, "-c");
     add(&made, task->script);
-    if (task->env != NULL)
-        add(&made, task->env);
+    if (task->env != NULL) add(&made, task->env);
     size_t body = made.length - start;
     if (input) {
         add(&made, task->input_source);
@@ -109,22 +100,19 @@ static record pack(const spec *task)
     return made;
 }
 
-static amfs_task *parse(const spec *task)
-{
+static amfs_task *parse(const spec *task) {
     char fault[256];
     record packed = pack(task);
     amfs_task *parsed = amfs_task_parse(packed.data, packed.length, fault, sizeof fault);
     free(packed.data);
-    if (parsed == NULL)
-        fprintf(stderr, "%s\n", fault);
+    if (parsed == NULL) fprintf(stderr, "%s\n", fault);
     CHECK(parsed != NULL);
     return parsed;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- launcher */
 
-static amfs_launcher *start(uint32_t slots)
-{
+static amfs_launcher *start(uint32_t slots) {
     static const char *const env[] = {"PATH=/usr/bin:/bin", "A=base", NULL};
     amfs_launcher_options options = {.slots = slots, .sandbox_dir = at("sandboxes"), .log_dir = at("logs")};
     amfs_launcher *launcher;
@@ -135,31 +123,27 @@ static amfs_launcher *start(uint32_t slots)
     return launcher;
 }
 
-static void submit(amfs_launcher *launcher, const spec *task)
-{
+static void submit(amfs_launcher *launcher, const spec *task) {
     amfs_task *parsed = parse(task);
     uint64_t odd;
     CHECK(amfs_launcher_submit(launcher, &parsed, 1, &odd) == 0);
 }
 
-static amfs_completion *next_batch(amfs_launcher *launcher)
-{
+static amfs_completion *next_batch(amfs_launcher *launcher) {
     struct pollfd wait = {.fd = amfs_launcher_fd(launcher), .events = POLLIN};
     CHECK(poll(&wait, 1, 60000) == 1);
     return amfs_launcher_take(launcher);
 }
 
 /* Run one task; the caller frees the completion. */
-static amfs_completion *run(amfs_launcher *launcher, const spec *task)
-{
+static amfs_completion *run(amfs_launcher *launcher, const spec *task) {
     submit(launcher, task);
     amfs_completion *done = next_batch(launcher);
     CHECK(done != NULL && done->next == NULL && done->serial == task->serial);
     return done;
 }
 
-static void expect(amfs_launcher *launcher, const spec *task, int outcome, int code, const char *detail, const char *out)
-{
+static void expect(amfs_launcher *launcher, const spec *task, int outcome, int code, const char *detail, const char *out) {
     amfs_completion *done = run(launcher, task);
     const char *said = done->detail != NULL ? done->detail : "";
 
@@ -171,21 +155,30 @@ static void expect(amfs_launcher *launcher, const spec *task, int outcome, int c
     amfs_completion_free(done);
 }
 
-static void test_outcomes(void)
-{
+static void test_outcomes(void) {
     amfs_launcher *launcher = start(2);
     const char *source = at("store/in"), *result = at("store/new/out");
     enum { BOTH = AMFS_STAGED | AMFS_WANT_OUTPUT };
 
     write_file(source, "data");
     chmod(source, 0444);
-    expect(launcher, &(spec){.serial = 1, .flags = BOTH, .script = "cat a/in > out; echo $A $B", .env = "B=own", .input_source = source,
-                             .input_name = "a/in", .output_name = "out", .output_destination = result}, AMFS_OK, 0, "", "base own\n");
+    expect(launcher,
+           &(spec){.serial = 1,
+                   .flags = BOTH,
+                   .script = "cat a/in > out; echo $A $B",
+                   .env = "B=own",
+                   .input_source = source,
+                   .input_name = "a/in",
+                   .output_name = "out",
+                   .output_destination = result},
+           AMFS_OK, 0, "", "base own\n");
     CHECK(holds(result, "data"));
     expect(launcher, &(spec){.serial = 2, .flags = BOTH, .script = "cat ../in", .depth = 3, .input_source = source, .input_name = "../in"},
            AMFS_OK, 0, "", "data");
-    expect(launcher, &(spec){.serial = 3, .flags = BOTH, .script = "cat; pwd >&2", .in = "in", .cwd = "x/y", .input_source = source,
-                             .input_name = "in"}, AMFS_OK, 0, "", "data");
+    expect(
+        launcher,
+        &(spec){.serial = 3, .flags = BOTH, .script = "cat; pwd >&2", .in = "in", .cwd = "x/y", .input_source = source, .input_name = "in"},
+        AMFS_OK, 0, "", "data");
     expect(launcher, &(spec){.serial = 4, .script = "echo no; exit 9"}, AMFS_EXIT, 9, "exit status 9", "no\n");
     expect(launcher, &(spec){.serial = 5, .flags = AMFS_STAGED, .script = "kill -9 $$"}, AMFS_SIGNAL, 9, "SIGKILL", "");
     expect(launcher, &(spec){.serial = 6, .flags = AMFS_STAGED, .script = ":", .output_name = "o", .output_destination = at("store/o")},
@@ -195,13 +188,19 @@ static void test_outcomes(void)
     expect(launcher, &(spec){.serial = 8, .script = ":", .cwd = "none"}, AMFS_SETUP, ENOENT, "cannot enter", "");
     expect(launcher, &(spec){.serial = 9, .flags = AMFS_STAGED, .script = "trap '' TERM; while :; do sleep 0.1; done", .time_limit_ms = 50},
            AMFS_TIME_LIMIT, 0, "0.05 s", "");
-    expect(launcher, &(spec){.serial = 10, .flags = AMFS_STAGED, .script = "ln -s real o; echo x > real", .output_name = "o",
-                             .output_destination = at("store/linked")}, AMFS_OK, 0, "", "");
+    expect(launcher,
+           &(spec){.serial = 10,
+                   .flags = AMFS_STAGED,
+                   .script = "ln -s real o; echo x > real",
+                   .output_name = "o",
+                   .output_destination = at("store/linked")},
+           AMFS_OK, 0, "", "");
     CHECK(holds(at("store/linked"), "x\n"));
-    expect(launcher, &(spec){.serial = 11, .flags = BOTH, .script = "echo 0123456789abcdef", .capture = 8}, AMFS_OK, 0, "b.stdout", "01234567");
+    expect(launcher, &(spec){.serial = 11, .flags = BOTH, .script = "echo 0123456789abcdef", .capture = 8}, AMFS_OK, 0, "b.stdout",
+           "01234567");
     CHECK(holds(at("logs/b.stdout"), "0123456789abcdef\n"));
-    expect(launcher, &(spec){.serial = 12, .flags = AMFS_STAGED | AMFS_KEEP_FAILED, .script = "mkdir -p a/b; chmod 0 a; exit 1"}, AMFS_EXIT, 1,
-           "sandbox kept", "");
+    expect(launcher, &(spec){.serial = 12, .flags = AMFS_STAGED | AMFS_KEEP_FAILED, .script = "mkdir -p a/b; chmod 0 a; exit 1"}, AMFS_EXIT,
+           1, "sandbox kept", "");
     CHECK(entries(at("sandboxes")) == 1);
     CHECK(amfs_remove_tree(AT_FDCWD, at("sandboxes/c")) == 0);
     if (geteuid() == 0)
@@ -212,15 +211,15 @@ static void test_outcomes(void)
     amfs_launcher_free(launcher);
 }
 
-static void test_many(void)
-{
+static void test_many(void) {
     amfs_launcher *launcher = start(3);
     enum { COUNT = 400 };
     bool seen[COUNT] = {false};
     int got = 0;
 
     for (int i = 0; i < COUNT; i++)
-        submit(launcher, &(spec){.serial = (uint64_t)i, .flags = i % 2 ? AMFS_STAGED : 0, .cores = (uint32_t)(1 + i % 4), .script = "echo $$"});
+        submit(launcher,
+               &(spec){.serial = (uint64_t)i, .flags = i % 2 ? AMFS_STAGED : 0, .cores = (uint32_t)(1 + i % 4), .script = "echo $$"});
     while (got < COUNT)
         for (amfs_completion *done = next_batch(launcher), *next; done != NULL; done = next, got++) {
             next = done->next;
@@ -232,15 +231,12 @@ static void test_many(void)
     amfs_launcher_free(launcher);
 }
 
-static void test_kill_withdraw_stop(void)
-{
+static void test_kill_withdraw_stop(void) {
     amfs_launcher *launcher = start(2);
     uint64_t serials[16];
 
-    for (uint64_t i = 0; i < 10; i++)
-        submit(launcher, &(spec){.serial = i, .flags = AMFS_STAGED, .script = "sleep 1000 & wait"});
-    while (amfs_launcher_running(launcher) < 2)
-        usleep(1000);
+    for (uint64_t i = 0; i < 10; i++) submit(launcher, &(spec){.serial = i, .flags = AMFS_STAGED, .script = "sleep 1000 & wait"});
+    while (amfs_launcher_running(launcher) < 2) usleep(1000);
     CHECK(amfs_launcher_withdraw(launcher, 3, serials) == 3 && serials[0] == 7 && serials[2] == 9);
     uint64_t kills[] = {4, 0, 12345, 0};
     CHECK(amfs_launcher_kill(launcher, kills, 4) == 0);
@@ -250,8 +246,7 @@ static void test_kill_withdraw_stop(void)
             CHECK(done->outcome == AMFS_CANCELLED && (done->serial == 0 || done->serial == 4));
             amfs_completion_free(done);
         }
-    while (amfs_launcher_running(launcher) < 2)
-        usleep(1000);
+    while (amfs_launcher_running(launcher) < 2) usleep(1000);
     amfs_launcher_stop(launcher);
     amfs_launcher_stop(launcher);
     CHECK(entries(at("sandboxes")) == 0 && amfs_launcher_queued(launcher) == 0);
@@ -262,22 +257,18 @@ static void test_kill_withdraw_stop(void)
     amfs_launcher_free(launcher); /* with two completions never taken */
 }
 
-static void *submitter(void *launcher)
-{
-    for (uint64_t i = 0; i < 100; i++)
-        submit(launcher, &(spec){.serial = i, .script = ":"});
+static void *submitter(void *launcher) {
+    for (uint64_t i = 0; i < 100; i++) submit(launcher, &(spec){.serial = i, .script = ":"});
     return NULL;
 }
 
 /* Callers on several threads, contexts replaced under way, a fork in the middle. */
-static void test_threads_and_fork(void)
-{
+static void test_threads_and_fork(void) {
     amfs_launcher *launcher = start(4);
     pthread_t threads[3];
     int got = 0;
 
-    for (int i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, submitter, launcher) == 0);
+    for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, submitter, launcher) == 0);
     pid_t child = fork();
     if (child == 0) {
         bool ours = amfs_launcher_is_ours(launcher);
@@ -286,16 +277,14 @@ static void test_threads_and_fork(void)
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    for (int i = 0; i < 20; i++)
-        CHECK(amfs_launcher_set_context(launcher, 1, "/", NULL, 0) == 0);
+    for (int i = 0; i < 20; i++) CHECK(amfs_launcher_set_context(launcher, 1, "/", NULL, 0) == 0);
     while (got < 300)
         for (amfs_completion *done = next_batch(launcher), *next; done != NULL; done = next, got++) {
             next = done->next;
             CHECK(done->outcome == AMFS_OK);
             amfs_completion_free(done);
         }
-    for (int i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     amfs_launcher_drop_context(launcher, 1);
     amfs_task *lost = parse(&(spec){.serial = 77, .script = ":"});
     uint64_t odd = 0;
@@ -305,10 +294,16 @@ static void test_threads_and_fork(void)
 }
 
 /* Records with bytes changed, in buffers that end where the record ends: refused or well-formed, never read beyond. */
-static void test_damage(void)
-{
-    spec task = {.serial = 5, .flags = AMFS_STAGED, .script = "true", .env = "A=b", .input_source = "/in", .input_name = "a/../b",
-                 .output_name = "o", .output_destination = "/o", .depth = 2};
+static void test_damage(void) {
+    spec task = {.serial = 5,
+                 .flags = AMFS_STAGED,
+                 .script = "true",
+                 .env = "A=b",
+                 .input_source = "/in",
+                 .input_name = "a/../b",
+                 .output_name = "o",
+                 .output_destination = "/o",
+                 .depth = 2};
     record good = pack(&task);
     char fault[256];
     uint32_t random = 1;
@@ -330,18 +325,15 @@ static void test_damage(void)
     CHECK(accepted > 1000 && accepted < 199000);
     for (size_t length = 0; length < good.length; length++) {
         unsigned char *copy = malloc(length);
-        if (length)
-            memcpy(copy, good.data, length);
-        if (length >= 4)
-            put32(copy, (uint32_t)length);
+        if (length) memcpy(copy, good.data, length);
+        if (length >= 4) put32(copy, (uint32_t)length);
         CHECK(amfs_task_parse(copy, length, fault, sizeof fault) == NULL && fault[0] != '\0');
         free(copy);
     }
     free(good.data);
 }
 
-int main(void)
-{
+int main(void) {
     signal(SIGPIPE, SIG_IGN);
     make_top("/tmp", "launcher");
     CHECK(mkdir(at("sandboxes"), 0755) == 0 && mkdir(at("store"), 0755) == 0 && mkdir(at("base"), 0755) == 0);

@@ -1,7 +1,7 @@
 /* The data mover without Python, for the sanitisers: real files, sockets and threads. Prints "ok N checks"; a failed check ends it. */
 #include "check.h"
-#include "mover.h"
-#include "mover_internal.h"
+#include "data/mover.h"
+#include "data/mover_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

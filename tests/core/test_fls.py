@@ -79,6 +79,14 @@ def test_a_copy_that_was_on_its_way_while_the_file_was_dropped_is_dropped_too() 
     fls.nothing_left()
 
 
+def test_a_copy_that_comes_after_the_last_reader_of_a_file_on_shared_storage_is_dropped() -> None:
+    shared = m.Publish(RUN, (m.Published("7/a", 5, SHARED_FATE),))
+    fls = shard().tell(1, publish("7/a", readers=1, final=True), shared).tell(2, m.Release(RUN, ("7/a",))).forget()
+    fls.tell(2, m.Replica(RUN, ("7/a",)))
+    assert fls.take(m.Drop, 2) == m.Drop(RUN, ("7/a",))
+    fls.nothing_left()
+
+
 def test_a_final_stays_until_it_is_on_shared_storage() -> None:
     fls = shard().tell(1, publish("7/a", readers=1, final=True)).tell(2, m.Release(RUN, ("7/a",))).nothing_left()
     fls.tell(1, m.Publish(RUN, (m.Published("7/a", 5, SHARED_FATE),)))
@@ -279,8 +287,10 @@ class AgainstModel(RuleBasedStateMachine):
             known = self.files.get(name)
             if known is None or not known.valid:
                 self.expected.append(("drop", node, name))
-            elif node not in known.holders:
-                known.holders.append(node)
+            else:
+                if node not in known.holders:
+                    known.holders.append(node)
+                self.drop_if_used_up(name, known)
             self.say(node, m.Replica(RUN, (name,)))
 
     @rule(name=names, node=nodes, holder=nodes, repeated=st.integers(1, 2))

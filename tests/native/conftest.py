@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from far_nodes import Cluster, Line, token
 from fsio_nodes import Nodes
 from launching import World
+from peer_meta_nodes import Cluster, Line, token
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The metadata shard once more, in plain dictionaries and as slow as it likes: csrc/fsmeta.h, for test_meta_model.py to compare."""
+"""The metadata shard once more, in plain dictionaries and as slow as it likes: fsmeta.h, for test_meta_model.py to compare."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from amfs._native import Io, IoHandle
 
 MAGIC, VERSION = 0x49464D41, 1
 STRIPE = 65536
-WRITE, WELCOME_BYTES, REPLY_BYTES = 2, 8, 24  # csrc/fsio_internal.h
+WRITE, WELCOME_BYTES, REPLY_BYTES = 2, 8, 24  # csrc/data/fsio_internal.h
 
 SERVER = """
 import sys, time

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from far_nodes import Cluster, Kernel, token
+from peer_meta_nodes import Cluster, Kernel, token
 from waiting import until
 
 from amfs.engine.events import Event, FsReplied, FsRequested
@@ -18,7 +18,7 @@ from amfs.net import fusemounts
 from amfs.net.fusemounts import Serve
 from amfs.node.mounts import Mounts
 
-REMOTE = 1  # kind of a handle, as csrc/fsio.h
+REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 
 
 def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.shard import PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
-LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/fsio.h
+LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/data/fsio.h
 OPEN_S = 10.0  # a file that keeps changing under who wants to open it is EIO after so long
 LEAVE_S = 1.0  # who opens a file waits so long for a closing of which the shard has not heard yet
 HOSTED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long

@@ -1,0 +1,497 @@
+/* amfs._native.Io: fsio for Python. Contracts: amfs/_native.pyi, fsio.h. */
+#include "py_fsio.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metadata/peer_meta.h"
+#include "py_meta.h"
+
+typedef struct {
+    PyObject ob_base;
+    struct fsio *io;
+    PyObject *meta; /* that others may ask directly; NULL: none */
+} io_object;
+
+static struct fsio *io_of(PyObject *self) { return ((io_object *)self)->io; }
+
+/* ── Io ── */
+
+static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"node", "root", "listen", "threads", "limit", NULL};
+    int node, threads = 2;
+    PyObject *root = NULL;
+    const char *listen = "";
+    ull limit = 0;
+    char error[512];
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK:Io", names, &node, PyUnicode_FSConverter, &root, &listen, &threads, &limit))
+        return NULL;
+    io_object *self = py_new_object(type);
+    if (self != NULL) {
+        const char *path = PyBytes_AsString(root);
+        WITHOUT_GIL(self->io = fsio_new(node, path, listen, threads, limit, error, sizeof error));
+        if (self->io == NULL) {
+            PyErr_SetString(PyExc_OSError, error);
+            Py_CLEAR(self);
+        }
+    }
+    Py_DECREF(root);
+    return (PyObject *)self;
+}
+
+static void io_dealloc(PyObject *self) {
+    struct fsio *io = io_of(self);
+
+    if (io != NULL) WITHOUT_GIL(fsio_free(io));
+    Py_XDECREF(((io_object *)self)->meta);
+    py_free_object(self);
+}
+
+/* The numbers of nodes in a sequence: malloc'd, or NULL with an error set. */
+static int32_t *node_list(PyObject *numbers, size_t *count) {
+    Py_ssize_t length = PySequence_Size(numbers);
+    if (length < 0) return NULL;
+    int32_t *nodes = calloc((size_t)length + 1, sizeof *nodes);
+    if (nodes == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; nodes != NULL && i < length; i++) {
+        PyObject *number = PySequence_GetItem(numbers, i);
+        long value = number != NULL ? PyLong_AsLong(number) : 0;
+        Py_XDECREF(number);
+        if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX))
+            PyErr_SetString(PyExc_ValueError, "a node's number does not fit into 32 bits");
+        nodes[i] = (int32_t)value;
+        if (PyErr_Occurred()) {
+            free(nodes);
+            nodes = NULL;
+        }
+    }
+    *count = (size_t)length;
+    return nodes;
+}
+
+static PyObject *io_set_table(PyObject *self, PyObject *numbers) {
+    size_t count;
+    int32_t *owners = node_list(numbers, &count);
+    if (owners == NULL) return NULL;
+    fsio_set_table(io_of(self), owners, count);
+    free(owners);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_lose(PyObject *self, PyObject *args) {
+    PyObject *numbers;
+    ull version;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "OK:lose", &numbers, &version)) return NULL;
+    int32_t *partitions = node_list(numbers, &count);
+    if (partitions == NULL) return NULL;
+    fsio_lose(io_of(self), (const uint32_t *)partitions, count, version);
+    free(partitions);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_moving(PyObject *self, PyObject *args) {
+    PyObject *numbers;
+    int moving;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "Op:set_moving", &numbers, &moving)) return NULL;
+    int32_t *partitions = node_list(numbers, &count);
+    if (partitions == NULL) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t partition = (uint32_t)partitions[i]; /* a negative one is beyond all */
+        fsio_set_moving(io_of(self), &partition, 1, moving != 0);
+    }
+    free(partitions);
+    Py_RETURN_NONE;
+}
+
+/* The token in a bytes object, or NULL with an error set. */
+static const uint8_t *token_in(PyObject *bytes) {
+    char *token;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(bytes, &token, &length) < 0) return NULL;
+    if (length != FSIO_TOKEN_BYTES) {
+        PyErr_Format(PyExc_ValueError, "a token has %d bytes, not %zd", FSIO_TOKEN_BYTES, length);
+        return NULL;
+    }
+    return (const uint8_t *)token;
+}
+
+static PyObject *io_grant(PyObject *self, PyObject *args) {
+    int peer;
+    PyObject *bytes;
+    const uint8_t *token;
+
+    if (!PyArg_ParseTuple(args, "iS:grant", &peer, &bytes) || (token = token_in(bytes)) == NULL) return NULL;
+    fsio_grant(io_of(self), peer, token);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_peer(PyObject *self, PyObject *args) {
+    int peer, port;
+    const char *host;
+    PyObject *bytes;
+    const uint8_t *token;
+
+    if (!PyArg_ParseTuple(args, "isiS:set_peer", &peer, &host, &port, &bytes) || (token = token_in(bytes)) == NULL) return NULL;
+    if (port < 1 || port > 65535) {
+        PyErr_Format(PyExc_ValueError, "%d is no port number", port);
+        return NULL;
+    }
+    fsio_set_peer(io_of(self), peer, host, port, token);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_forget_peer(PyObject *self, PyObject *number) {
+    long peer = PyLong_AsLong(number);
+    if (PyErr_Occurred()) return NULL;
+    WITHOUT_GIL(fsio_forget_peer(io_of(self), (int32_t)peer));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_stall_ms(PyObject *self, PyObject *number) {
+    long milliseconds = PyLong_AsLong(number);
+    if (PyErr_Occurred()) return NULL;
+    if (milliseconds < 1 || milliseconds > 3600000) {
+        PyErr_SetString(PyExc_ValueError, "a stall is from 1 ms to an hour");
+        return NULL;
+    }
+    fsio_set_stall_ms(io_of(self), (int)milliseconds);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_fetch(PyObject *self, PyObject *args) {
+    ull serial, ino, size;
+    int from;
+    if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size)) return NULL;
+    return py_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+}
+
+static PyObject *io_fetch_part(PyObject *self, PyObject *args) {
+    ull serial, ino;
+    long long index;
+    int from;
+    if (!PyArg_ParseTuple(args, "KKLi:fetch_part", &serial, &ino, &index, &from)) return NULL;
+    return py_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
+}
+
+static PyObject *io_restripe(PyObject *self, PyObject *args) {
+    ull serial, ino;
+    unsigned stripe;
+    if (!PyArg_ParseTuple(args, "KKI:restripe", &serial, &ino, &stripe)) return NULL;
+    return py_nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
+}
+
+static PyObject *io_gather(PyObject *self, PyObject *args) {
+    ull serial, ino, size;
+    unsigned stripe;
+    if (!PyArg_ParseTuple(args, "KKIK:gather", &serial, &ino, &stripe, &size)) return NULL;
+    return py_nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
+}
+
+static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct fsio *, uint64_t, uint64_t, const int32_t *, size_t)) {
+    ull serial, ino;
+    PyObject *numbers;
+    size_t count;
+
+    if (!PyArg_ParseTuple(args, "KKO", &serial, &ino, &numbers)) return NULL;
+    int32_t *nodes = node_list(numbers, &count);
+    if (nodes == NULL) return NULL;
+    int error = begin(io_of(self), serial, ino, nodes, count);
+    free(nodes);
+    return py_nothing_or(error);
+}
+
+static PyObject *io_delete_everywhere(PyObject *self, PyObject *args) { return delete_at(self, args, fsio_delete_everywhere); }
+
+static PyObject *io_drop_stripes(PyObject *self, PyObject *args) { return delete_at(self, args, fsio_drop_stripes); }
+
+static PyObject *io_part_path(PyObject *self, PyObject *args) {
+    ull ino;
+    long long index;
+    char path[128];
+
+    if (!PyArg_ParseTuple(args, "KL:part_path", &ino, &index)) return NULL;
+    int error = fsio_part_path(io_of(self), ino, index, path, sizeof path);
+    return error != 0 ? py_failed(error) : PyUnicode_FromString(path);
+}
+
+PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime) {
+    if (error != 0) return py_failed(error);
+    return Py_BuildValue("(KKLLL)", (ull)size, (ull)blocks, (long long)atime, (long long)mtime, (long long)ctime);
+}
+
+static PyObject *io_part_stat(PyObject *self, PyObject *args) {
+    ull ino;
+    long long index;
+    uint64_t size = 0, blocks = 0;
+    int64_t atime = 0, mtime = 0, ctime = 0;
+    int error;
+
+    if (!PyArg_ParseTuple(args, "KL:part_stat", &ino, &index)) return NULL;
+    WITHOUT_GIL(error = fsio_part_stat(io_of(self), ino, index, &size, &blocks, &atime, &mtime, &ctime));
+    return fsio_stat_tuple(error, size, blocks, atime, mtime, ctime);
+}
+
+static PyObject *io_part_adopt(PyObject *self, PyObject *args) {
+    ull ino;
+    PyObject *path = NULL;
+    int error;
+
+    if (!PyArg_ParseTuple(args, "KO&:part_adopt", &ino, PyUnicode_FSConverter, &path)) return NULL;
+    const char *name = PyBytes_AsString(path);
+    WITHOUT_GIL(error = fsio_part_adopt(io_of(self), ino, name));
+    Py_DECREF(path);
+    return py_nothing_or(error);
+}
+
+static PyObject *act_on(PyObject *self, PyObject *number, int (*act)(struct fsio *io, uint64_t ino)) {
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    int error;
+
+    if (PyErr_Occurred()) return NULL;
+    WITHOUT_GIL(error = act(io_of(self), ino));
+    return py_nothing_or(error);
+}
+
+static int all_stripes_delete(struct fsio *io, uint64_t ino) { return fsio_stripes_delete(io, ino, 0); }
+
+static int end_recorded(struct fsio *io, uint64_t ino) { return fsio_end_recorded(io, ino), 0; }
+static PyObject *io_end_recorded(PyObject *self, PyObject *number) { return act_on(self, number, end_recorded); }
+static PyObject *io_part_delete(PyObject *self, PyObject *number) { return act_on(self, number, fsio_part_delete); }
+static PyObject *io_whole_delete(PyObject *self, PyObject *number) { return act_on(self, number, fsio_whole_delete); }
+static PyObject *io_stripes_delete(PyObject *self, PyObject *number) { return act_on(self, number, all_stripes_delete); }
+
+static PyObject *io_grown(PyObject *self, PyObject *number) {
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(io_of(self), ino));
+}
+
+static PyObject *io_lost(PyObject *self, PyObject *number) {
+    unsigned long long ino = PyLong_AsUnsignedLongLong(number);
+
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_lost(io_of(self), ino));
+}
+
+static PyObject *io_keep_ends(PyObject *self, PyObject *unused) {
+    (void)unused;
+    fsio_keep_ends(io_of(self));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_end(PyObject *self, PyObject *number) {
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    uint64_t size;
+    int64_t written_ns;
+    uint32_t stripe;
+    if (PyErr_Occurred()) return NULL;
+    if (!fsio_end(io_of(self), ino, &size, &written_ns, &stripe)) Py_RETURN_NONE;
+    return Py_BuildValue("KL", (ull)size, (long long)written_ns);
+}
+
+static PyObject *io_expect_room(PyObject *self, PyObject *number) {
+    int patience_ms = (int)PyLong_AsLong(number);
+
+    if (PyErr_Occurred()) return NULL;
+    fsio_expect_room(io_of(self), patience_ms);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_room_made(PyObject *self, PyObject *args) {
+    unsigned long long serial, freed;
+
+    if (!PyArg_ParseTuple(args, "KK:room_made", &serial, &freed)) return NULL;
+    fsio_room_made(io_of(self), serial, freed);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_usage(PyObject *self, PyObject *unused) {
+    uint64_t used, limit, parts;
+
+    (void)unused;
+    WITHOUT_GIL(fsio_usage(io_of(self), &used, &limit, &parts));
+    return Py_BuildValue("(KKK)", (ull)used, (ull)limit, (ull)parts);
+}
+
+static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", "since", NULL};
+    ull ino, size = 0, since = UINT64_MAX;
+    unsigned stripe = 0;
+    int kind, node = -1, writing = 0, create = 0, passing = 0, error;
+    struct fsio_handle *handle;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ki|iIKpp$pK:open", names, &ino, &kind, &node, &stripe, &size, &writing, &create,
+                                     &passing, &since))
+        return NULL;
+    if (kind < FSIO_LOCAL || kind > FSIO_STRIPED) {
+        PyErr_Format(PyExc_ValueError, "%d is no kind of file", kind);
+        return NULL;
+    }
+    if (passing && kind == FSIO_REMOTE) {
+        PyErr_SetString(PyExc_ValueError, "what is open on another node is counted there");
+        return NULL;
+    }
+    WITHOUT_GIL(error = passing
+                            ? fsio_open_passing(io_of(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
+                            : fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
+    if (error == 0) fsio_known_since(handle, since);
+    return error != 0 ? py_failed(error) : fsio_handle_object(self, handle);
+}
+
+static PyObject *io_open_count(PyObject *self, PyObject *number) {
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    int readers = 0, writers = 0;
+
+    if (PyErr_Occurred()) return NULL;
+    fsio_open_count(io_of(self), ino, &readers, &writers);
+    return Py_BuildValue("(ii)", readers, writers);
+}
+
+static PyObject *io_set_times(PyObject *self, PyObject *args) {
+    unsigned long long ino;
+    PyObject *given[2];
+    int64_t times[2] = {0, 0};
+
+    if (!PyArg_ParseTuple(args, "KOO:set_times", &ino, &given[0], &given[1])) return NULL;
+    for (int i = 0; i < 2; i++) {
+        times[i] = given[i] == Py_None ? 0 : PyLong_AsLongLong(given[i]);
+        if (times[i] == -1 && PyErr_Occurred()) return NULL;
+    }
+    fsio_set_times(io_of(self), ino, given[0] == Py_None ? NULL : &times[0], given[1] == Py_None ? NULL : &times[1]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_take(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    struct fsio_event *event = list == NULL ? NULL : fsio_take(io_of(self)), *next;
+    for (; event != NULL; event = next) {
+        next = event->next;
+        PyObject *entry =
+            list == NULL ? NULL
+                         : Py_BuildValue("(iKKKi)", (int)event->kind, (ull)event->serial, (ull)event->ino, (ull)event->size, event->error);
+        if (list != NULL && (entry == NULL || PyList_Append(list, entry) < 0)) Py_CLEAR(list);
+        Py_XDECREF(entry);
+        free(event);
+    }
+    return list;
+}
+
+static PyObject *io_stop(PyObject *self, PyObject *unused) {
+    (void)unused;
+    WITHOUT_GIL(fsio_stop(io_of(self)));
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_fd(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLong(fsio_event_fd(io_of(self)));
+}
+
+static PyObject *io_port(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLong(fsio_port(io_of(self)));
+}
+
+static PyObject *io_root_fd(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLong(fsio_root_fd(io_of(self)));
+}
+
+/* ── the shard ── */
+
+static PyObject *io_serve(PyObject *self, PyObject *object) {
+    struct meta *meta = meta_of_object(object);
+    if (meta == NULL) return NULL;
+    if (peer_meta_new(meta, io_of(self)) == NULL) return py_failed(peer_meta_of(io_of(self)) != NULL ? EALREADY : ENOMEM);
+    ((io_object *)self)->meta = Py_NewRef(object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_set_shy(PyObject *self, PyObject *shy) {
+    struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    int truth = PyObject_IsTrue(shy);
+    if (truth < 0) return NULL;
+    if (peer_meta != NULL) peer_meta_set_shy(peer_meta, truth);
+    Py_RETURN_NONE;
+}
+
+static PyObject *io_questions(PyObject *self, void *closure) {
+    const struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    (void)closure;
+    return Py_BuildValue("(KK)", peer_meta == NULL ? 0ULL : (ull)peer_meta_asked(peer_meta),
+                         peer_meta == NULL ? 0ULL : (ull)peer_meta_served(peer_meta));
+}
+
+static PyMethodDef io_methods[] = {
+    {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"lose", io_lose, METH_VARARGS, "lose(partitions, version)\n--\n\nTheir stripes went with a node; before that table is set."},
+    {"lost", io_lost, METH_O, "Is a stripe of it lost that is written here, or was and is not recorded yet."},
+    {"set_moving", io_set_moving, METH_VARARGS,
+     "set_moving(partitions, moving)\n--\n\nNobody reads or writes their stripes here until the next table."},
+    {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
+    {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},
+    {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},
+    {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
+    {"fetch", io_fetch, METH_VARARGS, "fetch(serial, ino, from_, size)\n--\n\nA copy of a whole part."},
+    {"fetch_part", io_fetch_part, METH_VARARGS, "fetch_part(serial, ino, index, from_)\n--\n\nA part moves here."},
+    {"restripe", io_restripe, METH_VARARGS, "restripe(serial, ino, stripe)\n--\n\nThe whole part here to stripes."},
+    {"gather", io_gather, METH_VARARGS, "gather(serial, ino, stripe, size)\n--\n\nStripes to a whole part here; they stay."},
+    {"delete_everywhere", io_delete_everywhere, METH_VARARGS, "delete_everywhere(serial, ino, nodes)"},
+    {"drop_stripes", io_drop_stripes, METH_VARARGS, "drop_stripes(serial, ino, nodes)\n--\n\nDelete the stripes, not whole parts."},
+    {"part_path", io_part_path, METH_VARARGS, "Path of a part below root."},
+    {"part_stat", io_part_stat, METH_VARARGS, "(size, blocks, atime, mtime, ctime) of a part here."},
+    {"part_adopt", io_part_adopt, METH_VARARGS, "part_adopt(ino, path)\n--\n\nA file of the same file system becomes the whole part."},
+    {"part_delete", io_part_delete, METH_O, "Delete every part of a file that is here."},
+    {"whole_delete", io_whole_delete, METH_O, "Delete the whole part of a file, not its stripes."},
+    {"stripes_delete", io_stripes_delete, METH_O, "Delete the stripes of a file that are here, not its whole part."},
+    {"keep_ends", io_keep_ends, METH_NOARGS, "Of files in stripes, until end_recorded(ino) says that the record knows."},
+    {"end", io_end, METH_O, "end(ino)\n--\n\n(size, when it was written last); None: it is not kept."},
+    {"end_recorded", io_end_recorded, METH_O, "end_recorded(ino)"},
+    {"expect_room", io_expect_room, METH_O, "Somebody makes room when there is none: wait for that so many milliseconds at most."},
+    {"room_made", io_room_made, METH_VARARGS, "room_made(serial, freed)\n--\n\nWhat came of making room."},
+    {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
+    {"open", WITH_KEYWORDS(io_open), METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
+    {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
+    {"grown", io_grown, METH_O, "Is it written through this node in stripes, whatever its record says still."},
+    {"set_times", io_set_times, METH_VARARGS, "set_times(ino, atime, mtime)\n--\n\nOf a file that is open in stripes; None: it stays."},
+    {"list_parts", fsio_list_parts_object, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
+    {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
+    {"serve", io_serve, METH_O, "serve(meta)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
+    {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},
+    {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef io_properties[] = {
+    {"fd", io_fd, NULL, "eventfd, readable while take() has something", NULL},
+    {"port", io_port, NULL, "port for other nodes, 0: none", NULL},
+    {"questions", io_questions, NULL, "(asked, answered): questions between shards that went directly", NULL},
+    {"root_fd", io_root_fd, NULL, "descriptor of the directory of the parts", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot io_slots[] = {
+    {Py_tp_doc, "The data of the file system: parts of files here and on other nodes."},
+    {Py_tp_new, (void *)(uintptr_t)io_new},
+    {Py_tp_dealloc, (void *)(uintptr_t)io_dealloc},
+    {Py_tp_methods, io_methods},
+    {Py_tp_getset, io_properties},
+    {0, NULL},
+};
+
+static PyType_Spec io_spec = {
+    .name = "amfs._native.Io",
+    .basicsize = sizeof(io_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = io_slots,
+};
+
+struct fsio *fsio_of_object(PyObject *object) { return ((io_object *)object)->io; }
+
+int add_fsio(PyObject *module) { return py_add_type(module, &io_spec) < 0 ? -1 : py_add_type(module, &fsio_handle_spec); }

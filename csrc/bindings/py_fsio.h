@@ -1,0 +1,16 @@
+/* amfs._native.Io and IoHandle, for the other files of the extension. */
+#ifndef AMFS_PY_FSIO_H
+#define AMFS_PY_FSIO_H
+
+#include "data/fsio.h"
+#include "py_common.h"
+
+struct fsio *fsio_of_object(PyObject *io); /* borrowed from an amfs._native.Io: keep a reference to that */
+
+/* What the files of Io share. */
+PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
+extern PyType_Spec fsio_handle_spec;
+PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */
+PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
+
+#endif

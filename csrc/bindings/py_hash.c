@@ -1,0 +1,77 @@
+/* amfs._native.xxh64 and partitions: hashes of names and bytes. Contracts: amfs/_native.pyi, xxh64.h. */
+#include "common/xxh64.h"
+#include "py_common.h"
+
+/* Hash of a str or any contiguous buffer. Returns 0, or -1 with an error set. */
+static int hash_object(PyObject *data, uint64_t seed, uint64_t *hash) {
+    if (PyUnicode_Check(data)) {
+        Py_ssize_t length;
+        const char *text = PyUnicode_AsUTF8AndSize(data, &length);
+        if (text != NULL) {
+            *hash = amfs_xxh64(text, (size_t)length, seed);
+            return 0;
+        }
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return -1;
+        PyErr_Clear(); /* a file name that is not UTF-8: hash the bytes it stands for */
+        PyObject *bytes = py_name_bytes(data);
+        if (bytes == NULL) return -1;
+        *hash = amfs_xxh64(PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes), seed);
+        Py_DECREF(bytes);
+        return 0;
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return -1;
+    *hash = amfs_xxh64(view.buf, (size_t)view.len, seed);
+    PyBuffer_Release(&view);
+    return 0;
+}
+
+static PyObject *native_xxh64(PyObject *module, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"data", "seed", NULL};
+    PyObject *data, *seed_object = NULL;
+    uint64_t seed = 0, hash;
+
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:xxh64", names, &data, &seed_object)) return NULL;
+    if (seed_object != NULL) {
+        seed = PyLong_AsUnsignedLongLong(seed_object);
+        if (PyErr_Occurred()) return NULL;
+    }
+    if (hash_object(data, seed, &hash) < 0) return NULL;
+    return PyLong_FromUnsignedLongLong(hash);
+}
+
+static PyObject *native_partitions(PyObject *module, PyObject *args) {
+    PyObject *names;
+    long long count;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OL:partitions", &names, &count)) return NULL;
+    if (count < 1) {
+        PyErr_SetString(PyExc_ValueError, "the number of partitions must be at least 1");
+        return NULL;
+    }
+    Py_ssize_t length = PySequence_Size(names);
+    if (length < 0) return NULL;
+    PyObject *result = PyList_New(length);
+    if (result == NULL) return NULL;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        uint64_t hash;
+        PyObject *value = NULL, *name = PySequence_GetItem(names, i);
+        if (name != NULL && hash_object(name, 0, &hash) == 0) value = PyLong_FromUnsignedLongLong(hash % (uint64_t)count);
+        Py_XDECREF(name);
+        if (value == NULL || PyList_SetItem(result, i, value) < 0) {
+            Py_DECREF(result);
+            return NULL;
+        }
+    }
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"xxh64", WITH_KEYWORDS(native_xxh64), METH_VARARGS | METH_KEYWORDS, "xxh64(data, seed=0)\n--\n\nXXH64 of the bytes (str: its UTF-8)."},
+    {"partitions", native_partitions, METH_VARARGS, "partitions(names, count)\n--\n\nxxh64(name) % count for each name."},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_hash(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,163 @@
+#include "tree.h"
+
+#include "launcher/sandbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Remove one entry that may be a non-empty directory: 0, or an errno (ENOTEMPTY, EEXIST: go into it first). */
+static int remove_entry(int directory, const char *name, unsigned char type) {
+    if (type != DT_DIR) {
+        if (unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
+        if (errno != EISDIR && errno != EPERM) return errno;
+    }
+    if (unlinkat(directory, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return 0;
+    return errno == EEXIST ? ENOTEMPTY : errno;
+}
+
+static int open_directory(int directory, const char *name) {
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(directory, name, flags);
+    if (fd < 0 && errno == EACCES && fchmodat(directory, name, 0700, 0) == 0) fd = openat(directory, name, flags);
+    return fd;
+}
+
+/* Empty `top` without recursion: a directory found inside is moved up to the top first, so no path grows and no descriptor stays open. */
+int amfs_remove_tree(int directory, const char *name) {
+    int failed = remove_entry(directory, name, DT_UNKNOWN);
+    if (failed != ENOTEMPTY && failed != EACCES) return failed;
+    int top = open_directory(directory, name);
+    if (top < 0) return errno;
+    fchmod(top, 0700);
+
+    unsigned long moved = 0;
+    bool progress = true;
+    failed = 0;
+    while (progress) {
+        progress = false;
+        failed = 0;
+        DIR *listing = fdopendir(openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (listing == NULL) {
+            failed = errno;
+            break;
+        }
+        for (struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+            int problem = remove_entry(top, entry->d_name, entry->d_type);
+            if (problem == 0) {
+                progress = true;
+                continue;
+            }
+            if (problem != ENOTEMPTY && problem != EACCES) {
+                failed = problem;
+                continue;
+            }
+            int inner = open_directory(top, entry->d_name);
+            if (inner < 0) {
+                failed = errno;
+                continue;
+            }
+            fchmod(inner, 0700);
+            DIR *children = fdopendir(inner);
+            if (children == NULL) {
+                failed = errno;
+                close(inner);
+                continue;
+            }
+            for (struct dirent *child; (child = readdir(children)) != NULL;) {
+                if (strcmp(child->d_name, ".") == 0 || strcmp(child->d_name, "..") == 0) continue;
+                problem = remove_entry(inner, child->d_name, child->d_type);
+                if (problem == ENOTEMPTY || problem == EACCES) {
+                    char unique[48];
+                    /* Renaming a directory writes its "..", so it has to be writable itself. */
+                    fchmodat(inner, child->d_name, 0700, 0);
+                    do snprintf(unique, sizeof unique, ".amfs-removed-%lu", moved++);
+                    while (faccessat(top, unique, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+                    problem = renameat(inner, child->d_name, top, unique) < 0 ? errno : 0;
+                }
+                if (problem == 0) progress = true;
+                else failed = problem;
+            }
+            closedir(children);
+            problem = remove_entry(top, entry->d_name, DT_DIR);
+            if (problem == 0) progress = true;
+            else failed = problem;
+        }
+        closedir(listing);
+        if (unlinkat(directory, name, AT_REMOVEDIR) == 0) {
+            close(top);
+            return 0;
+        }
+    }
+    close(top);
+    if (unlinkat(directory, name, AT_REMOVEDIR) < 0) return failed ? failed : errno;
+    return 0;
+}
+
+static int copy_regular(const char *from, const char *to, mode_t mode) {
+    int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (source < 0) return errno;
+    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int failed = target < 0 ? errno : amfs_copy_descriptor(source, target);
+    if (target >= 0) {
+        if (!failed && fchmod(target, mode) < 0) failed = errno;
+        if (close(target) < 0 && !failed) failed = errno;
+    }
+    close(source);
+    return failed;
+}
+
+static int copy_link(const char *from, const char *to) {
+    char text[PATH_MAX];
+    ssize_t length = readlink(from, text, sizeof text - 1);
+    if (length < 0) return errno;
+    text[length] = '\0';
+    return symlink(text, to) < 0 ? errno : 0;
+}
+
+int amfs_copy_tree(const char *from, const char *to) {
+    char root[PATH_MAX], path[PATH_MAX];
+    char *roots[] = {root, NULL};
+    size_t skip = strlen(from);
+    int failed = 0;
+
+    if (skip >= sizeof root) return ENAMETOOLONG;
+    memcpy(root, from, skip + 1);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (walk == NULL) return errno;
+    for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        if (entry->fts_info == FTS_DP) continue;
+        if (snprintf(path, sizeof path, "%s%s", to, entry->fts_path + skip) >= (int)sizeof path) {
+            failed = ENAMETOOLONG;
+        } else if (entry->fts_info == FTS_D) {
+            if (mkdir(path, (entry->fts_statp->st_mode & 0777) | 0700) < 0 && errno != EEXIST) failed = errno;
+        } else if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
+            if (unlink(path) < 0 && errno != ENOENT) failed = errno;
+            else
+                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp->st_mode & 0777)
+                                                  : copy_link(entry->fts_accpath, path);
+        } else {
+            failed = entry->fts_info != FTS_DEFAULT && entry->fts_errno ? entry->fts_errno : EINVAL;
+        }
+    }
+    if (!failed) failed = errno;
+    fts_close(walk);
+    return failed;
+}
+
+int amfs_rename_to_free(int directory, const char *path, const char *destination) {
+    if (renameat2(directory, path, AT_FDCWD, destination, RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL) return errno;
+    /* NFS does not know the flag. A hard link fails as well when the name is taken. */
+    if (linkat(directory, path, AT_FDCWD, destination, 0) < 0) return errno;
+    unlinkat(directory, path, 0);
+    return 0;
+}

@@ -1,0 +1,161 @@
+/* The data of the file system: parts of files in this node's tmpfs and on other nodes. Plain C, no Python; any thread may call.
+ *
+ * A part is what one node keeps of a file: the whole of it (index -1), or one stripe. It is an ordinary file below `root`:
+ *   root/XX/<ino as 16 hexadecimal digits>            the whole content        (XX: last two digits)
+ *   root/XX/<ino>.<index in decimal>                  a stripe, at most `stripe` bytes; bytes that are not there are zeros
+ * Local parts are never copied through a buffer where the kernel can do it; other nodes' parts are read and written over TCP connections
+ * of this module's own (a pool per peer), with MSG_WAITALL-like framing, sendfile/splice for bulk, and read-ahead and write-behind for
+ * handles that go through a file in order.
+ *
+ * The port answers only to connections that begin with a token this node has granted to that peer (16 random bytes, handed out over the
+ * authenticated control connection). Nothing is encrypted.
+ *
+ * Every wait ends: a peer without progress for `stall_ms` (default 30000) is EIO, a stopped fsio is ECANCELED. */
+#ifndef AMFS_FSIO_H
+#define AMFS_FSIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum { FSIO_TOKEN_BYTES = 16, FSIO_WHOLE = -1 };
+
+enum fsio_kind {
+    FSIO_LOCAL = 0,   /* the whole content is this node's part */
+    FSIO_REMOTE = 1,  /* another node has it open for writing, any layout: all reads and writes go through that node's handle */
+    FSIO_STRIPED = 2, /* stripes at their partitions */
+};
+
+struct fsio;
+struct fsio_handle;
+
+/* `root` must exist; `listen_address` numeric or "" (then other nodes cannot reach the parts). `limit`: bytes this node may keep (0: none). */
+struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address, int threads, uint64_t limit, char *error,
+                      size_t error_size);
+void fsio_set_stall_ms(struct fsio *io, int milliseconds); /* before the first connection; tests cannot wait for half a minute */
+int fsio_port(const struct fsio *io);
+int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
+int fsio_root_fd(const struct fsio *io);
+void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); /* stripe (hash(ino)+i)%P -> node, as fsmeta.h */
+/* The owner of these partitions has died, and their stripes with it: to be called before the table of that version, which names heirs that have none of
+ * them, is set. A file that has a stripe there is lost: whatever is done with it is EIO but cutting it to nothing. What is opened from now on has been
+ * written since then, unless fsio_known_since says otherwise. */
+void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version);
+/* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
+ * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
+void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
+void fsio_grant(struct fsio *io, int32_t peer, const uint8_t token[FSIO_TOKEN_BYTES]); /* connections of this peer may use it from now on */
+void fsio_set_peer(struct fsio *io, int32_t peer, const char *host, int port, const uint8_t token[FSIO_TOKEN_BYTES]);
+void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits for it fails with EIO at once */
+
+/* ── parts of this node ── */
+int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */
+int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime,
+                   int64_t *ctime);
+int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
+int fsio_whole_delete(struct fsio *io, uint64_t ino); /* the whole part only */
+int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from); /* stripes from that index on */
+/* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
+int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path);
+void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
+/* From now on a write that finds no room is told as FSIO_EVENT_FULL (size: bytes that must go), and waits for fsio_room_made with its serial, so long
+ * at most, before it is ENOSPC. `freed` 0: there was nothing that could go. */
+void fsio_expect_room(struct fsio *io, int patience_ms);
+
+/* From now on the end of a file in stripes that nobody writes here any more is kept, for who opens it again, until fsio_end_recorded.
+ * fsio_end: false: there is none. */
+void fsio_keep_ends(struct fsio *io);
+bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns, uint32_t *stripe);
+void fsio_end_recorded(struct fsio *io, uint64_t ino);
+bool fsio_lost(struct fsio *io, uint64_t ino); /* of what is open here in stripes, or was written here and is not recorded yet */
+void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
+
+/* ── handles ──
+ * A file that is written through this node stays what it is here, whatever later calls of fsio_open say; else the last one is believed, also for the
+ * handles that are open already (a reader of stripes becomes one through the writer's node, and back). `size` is the size before O_TRUNC: open,
+ * then truncate. REMOTE where that node knows nothing of the file is ESTALE (after a second: it may be about to open it).
+ * Several handles of one ino share one `file` inside (kind, size, dirty state), so that what one writes the other reads. The size of a
+ * striped file is known by its writer: `size` on opening, then grown by writes. */
+int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /* of REMOTE */, uint32_t stripe, uint64_t size,
+              bool writing, bool create, struct fsio_handle **handle);
+/* The same for a moment's work of our own, on what is LOCAL or STRIPED: fsio_open_count does not count it, so that nobody who asks meanwhile
+ * whether the file is in use waits for a closing that is told to no one. */
+int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
+                      struct fsio_handle **handle);
+/* What the handle was opened for is what the record said when the table had this version: stripes that were lost later are lost to it. */
+void fsio_known_since(struct fsio_handle *handle, uint64_t version);
+uint64_t fsio_losses(const struct fsio *io); /* of the last fsio_lose */
+/* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */
+int fsio_read(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, size_t *got);
+/* The same of a STRIPED file without copying what lies in memory already: `parts` say where the bytes are, in order, either at their place in `to` or in
+ * that memory, where they stay until fsio_return, to be called if this is 0, though the handle be closed meanwhile. `bytes` < count only at the
+ * end. EOPNOTSUPP: it is not STRIPED, or that would be too much at once. */
+enum { FSIO_LENT_MAX = 64 };
+struct fsio_lent {
+    struct fsio_file *file;
+    struct iovec parts[FSIO_LENT_MAX];
+    struct fsio_piece *pieces[FSIO_LENT_MAX]; /* NULL: in `to` */
+    int count;
+    size_t bytes;
+};
+int fsio_read_in_place(struct fsio_handle *handle, void *to, size_t count, uint64_t offset, struct fsio_lent *lent);
+void fsio_return(struct fsio_lent *lent);
+#define FSIO_APPEND UINT64_MAX /* as offset of a write: at the end, wherever it is by then */
+/* Write all. A LOCAL file that would take the node over its limit (or meets ENOSPC) becomes STRIPED under the writer's hands if there are other
+ * nodes: the content goes to the stripes' owners, FSIO_EVENT_STRIPED is told, and writing goes on. ENOSPC when all are full. */
+int fsio_write(struct fsio_handle *handle, const void *from, size_t count, uint64_t offset);
+int fsio_truncate(struct fsio_handle *handle, uint64_t size);
+int fsio_fallocate(struct fsio_handle *handle, int mode, uint64_t offset, uint64_t length);
+int fsio_seek(struct fsio_handle *handle, uint64_t offset, int whence /* SEEK_DATA, SEEK_HOLE */, uint64_t *found);
+int fsio_flush(struct fsio_handle *handle); /* write-behind is with its owners; reports what failed */
+void fsio_write_through(struct fsio_handle *handle); /* each of its writes does that: for a face that is not told when a file is closed */
+int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+/* The descriptor of a LOCAL file until fsio_lend_end, to be called if this is 0; meanwhile nobody truncates it through here. EOPNOTSUPP: it is not LOCAL. */
+int fsio_lend(struct fsio_handle *handle, int *fd);
+void fsio_lend_end(struct fsio_handle *handle);
+uint64_t fsio_size(struct fsio_handle *handle); /* as far as this node knows: of what it writes itself, all */
+bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
+enum fsio_kind fsio_kind(const struct fsio_handle *handle); /* what its file is by now, without waiting for a change that is under way */
+int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
+int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
+/* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
+int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
+/* Can opening it here (and then truncating it, if `cuts`) take as long as another node takes to answer? */
+bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts);
+bool fsio_grown(struct fsio *io, uint64_t ino); /* it is, or was, written through this node in stripes, whatever its record says still */
+/* Times were set by hand of a file that is open here in stripes: they are what fsio_stat says until it is read, or written. NULL: that one stays. */
+void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime);
+
+/* ── work in the background, completed through fsio_take ── (used by the Python side; serials are its own) */
+int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from,
+               uint64_t size); /* make a whole part here from `from`'s whole part */
+int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index,
+                    int32_t from); /* a part that is moving: copied, then deleted there */
+int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe); /* whole part here -> stripes at their owners */
+int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes -> whole part here; they stay */
+int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count);
+int fsio_drop_stripes(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes,
+                      size_t count); /* likewise, but whole parts stay */
+int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, int64_t index, uint64_t size, uint64_t blocks),
+                    void *context);
+
+enum fsio_event_kind {
+    FSIO_EVENT_DONE,
+    FSIO_EVENT_STRIPED,
+    FSIO_EVENT_REMOTE_CLOSED, /* last handle through us on ino was closed */
+    FSIO_EVENT_FULL, /* fsio_room_made is awaited */
+};
+struct fsio_event {
+    struct fsio_event *next;
+    enum fsio_event_kind kind;
+    uint64_t serial, ino, size; /* serial of STRIPED: the length of a stripe */
+    int error;
+};
+struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees each */
+
+void fsio_stop(struct fsio *io); /* ends the threads; repeatable */
+void fsio_free(struct fsio *io);
+
+#endif

@@ -1,0 +1,251 @@
+/* What other nodes ask, and the answers. Whatever does not make sense closes the connection. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEND_CHUNK = 4 << 20 };
+
+struct asking { /* one request on its way through here */
+    struct fsio *io;
+    int fd;
+    int32_t node;
+    char *buffer; /* FSIO_CHUNK */
+    struct fsio_request request;
+};
+
+static bool reply(struct asking *asking, int error, uint64_t value, const void *bytes, size_t count) {
+    uint8_t head[REPLY_BYTES] = {0};
+    put_le(head, (uint64_t)error, 4);
+    put_le(head + 8, count, 8);
+    put_le(head + 16, value, 8);
+    return fsio_send(asking->io, asking->fd, head, sizeof head, bytes, count, false) == 0;
+}
+
+static bool reply_stat(struct asking *asking, int error, const struct fsio_stat *stat) {
+    uint8_t bytes[STAT_BYTES];
+    put_le(bytes, stat->size, 8);
+    put_le(bytes + 8, stat->blocks, 8);
+    put_le(bytes + 16, (uint64_t)stat->atime, 8);
+    put_le(bytes + 24, (uint64_t)stat->mtime, 8);
+    put_le(bytes + 32, (uint64_t)stat->ctime, 8);
+    return reply(asking, error, 0, bytes, error == 0 ? sizeof bytes : 0);
+}
+
+/* ── parts ── */
+
+static bool send_part(struct asking *asking, int part, uint64_t offset, uint64_t count) {
+    uint8_t head[REPLY_BYTES] = {0};
+    off_t at = (off_t)offset, end = (off_t)(offset + count);
+    put_le(head + 8, count, 8);
+    if (fsio_send(asking->io, asking->fd, head, sizeof head, NULL, 0, count > 0) != 0) return false;
+    while (at < end) {
+        ssize_t sent = sendfile(asking->fd, part, &at, end - at < SEND_CHUNK ? (size_t)(end - at) : SEND_CHUNK);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return false;
+        if (sent == 0) break; /* it became shorter meanwhile: zeros were promised */
+    }
+    if (at < end) memset(asking->buffer, 0, FSIO_CHUNK);
+    for (; at < end; at += FSIO_CHUNK) {
+        size_t piece = end - at < FSIO_CHUNK ? (size_t)(end - at) : FSIO_CHUNK;
+        if (fsio_send(asking->io, asking->fd, asking->buffer, piece, NULL, 0, false) != 0) return false;
+    }
+    return true;
+}
+
+static bool answer_read(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    struct stat found = {0};
+    bool moving = false, ours = true, exact = request->flag != 0;
+    if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
+    if (request->index >= 0) ours = fsio_stripe_ours(asking->io, request->ino, (uint64_t)request->index, &moving);
+    if (moving && !exact) return reply(asking, ESTALE, 0, NULL, 0);
+    if (moving || !ours) { /* it is fetched away: what was being written when that began is in it */
+        pthread_rwlock_wrlock(&asking->io->writes);
+        pthread_rwlock_unlock(&asking->io->writes);
+    }
+    int part = fsio_part_open(asking->io, request->ino, request->index, false);
+    if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
+    if (part < 0) return reply(asking, -part, 0, NULL, 0);
+    bool fine = false;
+    if (fstat(part, &found) == 0) {
+        uint64_t size = (uint64_t)found.st_size;
+        uint64_t there = request->offset < size ? size - request->offset : 0;
+        bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
+        fine = holes ? reply(asking, 0, size, NULL, 0)
+                     : send_part(asking, part, request->offset, there < request->length ? there : request->length);
+    }
+    close(part);
+    return fine;
+}
+
+/* The bytes are taken from the connection before any lock: another node may send them slowly. An error of the part does not end the connection. */
+static bool answer_write(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
+    int error = 0;
+    for (uint64_t done = 0; done < request->length;) {
+        size_t piece = request->length - done < FSIO_CHUNK ? (size_t)(request->length - done) : FSIO_CHUNK;
+        if (fsio_receive(asking->io, asking->fd, asking->buffer, piece) != 0) return false;
+        if (error == 0)
+            error = fsio_stripe_put(asking->io, request->ino, (uint64_t)request->index, request->offset + done, asking->buffer, piece);
+        done += piece;
+    }
+    return reply(asking, error, 0, NULL, 0);
+}
+
+static bool answer_seek(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    if (request->offset > INT64_MAX || (request->flag != SEEK_DATA && request->flag != SEEK_HOLE)) return false;
+    int part = fsio_part_open(asking->io, request->ino, request->index, false);
+    if (part < 0) return reply(asking, -part == ENOENT ? ENXIO : -part, 0, NULL, 0);
+    off_t at = lseek(part, (off_t)request->offset, request->flag);
+    int error = at < 0 ? errno : 0;
+    close(part);
+    return reply(asking, error, (uint64_t)at, NULL, 0);
+}
+
+int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
+    bool moving;
+    if (!fsio_stripe_ours(io, ino, (uint64_t)index, &moving) || moving) return ESTALE;
+    int part = fsio_part_open(io, ino, index, false), error = 0;
+    if (part < 0) return -part == ENOENT ? 0 : -part;
+    fsio_change_begins(io);
+    int64_t before = fsio_allocated(part);
+    if (fallocate(part, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length) != 0) error = errno;
+    fsio_account(io, fsio_allocated(part) - before);
+    fsio_change_ends(io);
+    close(part);
+    return error;
+}
+
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
+    uint64_t last = size / stripe, keep = size % stripe;
+    struct stat found = {0};
+    int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
+    int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, false) : -ENOENT;
+    if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
+    fsio_change_begins(io);
+    if (fstat(part, &found) != 0) error = errno;
+    else if ((uint64_t)found.st_size > keep && ftruncate(part, (off_t)keep) != 0) error = errno;
+    fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
+    fsio_change_ends(io);
+    close(part);
+    return error;
+}
+
+static int delete_part(struct fsio *io, const struct fsio_request *request) {
+    switch (request->flag) {
+    case WHAT_ALL: return fsio_part_delete(io, request->ino);
+    case WHAT_STRIPES: return fsio_stripes_delete(io, request->ino, 0);
+    default: return fsio_part_remove(io, request->ino, request->index);
+    }
+}
+
+static bool answer_part(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    struct fsio_stat stat = {0};
+    int error;
+    if (request->index < FSIO_WHOLE) return false;
+    switch (request->op) {
+    case OP_READ: return answer_read(asking);
+    case OP_WRITE: return answer_write(asking);
+    case OP_SEEK: return answer_seek(asking);
+    case OP_STAT:
+        error = fsio_part_stat(asking->io, request->ino, request->index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime);
+        return reply_stat(asking, error, &stat);
+    case OP_SUM: error = fsio_stripes_sum(asking->io, request->ino, &stat); return reply_stat(asking, error, &stat);
+    case OP_TRIM:
+        if (request->stripe == 0) return false;
+        if (fsio_any_moving(asking->io)) return reply(asking, ESTALE, 0, NULL, 0);
+        return reply(asking, fsio_part_trim(asking->io, request->ino, request->stripe, request->offset), 0, NULL, 0);
+    case OP_PUNCH:
+        if (request->index < 0 || request->offset > INT64_MAX || request->length == 0 || request->length > INT64_MAX - request->offset)
+            return false;
+        return reply(asking, fsio_part_punch(asking->io, request->ino, request->index, request->offset, request->length), 0, NULL, 0);
+    case OP_DELETE: return request->flag <= WHAT_PART && reply(asking, delete_part(asking->io, request), 0, NULL, 0);
+    default: return false;
+    }
+}
+
+/* ── files that are open here ── */
+
+static bool answer_file_read(struct asking *asking, struct fsio_file *file) {
+    static struct fsio_stream unknown; /* the file is being written: reading ahead would be in vain */
+    size_t got = 0;
+    int error = fsio_file_read(file, &unknown, asking->buffer, asking->request.length, asking->request.offset, &got);
+    return reply(asking, error, 0, asking->buffer, error == 0 ? got : 0);
+}
+
+/* It is to be seen here as soon as it is answered there. */
+static int changed(const struct asking *asking, int error) {
+    const struct fsio_speaker *speaker = &asking->io->speaker;
+    if (error == 0 && speaker->changed != NULL) speaker->changed(speaker->context, asking->request.ino);
+    return error;
+}
+
+static bool answer_file(struct asking *asking) {
+    const struct fsio_request *request = &asking->request;
+    struct fsio_stat stat = {0};
+    uint64_t found = 0;
+    int error = 0;
+    bool fine = false;
+    if (request->op == OP_USE) {
+        if (request->offset > 1 || request->length > 1) return false;
+        error = fsio_file_used(asking->io, asking->node, request->ino, (int)request->offset, (int)request->length);
+        return reply(asking, error, 0, NULL, 0);
+    }
+    if (request->op < OP_USE || request->op > OP_FILE_FLUSH) return false;
+    bool bytes = request->op == OP_FILE_READ || request->op == OP_FILE_WRITE;
+    if (bytes && request->length > FSIO_CHUNK) return false;
+    if (request->op == OP_FILE_WRITE && fsio_receive(asking->io, asking->fd, asking->buffer, request->length) != 0) return false;
+    struct fsio_file *file = fsio_file_find(asking->io, request->ino);
+    bool may = file != NULL && fsio_file_uses(file, asking->node, &error);
+    if (!may) {
+        if (file != NULL) fsio_file_drop(file);
+        return reply(asking, ESTALE, 0, NULL, 0);
+    }
+    switch (request->op) {
+    case OP_FILE_READ: fine = answer_file_read(asking, file); break;
+    case OP_FILE_WRITE:
+        if (error == 0) error = changed(asking, fsio_file_write(file, asking->buffer, request->length, request->offset));
+        fine = reply(asking, error, 0, NULL, 0);
+        break;
+    case OP_FILE_TRUNCATE: fine = reply(asking, changed(asking, fsio_file_truncate(file, request->offset)), 0, NULL, 0); break;
+    case OP_FILE_ALLOCATE:
+        fine = reply(asking, changed(asking, fsio_file_fallocate(file, (int)request->extra, request->offset, request->length)), 0, NULL, 0);
+        break;
+    case OP_FILE_SEEK:
+        error = fsio_file_seek(file, request->offset, request->flag, &found);
+        fine = reply(asking, error, found, NULL, 0);
+        break;
+    case OP_FILE_STAT:
+        error = fsio_file_stat(file, &stat);
+        fine = reply_stat(asking, error, &stat);
+        break;
+    case OP_FILE_FLUSH: fine = reply(asking, fsio_file_used_flush(file, asking->node), 0, NULL, 0); break;
+    default: break;
+    }
+    fsio_file_drop(file);
+    return fine;
+}
+
+bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t *head, char *buffer) {
+    struct asking asking = {.io = io, .fd = fd, .node = node, .buffer = buffer};
+    asking.request = (struct fsio_request){
+        .op = head[0],
+        .flag = head[1],
+        .stripe = (uint32_t)get_le(head + 4, 4),
+        .ino = get_le(head + 8, 8),
+        .index = (int64_t)get_le(head + 16, 8),
+        .offset = get_le(head + 24, 8),
+        .length = get_le(head + 32, 8),
+        .extra = get_le(head + 40, 8),
+    };
+    if (asking.request.ino == 0 || get_le(head + 2, 2) != 0) return false;
+    return lane == LANE_PARTS ? answer_part(&asking) : answer_file(&asking);
+}

@@ -1,0 +1,464 @@
+/* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
+ * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
+ * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
+ * fsio_room.c: what is done before there is no room. fsio_lost.c: stripes that went with a node.
+ *
+ * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, peers_lock,
+ * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */
+#ifndef AMFS_FSIO_INTERNAL_H
+#define AMFS_FSIO_INTERNAL_H
+
+#include "common/bytes.h"
+#include "common/thread.h"
+#include "fsio.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    FSIO_STALL_MS = 30000,
+    FSIO_FILE_BUCKETS = 4096,
+    FSIO_OPEN_MAX = 512,        /* descriptors kept for open local files; more are closed and opened again as needed */
+    FSIO_THREADS_MAX = 64,
+    FSIO_STRIPE_BYTES = 512 << 10, /* where nobody said how long a stripe is */
+    FSIO_NAME_BYTES = 64,       /* a part's path below root */
+    FSIO_RESCAN_SECONDS = 30,
+};
+
+/* ── the protocol between nodes, little-endian ──
+ * A connection begins with   u32 magic, u16 version, u16 lane, i32 node that connects, u32 zero, token[16]
+ * and the answer             u32 magic, u16 version, u16 status
+ * Then requests              u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; WRITEs: the bytes
+ * and in their order answers u32 errno, u32 zero, u64 bytes that follow, u64 value; the bytes
+ * Parts are asked for on one lane, files that are open here on the second: the first never waits for a third node, so nobody waits in a circle.
+ * After the greeting of the third lane the speaker has the word (metadata: peer_meta_wire.h). */
+enum {
+    WIRE_MAGIC = 0x49464d41, /* "AMFI" */
+    WIRE_VERSION = 1,
+    HELLO_BYTES = 32,
+    WELCOME_BYTES = 8,
+    REQUEST_BYTES = 48,
+    REPLY_BYTES = 24,
+    STAT_BYTES = 40,
+    WRITE_MAX = 16 << 20, /* bytes of one WRITE */
+    LANES = 3,
+    LANE_PARTS = 0,
+    LANE_FILES = 1,
+    LANE_SPOKEN = 2, /* what is said on it is the speaker's */
+    WELCOME_OK = 0,
+    WELCOME_NO_TOKEN = 1,
+    WELCOME_WRONG_VERSION = 2,
+    FSIO_BROKEN = -1, /* beside errnos: the connection ended; on another one it may go better */
+    FSIO_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
+};
+
+enum fsio_op {
+    OP_READ = 1, /* part: offset, length; flag 1: ENOENT for a stripe that is not there, else it is zeros; 2: likewise, and of a part with
+                    * holes no bytes come, only its size, as the value */
+    OP_WRITE, /* stripe: offset, length, bytes */
+    OP_STAT, /* part */
+    OP_TRIM, /* stripes of a file that has now `offset` bytes, `stripe` each */
+    OP_PUNCH, /* stripe: offset, length */
+    OP_SEEK, /* stripe: offset, flag: whence */
+    OP_DELETE, /* flag: enum fsio_what; index */
+    OP_SUM, /* all stripes there: count in size, blocks, newest times */
+    OP_USE = 32, /* file: this node has from now on so many readers (offset) and writers (length) of it */
+    OP_FILE_READ, /* offset, length */
+    OP_FILE_WRITE, /* offset, length, bytes */
+    OP_FILE_TRUNCATE, /* offset: size */
+    OP_FILE_ALLOCATE, /* offset, length, extra: mode */
+    OP_FILE_SEEK, /* offset, flag: whence */
+    OP_FILE_STAT,
+    OP_FILE_FLUSH,
+};
+
+enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2 }; /* flags of OP_READ */
+
+enum fsio_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
+
+struct fsio_request {
+    uint8_t op, flag;
+    uint32_t stripe;
+    uint64_t ino;
+    int64_t index;
+    uint64_t offset, length, extra;
+};
+
+struct fsio_reply {
+    int error;
+    uint64_t length, value;
+};
+
+struct fsio_peer;
+struct fsio_door;
+
+/* A connection to another node, used by one thread at a time. */
+struct fsio_link {
+    struct fsio_link *next; /* of the peer's */
+    struct fsio_peer *peer;
+    int lane, fd;
+    bool idle, used; /* used: has carried a request before, so that the other side may have closed it meanwhile */
+    int64_t since_ms;
+};
+
+/* Whoever uses the third lane. Its connections are used in one direction: questions by who made them, answers by the other. All functions are called
+ * by threads of the door, but for one connection by one at a time. */
+struct fsio_line;
+struct fsio_speaker {
+    void *context;
+    /* Something has come from `node`. `link`: of fsio_line_open, NULL on a connection that the other made. False: close it. `buffer`: FSIO_CHUNK bytes. */
+    bool (*attend)(void *context, int32_t node, void *link, int fd, char *buffer);
+    void (*ended)(void *context, void *link); /* a connection of ours is about to be closed */
+    void (*changed)(void *context, uint64_t ino); /* another node has written to a file through this one, and is not answered yet */
+    void (*tick)(void *context); /* every two seconds */
+    void (*let_go)(void *context); /* fsio is being freed */
+};
+
+struct fsio_stat {
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+};
+
+struct fsio_piece;
+
+/* Some bytes of one stripe, and where they go. */
+struct fsio_segment {
+    uint64_t index, at;
+    char *to;
+    size_t count;
+};
+
+struct fsio_users { /* one other node's use of a file through this one */
+    struct fsio_users *next;
+    int32_t peer;
+    int readers, writers;
+    uint64_t errors_seen;
+};
+
+struct fsio_file {
+    struct fsio_file *next; /* in its bucket */
+    struct fsio *io;
+    uint64_t ino;
+    int references; /* under files_lock: handles, other nodes, requests on their way */
+
+    pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
+    _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
+    bool known; /* false: just made, what follows says nothing yet */
+    atomic_bool serves; /* other nodes may use it through us: known and not REMOTE */
+    int32_t node;
+    _Atomic uint32_t stripe;
+    atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int readers, writers; /* handles of this node */
+    bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
+    struct fsio_users *users;
+    _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
+    int fd; /* LOCAL; -1: not open at the moment */
+    int busy; /* uses of fd under way */
+    atomic_bool counted; /* size and accounted are what its part says */
+    atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
+    bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
+    bool lost; /* LOCAL, under lock: its content is nowhere: EIO */
+    atomic_llong accounted; /* bytes of it that `used` contains */
+    int error; /* the last failure of writing behind, and how many there were */
+    uint64_t error_count;
+
+    struct fsio_piece *pieces; /* STRIPED: fsio_pieces.c */
+    size_t piece_count, carried;
+    _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
+    struct fsio_stat sum; /* and what its owners said last */
+    int64_t sum_ms;
+};
+
+/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: what is lost costs speed only. */
+struct fsio_stream {
+    _Atomic uint64_t next;
+    atomic_uint run;
+};
+
+struct fsio_handle {
+    struct fsio_file *file;
+    struct fsio_stream stream;
+    bool writing, passing; /* passing: it is not counted */
+    bool through; /* nobody flushes: every write does */
+    uint64_t errors_seen;
+};
+
+/* Which inodes have stripes here, so that deleting a file of one part does not read a directory. Open addressing, 0: free. */
+struct fsio_stripes {
+    struct fsio_stripes_slot {
+        uint64_t ino;
+        uint64_t end; /* highest index + 1 */
+    } *slots;
+    size_t room, count;
+};
+
+struct fsio {
+    int32_t node;
+    int root_fd;
+    int event_fd;
+    int stall_ms;
+    atomic_bool stopping;
+
+    pthread_mutex_t files_lock;
+    struct fsio_file *files[FSIO_FILE_BUCKETS];
+    pthread_mutex_t ends_lock; /* after all others */
+    struct fsio_end *ends;
+    atomic_bool keeps_ends;
+    atomic_int open_fds;
+
+    pthread_mutex_t stripes_lock;
+    struct fsio_stripes stripes;
+
+    bool own_mount; /* root, or the directory above it, is a mount of its own: the kernel counts for us */
+    uint64_t limit;
+    atomic_llong used, parts; /* own_mount: used when last asked */
+    atomic_llong since; /* own_mount: bytes added since */
+    _Atomic int64_t asked_ms; /* own_mount: when */
+    pthread_mutex_t rescan_lock;
+    _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
+    _Atomic uint64_t accounts; /* how often something was */
+    atomic_int changing; /* how many are at what is not accounted for yet, or not there yet */
+
+    pthread_mutex_t room_lock;
+    pthread_cond_t room_changed;
+    int room_patience_ms; /* 0: nobody makes room */
+    uint64_t room_asked, room_answered;
+    _Atomic uint64_t room_made; /* how often something went */
+    _Atomic int64_t removed_since_ms;
+    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
+    unsigned removing; /* large parts whose names have gone, and whose bytes go */
+    int64_t room_asked_ms; /* when that was last asked */
+    int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
+
+    pthread_mutex_t table_lock;
+    int32_t *owners;
+    bool *moving;
+    size_t partitions;
+    bool others; /* a partition belongs to another node */
+    uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    _Atomic uint64_t lost_version; /* the last of them */
+
+    pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
+
+    pthread_mutex_t peers_lock;
+    pthread_cond_t peers_changed;
+    struct fsio_peer *peers;
+    struct fsio_door *door; /* NULL: not listening */
+    struct fsio_speaker speaker; /* attend NULL: there is none */
+
+    pthread_mutex_t events_lock;
+    struct fsio_event *events, **events_tail;
+
+    pthread_mutex_t carriers_lock;
+    pthread_cond_t carriers_work;
+    pthread_t carrier[8];
+    int carriers, carriers_idle, carry_count;
+    struct fsio_piece *carry_head, **carry_tail;
+    struct spare *spares;
+    int spare_count;
+    atomic_llong piece_bytes;
+
+    pthread_mutex_t jobs_lock;
+    pthread_cond_t jobs_work;
+    pthread_t worker[FSIO_THREADS_MAX];
+    int workers;
+    struct fsio_job *jobs, **jobs_tail;
+    atomic_uint fresh_count;
+
+    pthread_mutex_t keeper_lock;
+    pthread_cond_t keeper_wake;
+    pthread_t keeper;
+    bool keeper_runs;
+};
+
+/* fsio.c */
+int64_t fsio_now_ns(void); /* since 1970 */
+void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
+int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
+bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
+bool fsio_any_moving(struct fsio *io);
+void fsio_fair_lock(pthread_rwlock_t *lock);
+bool fsio_has_others(struct fsio *io);
+
+/* fsio_lost.c */
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end,
+                       uint64_t since); /* of those bytes, after that version */
+bool fsio_file_lost(struct fsio_file *file);
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
+
+/* fsio_count.c */
+void fsio_count_begin(struct fsio *io);
+bool fsio_room(struct fsio *io, uint64_t more); /* is there room for so many more bytes */
+bool fsio_reserve(struct fsio *io, uint64_t more); /* likewise, and accounts for them */
+void fsio_account(struct fsio *io, int64_t bytes);
+/* Around what changes how much is there and accounts for it: a count that is made meanwhile is not exact. */
+void fsio_change_begins(struct fsio *io);
+void fsio_change_ends(struct fsio *io);
+void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
+int64_t fsio_allocated(int fd); /* bytes */
+
+/* fsio_parts.c */
+typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
+void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
+int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index); /* known before it is there: a deletion must find it */
+struct stat;
+void fsio_to_stat(const struct stat *found, struct fsio_stat *stat);
+int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
+void fsio_parts_end(struct fsio *io);
+void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
+int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create); /* descriptor, or a negative errno */
+uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
+int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum); /* of those here: how many in size, blocks, newest times */
+void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
+/* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
+int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
+int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error);
+int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
+
+/* fsio_room.c: may wait, for the poll loop of this node */
+/* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
+ * asks again a little later, others take it for the answer. */
+bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
+bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
+bool fsio_room_or_make(struct fsio *io, uint64_t more);
+int fsio_refused(struct fsio *io, int error, uint64_t more,
+                 uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
+void fsio_room_stop(struct fsio *io);
+
+/* fsio_handle.c */
+struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
+void fsio_file_drop(struct fsio_file *file);
+/* fsio_ends.c */
+void fsio_end_keep(struct fsio_file *file);
+bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
+void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
+void fsio_ends_free(struct fsio *io);
+
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+bool fsio_file_written(struct fsio_file *file);
+int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to, size_t count, uint64_t offset, size_t *got);
+int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset);
+int fsio_file_truncate(struct fsio_file *file, uint64_t size);
+int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_file_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_file_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
+int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
+
+/* fsio_local.c: with the gate held */
+bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes. Does an open file hold on to it, and account for it? */
+int fsio_fd_get(struct fsio_file *file, bool create, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
+void fsio_fd_put(struct fsio_file *file);
+int fsio_local_open(struct fsio_file *file, bool create);
+int fsio_local_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done); /* *done: how far it came */
+int fsio_local_truncate(struct fsio_file *file, uint64_t size);
+int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
+int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
+bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
+void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
+void fsio_local_lose(struct fsio_file *file); /* its part was removed, and nothing stands for it */
+
+/* fsio_remote.c: with the gate held */
+int fsio_remote_use(struct fsio_file *file, bool opening); /* tell the node what use there is of it here, if that changed */
+void fsio_remote_leave(struct fsio_file *file); /* there is none any more */
+int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_remote_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset);
+int fsio_remote_truncate(struct fsio_file *file, uint64_t size);
+int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_remote_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_remote_flush(struct fsio_file *file);
+int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers); /* the other side of fsio_remote_use */
+bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
+int fsio_file_used_flush(struct fsio_file *file, int32_t node);
+void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more */
+
+/* fsio_striped.c, fsio_pieces.c: with the gate held */
+int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count); /* zeros where nothing is */
+int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+                    size_t count); /* of this node; ESTALE: it is not */
+int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+                     size_t count); /* likewise; asks for no limit */
+int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count);
+int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
+void fsio_striped_touch(struct fsio_file *file); /* it is written now */
+void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
+void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
+void fsio_carriers_stop(struct fsio *io);
+void fsio_spares_free(struct fsio *io);
+bool fsio_striped_lends(const struct fsio_file *file, size_t count); /* all of so much at once */
+int fsio_striped_lend(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, struct fsio_lent *lent);
+void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent);
+int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *to, size_t count, uint64_t offset, size_t *got);
+int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset);
+int fsio_striped_truncate(struct fsio_file *file, uint64_t size);
+int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
+int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
+int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat);
+void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
+void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was read ahead */
+
+/* fsio_spread.c */
+int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */
+int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size,
+                    uint64_t since); /* EIO if some of it was lost after that version */
+
+/* fsio_jobs.c */
+int fsio_workers_start(struct fsio *io, int threads);
+void fsio_workers_stop(struct fsio *io);
+/* What lies aside under that number goes. Until it has gone, who finds no room waits for it. */
+bool fsio_can_remove_later(struct fsio *io);
+int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number);
+void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number); /* by a worker */
+void fsio_removing(struct fsio *io, int by);
+int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
+void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
+
+/* fsio_peer.c */
+int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fsio_link **link);
+void fsio_link_put(struct fsio *io, struct fsio_link *link, bool broken);
+/* The following answer 0, FSIO_BROKEN or an errno: after both the connection is of no use any more. */
+int fsio_ask(struct fsio *io, struct fsio_link *link, const struct fsio_request *request, const void *bytes);
+int fsio_hear(struct fsio *io, struct fsio_link *link, struct fsio_reply *reply);
+int fsio_receive(struct fsio *io, int fd, void *to, size_t count);
+int fsio_send(struct fsio *io, int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
+/* Ask and hear on any connection. Answers that carry bytes put at most `room` of them in `to`. Returns an errno, the other side's included. */
+int fsio_call(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, const void *bytes, struct fsio_reply *reply,
+              void *to, size_t room);
+int fsio_call_stat(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, struct fsio_stat *stat);
+bool fsio_may_enter(struct fsio *io, int32_t node, const uint8_t *token); /* has it been granted to that node */
+void fsio_links_reap(struct fsio *io); /* close what has not been used for long */
+void fsio_links_stop(struct fsio *io); /* wake everybody who waits for a peer */
+void fsio_links_free(struct fsio *io);
+int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no FSIO_BROKEN, ECANCELED once stopped */
+
+void fsio_socket_options(struct fsio *io, int fd); /* time-outs, no delay */
+
+/* fsio_serve.c: the third lane */
+void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker); /* before the first connection */
+void *fsio_speaker_of(struct fsio *io); /* its context; NULL: there is none */
+int fsio_line_open(struct fsio *io, int32_t node, void *link, struct fsio_line **line, int *fd); /* connects: waits. 0 or errno */
+void fsio_line_listen(struct fsio *io, struct fsio_line *line); /* from now on answers are attended to, until it has ended; takes it over */
+
+/* fsio_serve.c */
+int fsio_door_open(struct fsio *io, const char *address, char *error, size_t error_size);
+void fsio_door_dismiss(struct fsio *io, int32_t node); /* close the connections from that node */
+void fsio_door_stop(struct fsio *io); /* waits for its threads */
+void fsio_door_free(struct fsio *io);
+
+/* fsio_answer.c */
+int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes here of a file that has now `size` bytes */
+/* Answer one request that came on `fd` from `node`. False: close the connection. `buffer`: FSIO_CHUNK bytes. */
+bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t *request, char *buffer);
+
+#endif

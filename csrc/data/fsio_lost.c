@@ -1,0 +1,66 @@
+/* Stripes that were lost with a node. Their partitions have new owners, which have none of these stripes and cannot tell a lost one from a hole. So the
+ * node on which a file is open decides: it knows which partitions were lost with which version of the table, and up to which version nothing of the
+ * file was lost. */
+#include "fsio_internal.h"
+
+#include "common/xxh64.h"
+
+#include <stdlib.h>
+
+void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version) {
+    pthread_mutex_lock(&io->table_lock);
+    if (io->lost == NULL && io->partitions > 0) io->lost = calloc(io->partitions, sizeof *io->lost);
+    for (size_t i = 0; io->lost != NULL && i < count; i++)
+        if (partitions[i] < io->partitions) io->lost[partitions[i]] = version;
+    if (count > 0) atomic_store(&io->lost_version, version); /* without memory for more: every file that was open then */
+    pthread_mutex_unlock(&io->table_lock);
+}
+
+uint64_t fsio_losses(const struct fsio *io) { return atomic_load(&io->lost_version); }
+
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end, uint64_t since) {
+    uint8_t bytes[8];
+    if (from >= end || atomic_load(&io->lost_version) <= since) return false;
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
+    uint64_t hash = amfs_xxh64(bytes, sizeof bytes, 0), first = from / stripe, count = (end - 1) / stripe - first + 1;
+    pthread_mutex_lock(&io->table_lock);
+    bool lost = io->lost == NULL;
+    for (uint64_t i = 0; !lost && i < count && i < io->partitions; i++)
+        lost = io->lost[(hash % io->partitions + (first + i) % io->partitions) % io->partitions] > since;
+    pthread_mutex_unlock(&io->table_lock);
+    return lost;
+}
+
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost) {
+    atomic_store(&file->since, since);
+    atomic_store(&file->torn, lost);
+}
+
+/* Asked at the beginning of whatever is done with a file, so that what is written later, to the heirs, is not taken for lost. */
+bool fsio_file_lost(struct fsio_file *file) {
+    uint64_t since = atomic_load(&file->since), latest = atomic_load(&file->io->lost_version);
+    if (file->kind != FSIO_STRIPED) return false;
+    if (atomic_load(&file->torn)) return true;
+    if (latest <= since) return false;
+    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), 0, atomic_load(&file->size), since))
+        atomic_store(&file->torn, true);
+    else atomic_compare_exchange_strong(&file->since, &since, latest);
+    return atomic_load(&file->torn);
+}
+
+void fsio_known_since(struct fsio_handle *handle, uint64_t version) {
+    uint64_t since = atomic_load(&handle->file->since);
+    while (version < since && !atomic_compare_exchange_weak(&handle->file->since, &since, version)) continue;
+}
+
+bool fsio_lost(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    uint64_t since;
+    bool lost = false;
+    if (file != NULL) {
+        lost = fsio_file_lost(file);
+        fsio_drop_later(file);
+    }
+    if (!lost) (void)fsio_end_lost(io, ino, &since, &lost);
+    return lost;
+}

@@ -1,0 +1,249 @@
+/* From one layout to the other: a whole file to stripes at their owners, stripes to a whole file here. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    COPY_BYTES = 1 << 20,
+    GATHER_BYTES = 8 << 20, /* asked of all owners at once */
+    FULL_TRIES = 3000,      /* for room that we have freed and another writer took: 30 seconds in all */
+    GATHER_TRIES = 100,     /* likewise, where nothing is lost if there is none */
+    FULL_WAIT_MS = 10,
+};
+
+/* ── spreading ── */
+
+struct spread {
+    struct fsio_file *file;
+    int whole;
+    uint64_t size, stripes;
+    bool *sent;     /* by stripe: another node has it, by the table as it was then */
+    uint64_t freed; /* stripes before this one that were sent take no room here any more */
+    char *buffer;   /* COPY_BYTES */
+    uint64_t since; /* what is known to be lost when it begins */
+};
+
+/* The next piece of stripe `index` that holds data, from `*at` on. False: there is none any more. */
+static bool next_piece(const struct spread *spread, uint64_t index, uint64_t *at, size_t *count) {
+    uint64_t base = index * spread->file->stripe, end = base + spread->file->stripe;
+    if (end > spread->size) end = spread->size;
+    off_t data = lseek(spread->whole, (off_t)(base + *at), SEEK_DATA);
+    if (data < 0 || (uint64_t)data >= end) return false;
+    *at = (uint64_t)data - base;
+    *count = end - (uint64_t)data < COPY_BYTES ? (size_t)(end - (uint64_t)data) : COPY_BYTES;
+    return true;
+}
+
+static int read_piece(const struct spread *spread, uint64_t offset, size_t count) {
+    for (size_t done = 0; done < count;) {
+        ssize_t got = pread(spread->whole, spread->buffer + done, count - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? errno : EIO;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static int send_stripe(const struct spread *spread, uint64_t index) {
+    struct fsio_file *file = spread->file;
+    uint64_t at = 0;
+    size_t count;
+    int error = 0;
+    while (error == 0 && at < file->stripe && next_piece(spread, index, &at, &count)) {
+        error = read_piece(spread, index * file->stripe + at, count);
+        if (error == 0) error = fsio_stripe_write(file->io, file->ino, index, at, spread->buffer, count);
+        at += count;
+    }
+    return error;
+}
+
+static void punch(const struct spread *spread, uint64_t offset, uint64_t count) {
+    (void)fallocate(spread->whole, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)count);
+}
+
+static void pause_a_moment(void) {
+    struct timespec pause = {.tv_nsec = FULL_WAIT_MS * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* The room of one more stripe that another node has. False: all of it was given back. */
+static bool free_sent(struct spread *spread) {
+    while (spread->freed < spread->stripes && !spread->sent[spread->freed]) spread->freed++;
+    if (spread->freed == spread->stripes) return false;
+    punch(spread, spread->freed++ * spread->file->stripe, spread->file->stripe);
+    return true;
+}
+
+/* The piece in the buffer goes to its stripe here. It leaves the whole file only when it is there: others may take the room that we free. Once
+ * nothing else can be freed it has to make its own room, and is in the buffer alone until it has found some. No limit is asked. */
+static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t count) {
+    struct fsio *io = spread->file->io;
+    uint64_t ino = spread->file->ino, place = index * spread->file->stripe + at;
+    bool only_here = false;
+    int error;
+    for (int tries = 0; (error = fsio_stripe_keep(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
+        if (free_sent(spread)) continue;
+        if (!only_here) punch(spread, place, count);
+        else if (++tries > FULL_TRIES || atomic_load(&io->stopping)) break;
+        else pause_a_moment();
+        only_here = true;
+    }
+    if (error == ESTALE)
+        error = fsio_stripe_write(io, ino, index, at, spread->buffer, count); /* its partition has gone elsewhere meanwhile */
+    if (error == 0 && !only_here) punch(spread, place, count);
+    return error;
+}
+
+static int keep_stripe(struct spread *spread, uint64_t index) {
+    struct fsio_file *file = spread->file;
+    uint64_t at = 0;
+    size_t count;
+    int error = 0;
+    while (error == 0 && at < file->stripe && next_piece(spread, index, &at, &count)) {
+        error = read_piece(spread, index * file->stripe + at, count);
+        if (error == 0) error = keep_piece(spread, index, at, count);
+        at += count;
+    }
+    return error;
+}
+
+/* What must be at other nodes first. If it does not all get there, the file remains whole. */
+static int send_all(struct spread *spread) {
+    struct fsio_file *file = spread->file;
+    int error = 0;
+    for (uint64_t i = 0; i < spread->stripes && error == 0; i++) {
+        spread->sent[i] = fsio_stripe_owner(file->io, file->ino, i) != file->io->node;
+        if (spread->sent[i]) error = send_stripe(spread, i);
+    }
+    if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, 0, spread->size, spread->since))
+        error = EIO; /* with a node that had taken some */
+    if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, 0, spread->size);
+    return error;
+}
+
+/* There is no way back once some of the whole file has given room. What cannot be kept then is lost, and every reader is told so. */
+static int keep_all(struct spread *spread) {
+    struct fsio_file *file = spread->file;
+    int error = 0;
+    for (uint64_t i = 0; i < spread->stripes && error == 0; i++)
+        if (!spread->sent[i]) error = keep_stripe(spread, i);
+    if (error == 0) return 0;
+    fsio_whole_remove(file->io, file->ino);
+    fsio_local_lose(file);
+    (void)fsio_stripes_trim(file->io, file->ino, file->stripe, 0, spread->size);
+    return EIO;
+}
+
+static int spread_open(struct spread *spread, struct stat *found) {
+    struct fsio_file *file = spread->file;
+    if (fstat(spread->whole, found) != 0) return errno;
+    spread->since = atomic_load(&file->io->lost_version);
+    spread->size = (uint64_t)found->st_size;
+    spread->stripes = (spread->size + file->stripe - 1) / file->stripe;
+    spread->buffer = malloc(COPY_BYTES);
+    spread->sent = calloc(spread->stripes + 1, sizeof *spread->sent);
+    int error = spread->buffer == NULL || spread->sent == NULL ? ENOMEM : send_all(spread);
+    if (error == 0) error = keep_all(spread);
+    free(spread->buffer);
+    free(spread->sent);
+    return error;
+}
+
+/* Meanwhile a handle is made without the gate (fsio_open). */
+static void set_spreading(struct fsio_file *file, bool spreading) {
+    pthread_mutex_lock(&file->lock);
+    file->spreading = spreading;
+    pthread_mutex_unlock(&file->lock);
+}
+
+static void become_striped(struct fsio_file *file, const struct spread *spread, const struct stat *found) {
+    struct fsio_stat stat;
+    fsio_to_stat(found, &stat);
+    file->kind = FSIO_STRIPED;
+    atomic_store(&file->size, spread->size);
+    fsio_not_lost(file, spread->since, false);
+    atomic_store(&file->read_ns, stat.atime);
+    atomic_store(&file->written_ns, stat.mtime);
+    atomic_store(&file->changed_ns, stat.ctime);
+}
+
+int fsio_spread(struct fsio_file *file, bool tell) {
+    struct fsio *io = file->io;
+    struct spread spread = {.file = file};
+    struct stat found;
+    int error = fsio_fd_get(file, false, &spread.whole);
+    if (error != 0) return error;
+    set_spreading(file, true);
+    fsio_change_begins(io);
+    error = spread_open(&spread, &found);
+    fsio_fd_put(file);
+    if (error == 0) {
+        fsio_whole_remove(io, file->ino);
+        file->gone = true; /* the descriptor's blocks go with it */
+        fsio_local_leave(file);
+    }
+    fsio_change_ends(io);
+    if (error == 0) become_striped(file, &spread, &found);
+    set_spreading(file, false);
+    if (error == 0 && tell) fsio_tell(io, FSIO_EVENT_STRIPED, file->stripe, file->ino, spread.size, 0);
+    return error;
+}
+
+/* ── gathering ── */
+
+static bool all_zero(const char *bytes, size_t count) { return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0); }
+
+static int put_piece(struct fsio *io, int part, const char *from, size_t count, uint64_t at) {
+    int tries = 0;
+    for (size_t done = 0; done < count;) {
+        ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
+        if (put > 0) done += (size_t)put;
+        if (put >= 0 || errno == EINTR) continue;
+        if (errno != ENOSPC || ++tries > GATHER_TRIES || atomic_load(&io->stopping)) return errno;
+        pause_a_moment();
+    }
+    return 0;
+}
+
+static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, uint32_t stripe, uint64_t size) {
+    enum { SEGMENTS = 256 };
+    struct fsio_segment segments[SEGMENTS];
+    for (uint64_t offset = 0; offset < size;) {
+        size_t used = 0, filled = 0;
+        if (atomic_load(&io->stopping)) return ECANCELED;
+        while (used < SEGMENTS && filled < GATHER_BYTES && offset + filled < size) {
+            uint64_t place = offset + filled, left = stripe - place % stripe;
+            size_t count = left < GATHER_BYTES - filled ? (size_t)left : GATHER_BYTES - filled;
+            if (count > size - place) count = (size_t)(size - place);
+            segments[used++] = (struct fsio_segment){place / stripe, place % stripe, buffer + filled, count};
+            filled += count;
+        }
+        int error = fsio_segments_read(io, ino, segments, used);
+        for (size_t i = 0; i < used && error == 0; i++) { /* holes stay holes */
+            uint64_t place = segments[i].index * stripe + segments[i].at;
+            if (!all_zero(segments[i].to, segments[i].count)) error = put_piece(io, whole, segments[i].to, segments[i].count, place);
+        }
+        if (error != 0) return error;
+        offset += filled;
+    }
+    return 0;
+}
+
+int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since) {
+    char name[FSIO_NAME_BYTES];
+    if (stripe == 0) return EINVAL;
+    if (!fsio_room(io, size)) return ENOSPC;
+    char *buffer = malloc(GATHER_BYTES);
+    int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
+    int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);
+    if (error == 0 && fsio_stripes_lost(io, ino, stripe, 0, size, since)) error = EIO;
+    if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
+    free(buffer);
+    return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, error);
+}

@@ -1,0 +1,466 @@
+/* A mount's life, its loop and its greeting. */
+#include "fuse_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SPIN_NS = 30000 };
+
+/* ── the node that mounts share ── */
+
+static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct node *nodes;
+
+static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
+    pthread_mutex_lock(&nodes_lock);
+    struct node *node = nodes;
+    while (node != NULL && (node->meta != meta || node->io != io)) node = node->next;
+    if (node == NULL && (node = calloc(1, sizeof *node)) != NULL) {
+        node->meta = meta;
+        node->io = io;
+        node->id = id;
+        node->root = fsio_root_fd(io);
+        uint64_t used, limit, parts;
+        fsio_usage(io, &used, &limit, &parts);
+        node->limited = limit != 0;
+        pthread_mutex_init(&node->lock, NULL);
+        pthread_cond_init(&node->left, NULL);
+        pthread_mutex_init(&node->mounts_lock, NULL);
+        pthread_cond_init(&node->unawaited, NULL);
+        peer_meta_mounts_begin(node);
+        node->next = nodes;
+        nodes = node;
+    }
+    if (node != NULL) node->references++;
+    pthread_mutex_unlock(&nodes_lock);
+    return node;
+}
+
+static void node_put(struct node *node) {
+    pthread_mutex_lock(&nodes_lock);
+    bool last = --node->references == 0;
+    if (last) {
+        struct node **at = &nodes;
+        while (*at != node) at = &(*at)->next;
+        *at = node->next;
+    }
+    pthread_mutex_unlock(&nodes_lock);
+    if (!last) return;
+    peer_meta_mounts_end(node);
+    for (struct file *next, *file = node->spare_files; file != NULL; file = next) {
+        next = file->next;
+        free(file);
+    }
+    for (struct view *next, *view = node->spare_views; view != NULL; view = next) {
+        next = view->next;
+        free(view);
+    }
+    pthread_mutex_destroy(&node->lock);
+    pthread_cond_destroy(&node->left);
+    pthread_mutex_destroy(&node->mounts_lock);
+    pthread_cond_destroy(&node->unawaited);
+    free(node);
+}
+
+/* ── time ── */
+
+int64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return span(now);
+}
+
+int64_t exact_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return span(now);
+}
+
+int64_t now_of(struct node *node) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
+    return span(now) > floor ? span(now) : floor;
+}
+
+/* tmpfs stamps a file that somebody has looked at with a finer clock than ours: what comes after it must not seem to come before it. */
+void seen_time(struct node *node, int64_t time) {
+    struct timespec now;
+    int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
+    if (time <= floor) return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (time > span(now)) return; /* somebody set it */
+    while (time > floor && !atomic_compare_exchange_weak(&node->floor, &floor, time)) {}
+}
+
+int64_t exact_now_of(struct node *node) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    seen_time(node, span(now));
+    return now_of(node);
+}
+
+/* ── answers ── */
+
+/* The header comes before the parts. 0 or an errno. */
+static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts, int count) {
+    for (;;) {
+        if (writev(mount->fd, parts, count) >= 0) return 0;
+        if (errno == EAGAIN && mount->socket) {
+            struct pollfd wait = {.fd = mount->fd, .events = POLLOUT};
+            if (poll(&wait, 1, 1000) != 1) return EIO;
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+}
+
+int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
+    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
+    struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
+    if (mount->rings != NULL && rings_answer(mount, unique, error, data, size)) return 0;
+    return write_answer(mount, parts, size != 0 ? 2 : 1);
+}
+
+int give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {
+    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .unique = call->in->unique};
+    struct iovec all[1 + FSIO_LENT_MAX] = {{&header, sizeof header}};
+    memcpy(all + 1, parts, (size_t)count * sizeof *parts);
+    return write_answer(call->mount, all, 1 + count);
+}
+
+void wake_loop(struct amfs_fuse *mount) {
+    uint64_t one = 1;
+    if (write(mount->event_fd, &one, sizeof one) < 0) return; /* it is full: then it is readable */
+}
+
+/* ── the greeting ── */
+
+/* The kernel grants it to all and refuses it, file by file, to those without the right: ask with a file of no use, so that it is known from the start. */
+static bool may_pass(const struct amfs_fuse *mount) {
+    struct wire_backing backing = {.fd = memfd_create("amfs", MFD_CLOEXEC)};
+    if (backing.fd < 0) return true; /* the first open will tell */
+    int number = ioctl(mount->fd, WIRE_BACKING_OPEN, &backing);
+    if (number > 0) ioctl(mount->fd, WIRE_BACKING_CLOSE, &number);
+    close(backing.fd);
+    return number > 0;
+}
+
+static void greet(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    const struct wire_init_in *in = (const void *)call->body;
+    struct wire_init_out out = {.major = WIRE_MAJOR};
+    uint64_t have, want;
+
+    if (call->size < 16) {
+        refuse(call, EPROTO);
+        return;
+    }
+    if (in->major > WIRE_MAJOR) { /* it speaks a later protocol: it says hello again in ours */
+        give(call, &out, sizeof out);
+        return;
+    }
+    if (in->major < WIRE_MAJOR || in->minor < WIRE_MINOR_MIN) {
+        refuse(call, EPROTO);
+        return;
+    }
+    have = in->flags;
+    if ((have & WIRE_CAN(CAN_INIT_EXT)) != 0 && call->size >= 20) have |= (uint64_t)in->flags2 << 32;
+    want = WIRE_CAN(CAN_ASYNC_READ) | WIRE_CAN(CAN_BIG_WRITES) | WIRE_CAN(CAN_READDIRPLUS) | WIRE_CAN(CAN_READDIRPLUS_AUTO) |
+           WIRE_CAN(CAN_ASYNC_DIO) | WIRE_CAN(CAN_PARALLEL_DIROPS) | WIRE_CAN(CAN_MAX_PAGES) | WIRE_CAN(CAN_CACHE_SYMLINKS) |
+           WIRE_CAN(CAN_KILLPRIV_V2) | WIRE_CAN(CAN_INIT_EXT) | WIRE_CAN(CAN_EXPIRE_ONLY) | WIRE_CAN(CAN_DIRECT_IO_MMAP);
+    if (mount->options.no_open) want |= WIRE_CAN(CAN_NO_OPEN);
+    else want |= WIRE_CAN(CAN_ATOMIC_O_TRUNC);
+    if (mount->options.passthrough && !mount->options.no_open) want |= WIRE_CAN(CAN_PASSTHROUGH); /* one inode cannot have both */
+    want &= have;
+    if (mount->options.io_uring && (have & WIRE_CAN(CAN_IO_URING)) != 0 && mount->rings == NULL && rings_prepare(mount))
+        want |= WIRE_CAN(CAN_IO_URING);
+    out.minor = in->minor < WIRE_MINOR ? in->minor : WIRE_MINOR;
+    out.max_readahead = in->max_readahead;
+    out.flags = (uint32_t)want;
+    out.flags2 = (uint32_t)(want >> 32);
+    out.max_background = 64;
+    out.congestion_threshold = 48;
+    out.max_write = (want & WIRE_CAN(CAN_MAX_PAGES)) != 0 ? MAX_WRITE : 128 << 10;
+    out.max_pages = (want & WIRE_CAN(CAN_MAX_PAGES)) != 0 ? (uint16_t)(MAX_WRITE / 4096) : 0;
+    out.time_gran = 1;
+    out.max_stack_depth = (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0 ? 1 : 0;
+    mount->minor = in->minor;
+    if (!has_epochs(mount) && mount->options.entry_ns > LIFE_NS) mount->options.entry_ns = LIFE_NS;
+    mount->max_write = out.max_write;
+    mount->granted = want;
+    atomic_store(&mount->passes, (want & WIRE_CAN(CAN_PASSTHROUGH)) != 0);
+    atomic_store(&mount->no_open, (want & WIRE_CAN(CAN_NO_OPEN)) != 0);
+    if ((want & WIRE_CAN(CAN_NO_OPEN)) != 0) atomic_store(&mount->node->unseen, true);
+    struct meta_attr root;
+    uint64_t parent;
+    bool cache = false;
+    if (meta_dir_get(mount->node->meta, META_ROOT, &root, &parent) == 0)
+        count_lookup(mount, &root, 0, call->since, &cache); /* it never looks it up */
+    if (give(call, &out, sizeof out) == 0) {
+        if (atomic_load(&mount->passes) && !mount->socket) atomic_store(&mount->passes, may_pass(mount));
+        atomic_store(&mount->started, true);
+        if (mount->rings != NULL) rings_begin(mount);
+        wake_loop(mount);
+    }
+}
+
+/* ── serving ── */
+
+static void do_nothing(struct call *call) { give(call, NULL, 0); }
+
+static void do_unknown(struct call *call) { refuse(call, ENOSYS); }
+
+static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
+    [WIRE_INIT] = greet,
+    [WIRE_DESTROY] = do_nothing,
+    [WIRE_LOOKUP] = do_lookup,
+    [WIRE_FORGET] = do_forget,
+    [WIRE_BATCH_FORGET] = do_forget,
+    [WIRE_GETATTR] = do_getattr,
+    [WIRE_SETATTR] = do_setattr,
+    [WIRE_READLINK] = do_readlink,
+    [WIRE_MKNOD] = do_make,
+    [WIRE_MKDIR] = do_make,
+    [WIRE_SYMLINK] = do_make,
+    [WIRE_CREATE] = do_make,
+    [WIRE_UNLINK] = do_unlink,
+    [WIRE_RMDIR] = do_unlink,
+    [WIRE_RENAME] = do_rename,
+    [WIRE_RENAME2] = do_rename,
+    [WIRE_LINK] = do_link,
+    [WIRE_SETXATTR] = do_xattr,
+    [WIRE_GETXATTR] = do_xattr,
+    [WIRE_LISTXATTR] = do_xattr,
+    [WIRE_REMOVEXATTR] = do_xattr,
+    [WIRE_STATFS] = do_statfs,
+    [WIRE_OPEN] = do_open,
+    [WIRE_RELEASE] = do_release,
+    [WIRE_READ] = do_read,
+    [WIRE_WRITE] = do_write,
+    [WIRE_LSEEK] = do_seek,
+    [WIRE_FALLOCATE] = do_allocate,
+    [WIRE_COPY_FILE_RANGE] = do_copy,
+    [WIRE_FLUSH] = do_flush,
+    [WIRE_FSYNC] = do_flush,
+    [WIRE_FSYNCDIR] = do_nothing,
+    [WIRE_OPENDIR] = do_open_dir,
+    [WIRE_READDIR] = do_list,
+    [WIRE_READDIRPLUS] = do_list,
+    [WIRE_RELEASEDIR] = do_nothing,
+};
+
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
+    struct wire_in *in = (void *)bytes;
+    if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
+    size_t extensions = (size_t)in->extensions * 8;
+    if (extensions > size - sizeof *in) extensions = size - sizeof *in;
+    in->alias |= alias_in(in->ino); /* a worker serves what has been here before */
+    in->ino = plain_ino(in->ino);
+    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, since};
+    void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
+    atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
+    if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
+    (handler != NULL ? handler : do_unknown)(&call);
+}
+
+bool requests_wait(const struct amfs_fuse *mount) {
+    struct pollfd requests = {.fd = mount->fd, .events = POLLIN};
+    return poll(&requests, 1, 0) == 1;
+}
+
+/* Wait for a request, at first without sleeping if that is wished. False: it is time to end. */
+static bool wait_for_request(struct amfs_fuse *mount) {
+    struct pollfd fds[2] = {{.fd = mount->fd, .events = POLLIN}, {.fd = mount->wake_fd, .events = POLLIN}};
+    while (poll(fds, 2, -1) < 0)
+        if (errno != EINTR && errno != EAGAIN) return false;
+    return !atomic_load(&mount->halting);
+}
+
+static void *read_requests(void *argument) {
+    struct amfs_fuse *mount = argument;
+    struct timespec began = {0}, now;
+    uint64_t read_until = 0;
+    for (;;) {
+        uint64_t unread = atomic_load(&mount->unread),
+                 since = atomic_load(&mount->changes); /* before it: it may wait for a processor after it */
+        ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
+        if (got > 0) {
+            mount->inbox->size = (size_t)got;
+            serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
+            began.tv_sec = 0;
+        } else if (got < 0 && errno == EAGAIN) {
+            if (unread != read_until) known_all_read(mount, read_until = unread);
+            if (mount->options.spin && atomic_load(&mount->started)) {
+                clock_gettime(CLOCK_MONOTONIC, &now);
+                if (began.tv_sec == 0) began = now;
+                if (span(now) - span(began) < SPIN_NS) continue;
+                began.tv_sec = 0;
+            }
+            if (!wait_for_request(mount)) break;
+        } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
+            break; /* ENODEV: unmounted */
+        }
+    }
+    atomic_store(&mount->ended, true);
+    wake_loop(mount);
+    return NULL;
+}
+
+/* ── life ── */
+
+struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int32_t id, const struct amfs_fuse_options *options,
+                                char *error, size_t error_size) {
+    struct amfs_fuse *mount = calloc(1, sizeof *mount);
+    struct stat kind;
+    const char *what = "no memory";
+    if (mount == NULL) {
+        close(fd);
+        snprintf(error, error_size, "%s", what);
+        return NULL;
+    }
+    mount->fd = fd;
+    mount->options = *options;
+    mount->queue_tail = &mount->queue;
+    for (int i = 0; i < LANES; i++) mount->lanes[i].tail = &mount->lanes[i].queue;
+    mount->work_tail = &mount->work;
+    mount->socket = fstat(fd, &kind) == 0 && S_ISSOCK(kind.st_mode);
+    pthread_mutex_init(&mount->slow_lock, NULL);
+    pthread_mutex_init(&mount->notice_lock, NULL);
+    pthread_mutex_init(&mount->work_lock, NULL);
+    pthread_mutex_init(&mount->known_lock, NULL);
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    for (int i = 0; i < LANES; i++) pthread_cond_init(&mount->lanes[i].wake, &steady);
+    pthread_cond_init(&mount->notice_done, &steady);
+    pthread_cond_init(&mount->work_wake, &steady);
+    pthread_condattr_destroy(&steady);
+    mount->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    mount->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    mount->outbox = aligned_alloc(4096, (MESSAGE_BYTES + 4095) / 4096 * 4096);
+    mount->inbox = message_take(mount);
+    mount->known = calloc(KNOWN_BUCKETS, sizeof *mount->known);
+    mount->known_buckets = KNOWN_BUCKETS;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) what = "the mount's descriptor cannot be used";
+    else if (mount->event_fd < 0 || mount->wake_fd < 0) what = "no descriptors left";
+    else if (mount->outbox != NULL && mount->inbox != NULL && mount->known != NULL) mount->node = node_get(meta, io, id);
+    if (mount->node != NULL) {
+        pthread_mutex_lock(&mount->node->mounts_lock);
+        mount->next = mount->node->mounts;
+        mount->node->mounts = mount;
+        atomic_fetch_add(&mount->node->mount_count, 1);
+        pthread_mutex_unlock(&mount->node->mounts_lock);
+        what = "cannot start the threads of the mount";
+        if (notify_begin(mount) == 0 && new_thread(&mount->reader, read_requests, mount) == 0) {
+            mount->reader_runs = true;
+            return mount;
+        }
+    }
+    snprintf(error, error_size, "%s", what);
+    amfs_fuse_free(mount);
+    return NULL;
+}
+
+/* The thread that tells the kernel may wait for a lock whose holder waits for an answer: so requests are read, and refused where the poll loop would
+ * be needed, until that thread has ended. */
+void amfs_fuse_stop(struct amfs_fuse *mount) {
+    uint64_t one = 1;
+    atomic_store(&mount->stopping, true);
+    slow_end(mount);
+    peer_meta_end(mount);
+    notify_end(mount);
+    atomic_store(&mount->halting, true);
+    if (mount->wake_fd >= 0 && write(mount->wake_fd, &one, sizeof one) < 0) {}
+    if (mount->reader_runs) {
+        pthread_join(mount->reader, NULL);
+        mount->reader_runs = false;
+    }
+    rings_end(mount);
+    work_end(mount);
+    if (mount->node != NULL) known_end(mount);
+    if (mount->node != NULL) files_end(mount);
+    slow_end(mount);
+    if (mount->fd >= 0) close(mount->fd);
+    mount->fd = -1;
+    atomic_store(&mount->ended, true);
+}
+
+void amfs_fuse_free(struct amfs_fuse *mount) {
+    amfs_fuse_stop(mount);
+    if (mount->node != NULL) {
+        pthread_mutex_lock(&mount->node->mounts_lock);
+        while (mount->awaited > 0) pthread_cond_wait(&mount->node->unawaited, &mount->node->mounts_lock);
+        struct amfs_fuse **at = &mount->node->mounts;
+        while (*at != mount) at = &(*at)->next;
+        *at = mount->next;
+        atomic_fetch_sub(&mount->node->mount_count, 1);
+        pthread_mutex_unlock(&mount->node->mounts_lock);
+        node_put(mount->node);
+    }
+    for (struct amfs_fuse_request *next, *request = mount->queue; request != NULL; request = next) {
+        next = request->next;
+        amfs_fuse_request_free(request);
+    }
+    for (struct known *next, *known = mount->spare_known; known != NULL; known = next) {
+        next = known->next;
+        free(known);
+    }
+    rings_free(mount);
+    free(mount->known);
+    free(mount->inbox);
+    free(mount->outbox);
+    if (mount->event_fd >= 0) close(mount->event_fd);
+    if (mount->wake_fd >= 0) close(mount->wake_fd);
+    pthread_mutex_destroy(&mount->slow_lock);
+    pthread_mutex_destroy(&mount->notice_lock);
+    pthread_mutex_destroy(&mount->work_lock);
+    pthread_mutex_destroy(&mount->known_lock);
+    for (int i = 0; i < LANES; i++) pthread_cond_destroy(&mount->lanes[i].wake);
+    pthread_cond_destroy(&mount->notice_done);
+    pthread_cond_destroy(&mount->work_wake);
+    free(mount);
+}
+
+/* ── what others ask ── */
+
+int amfs_fuse_event_fd(const struct amfs_fuse *mount) { return mount->event_fd; }
+
+bool amfs_fuse_ended(const struct amfs_fuse *mount) { return atomic_load(&mount->ended); }
+
+void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
+    struct node *node = mount->node;
+    if (atomic_exchange(&node->alone, alone) == alone || alone) return;
+    pthread_mutex_lock(&node->mounts_lock); /* names that were not there, times of directories: from now on others change them */
+    for (struct amfs_fuse *each = node->mounts; each != NULL; each = each->next) notify_epoch(each);
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
+void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) {
+    uint64_t granted = atomic_load(&mount->started) ? mount->granted : 0;
+    *active = (struct amfs_fuse_active){
+        .started = atomic_load(&mount->started),
+        .minor = mount->minor,
+        .max_write = mount->max_write,
+        .passthrough = atomic_load(&mount->passes),
+        .no_open = atomic_load(&mount->no_open),
+        .io_uring = (granted & WIRE_CAN(CAN_IO_URING)) != 0 && !rings_declined(mount),
+        .readdirplus = (granted & WIRE_CAN(CAN_READDIRPLUS)) != 0,
+        .parallel_dirops = (granted & WIRE_CAN(CAN_PARALLEL_DIROPS)) != 0,
+        .cache_symlinks = (granted & WIRE_CAN(CAN_CACHE_SYMLINKS)) != 0,
+        .killpriv = (granted & WIRE_CAN(CAN_KILLPRIV_V2)) != 0,
+        .expire_only = (granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0,
+        .requests = atomic_load(&mount->requests),
+        .slow = atomic_load(&mount->slow),
+    };
+}

@@ -1,0 +1,142 @@
+/* A mount: the loop on one /dev/fuse descriptor, in the node's own process.
+ *
+ * A thread reads the kernel's requests and answers at once what concerns only this node, from its metadata (fsmeta.h) and its parts (fsio.h);
+ * what needs other nodes is queued for the poll loop (amfs_fuse_take), which answers later with one of the reply functions. A FUSE node id is
+ * an inode number (of directories with more: fuse_alias.c). Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
+ *
+ * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. What one mount changes at once is invalidated in
+ * the caches of the others here; the poll loop says what else changed.
+ *
+ * Threads: one that reads, some that tell the kernel what it must forget (which may have to wait for a lock of a process that waits for us),
+ * and workers, started when first needed, for what waits for the network or copies much. Any thread may call any function. */
+#ifndef AMFS_FUSE_H
+#define AMFS_FUSE_H
+
+#include "data/fsio.h"
+#include "metadata/fsmeta.h"
+
+struct amfs_fuse;
+
+struct amfs_fuse_options {
+    bool passthrough; /* where the kernel grants it */
+    bool no_open;     /* open is answered "not needed": files are opened and read from the kernel's caches; no passthrough then */
+    bool io_uring;    /* requests by way of io_uring where the host has that on */
+    bool spin;        /* look for the next request a moment longer before sleeping */
+    int workers;      /* at most; 0: as many as seem right */
+    bool no_epochs;   /* as with a kernel that cannot be made to look up every name again */
+    int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */
+};
+
+/* What is queued for the poll loop. Names of the operations as Python sees them: amfs_fuse_op_name. */
+enum amfs_fuse_op {
+    FUSE_OP_LOOKUP,
+    FUSE_OP_GETATTR,
+    FUSE_OP_SETATTR,
+    FUSE_OP_READLINK,
+    FUSE_OP_CREATE,
+    FUSE_OP_MKNOD,
+    FUSE_OP_MKDIR,
+    FUSE_OP_SYMLINK,
+    FUSE_OP_OPEN,
+    FUSE_OP_UNLINK,
+    FUSE_OP_RMDIR,
+    FUSE_OP_RENAME,
+    FUSE_OP_LINK,
+    FUSE_OP_LIST,
+    FUSE_OP_STATFS,
+    FUSE_OP_SET_XATTR,
+    FUSE_OP_GET_XATTR,
+    FUSE_OP_LIST_XATTR,
+    FUSE_OP_REMOVE_XATTR,
+    FUSE_OP_ENSURE,
+    FUSE_OP_CLOSED,  /* no answer: the last writing handle here (wrote), or the last handle of any kind, was closed */
+    FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
+};
+
+/* In the mask of SETATTR: to cut a file, by its name, to the size that it has is nothing (if it holds no data). */
+enum { SETATTR_BY_NAME = 1 << 16 };
+
+struct amfs_fuse_request {
+    struct amfs_fuse_request *next;    /* of what amfs_fuse_take gave */
+    struct amfs_fuse_request *pending; /* private */
+    uint64_t unique;                   /* 0: wants no answer */
+    enum amfs_fuse_op op;
+    uint32_t opcode; /* the kernel's */
+    uint32_t uid, gid, pid;
+    uint8_t alias, other_alias; /* private: of directories, fuse_alias.c */
+    uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory */
+    uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
+    uint64_t cursor, room;      /* room: bytes that the answer may take */
+    bool wrote, has_attr;
+    int again; /* private: how often it was asked once more */
+    uint64_t since, moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
+    bool looks, kept; /* private: its mode decides what is done next; it was done but for that, and `value` is the answer */
+    struct meta_attr attr;
+    size_t name_length, value_length; /* value: other name, target, value */
+    bool direct;                      /* private: another node's shard is being asked, or has answered */
+    void *message;                    /* private: a copy of the request */
+    char *value;
+    char name[];
+};
+
+const char *amfs_fuse_op_name(enum amfs_fuse_op op);
+
+/* Serve `fd` (taken over) for node `node`. NULL with a sentence in `error`. */
+struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int32_t node, const struct amfs_fuse_options *options,
+                                char *error, size_t error_size);
+int amfs_fuse_event_fd(const struct amfs_fuse *mount); /* readable when something can be taken, or the mount has ended */
+bool amfs_fuse_ended(const struct amfs_fuse *mount);   /* unmounted, or the connection was aborted */
+/* Whether this node is the only one of the session: then nobody else can change anything, and directories are listed at once. Shared by all
+ * mounts of the node. */
+void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone);
+
+struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount); /* oldest first; those with unique 0 are the caller's to free */
+void amfs_fuse_request_free(struct amfs_fuse_request *request);
+
+/* Answers, each good for one request. ENOENT: no such request waits. */
+int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error);
+int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache);
+int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache);
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size);
+int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
+                            uint32_t stripe, uint64_t size);
+int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *data, size_t size);
+struct amfs_fuse_entry {
+    const char *name;
+    size_t length;
+    uint64_t ino, cursor;
+    uint32_t type;
+    const struct meta_attr *attr; /* or NULL */
+};
+int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count);
+int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
+                           uint64_t files, uint64_t ffree);
+
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number to be
+ * waited for by amfs_fuse_await_invalidated. 0: nothing to do. */
+uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
+/* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */
+uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino);
+uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number);
+
+/* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */
+void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);
+
+/* The last name of a file is about to go. Does a mount of this node use it, or may the kernel open it without a word? Then FUSE_OP_CLOSED says when that
+ * is over. */
+bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino);
+
+struct amfs_fuse_active {
+    bool started; /* the kernel has said hello */
+    uint32_t minor, max_write;
+    bool passthrough, no_open, io_uring, readdirplus, parallel_dirops, cache_symlinks, killpriv, expire_only;
+    uint64_t requests, slow;
+};
+void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active);
+
+/* End the threads; the connection ends, and with it the mount if nobody unmounted it. Repeatable. */
+void amfs_fuse_stop(struct amfs_fuse *mount);
+void amfs_fuse_free(struct amfs_fuse *mount);
+
+#endif

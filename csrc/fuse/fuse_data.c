@@ -1,0 +1,444 @@
+/* The bytes of open files that the kernel does not get at by itself, and the workers who may wait for them. */
+#include "fuse_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORKERS_MAX = 16, SPARES_MAX = 4 };
+
+/* ── workers ── */
+
+struct message *message_take(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->work_lock);
+    struct message *message = mount->spare;
+    if (message != NULL) {
+        mount->spare = message->next;
+        mount->spares--;
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    if (message == NULL) message = malloc(sizeof *message + MESSAGE_BYTES);
+    if (message != NULL) message->mount = mount;
+    if (message != NULL) message->run = NULL;
+    return message;
+}
+
+void message_give(struct amfs_fuse *mount, struct message *message) {
+    pthread_mutex_lock(&mount->work_lock);
+    bool keep = mount->spares < SPARES_MAX;
+    if (keep) {
+        message->next = mount->spare;
+        mount->spare = message;
+        mount->spares++;
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    if (!keep) free(message);
+}
+
+static void *work(void *argument) {
+    struct amfs_fuse *mount = argument;
+    char *out = malloc(MESSAGE_BYTES);
+    pthread_mutex_lock(&mount->work_lock);
+    while (!atomic_load(&mount->halting) || mount->work != NULL) {
+        struct message *message = mount->work;
+        if (message == NULL) {
+            mount->idle++;
+            pthread_cond_wait(&mount->work_wake, &mount->work_lock);
+            mount->idle--;
+            continue;
+        }
+        mount->work = message->next;
+        if (mount->work == NULL) mount->work_tail = &mount->work;
+        mount->work_count--;
+        pthread_mutex_unlock(&mount->work_lock);
+        const struct wire_in *in = (const void *)message->bytes;
+        if (message->run != NULL) message->run(mount, message->bytes);
+        else if (out == NULL) answer(mount, in->unique, ENOMEM, NULL, 0);
+        else serve(mount, message->bytes, message->size, message->since, out, true);
+        if (message->run != NULL) free(message);
+        else message_give(mount, message);
+        pthread_mutex_lock(&mount->work_lock);
+    }
+    pthread_mutex_unlock(&mount->work_lock);
+    free(out);
+    return NULL;
+}
+
+bool work_add(struct amfs_fuse *mount, struct message *message) {
+    pthread_mutex_lock(&mount->work_lock);
+    message->next = NULL;
+    *mount->work_tail = message;
+    mount->work_tail = &message->next;
+    mount->work_count++;
+    int most = mount->options.workers > 0 && mount->options.workers < WORKERS_MAX ? mount->options.workers : WORKERS_MAX / 2;
+    if (mount->work_count > mount->idle && mount->workers < most && new_thread(&mount->worker_threads[mount->workers], work, mount) == 0)
+        mount->workers++;
+    bool nobody = mount->workers == 0;
+    if (nobody) { /* no thread to be had, not even one */
+        mount->work = NULL;
+        mount->work_tail = &mount->work;
+        mount->work_count = 0;
+    }
+    pthread_cond_signal(&mount->work_wake);
+    pthread_mutex_unlock(&mount->work_lock);
+    if (nobody && message->run == NULL) {
+        answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
+        message_give(mount, message);
+    }
+    return !nobody;
+}
+
+bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size) {
+    struct message *message = malloc(sizeof *message + size);
+    if (message == NULL) return false;
+    message->run = run;
+    memcpy(message->bytes, bytes, size);
+    bool added = work_add(mount, message);
+    if (!added) free(message);
+    return added;
+}
+
+bool work_copy(const struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    size_t size = call->in->length;
+    struct message *message = message_take(mount);
+    if (message == NULL) {
+        refuse(call, ENOMEM);
+        return false;
+    }
+    if (size >= BULK_BYTES &&
+        (const void *)call->in == (const void *)mount->inbox->bytes) { /* rather than copy much, read on into the new one */
+        struct message *old = mount->inbox;
+        mount->inbox = message;
+        message = old;
+    } else {
+        memcpy(message->bytes, call->in, size);
+    }
+    message->size = size;
+    message->since = call->since;
+    return work_add(mount, message);
+}
+
+void work_end(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->work_lock);
+    pthread_cond_broadcast(&mount->work_wake);
+    pthread_mutex_unlock(&mount->work_lock);
+    for (int i = 0; i < mount->workers; i++) pthread_join(mount->worker_threads[i], NULL);
+    mount->workers = 0;
+    while (mount->spare != NULL) {
+        struct message *message = mount->spare;
+        mount->spare = message->next;
+        free(message);
+    }
+    mount->spares = 0;
+    conduits_end(mount);
+}
+
+/* ── handles ── */
+
+struct use {
+    struct view *view;
+    struct fsio_handle *handle; /* NULL: there is none */
+    enum fsio_kind kind;
+    bool passes;
+};
+
+static struct use use_handle(const struct call *call, bool writing) {
+    struct node *node = call->mount->node;
+    struct use use = {NULL, NULL, FSIO_LOCAL, false};
+    pthread_mutex_lock(&node->lock);
+    struct file *file = files_find(node, call->in->ino);
+    struct view *view = file == NULL ? NULL : files_view(file, call->mount, alias_of(call));
+    if (view != NULL) {
+        use.handle = writing || view->reader == NULL ? view->writer : view->reader;
+        use.kind = use.handle != NULL ? fsio_kind(use.handle) : view->kind;
+        use.passes = view->passes;
+        if (use.handle != NULL) {
+            use.view = view;
+            view->busy++;
+            view->used_ns = monotonic_ns();
+        }
+    }
+    pthread_mutex_unlock(&node->lock);
+    return use;
+}
+
+static void use_end(const struct call *call, const struct use *use) {
+    if (use->view == NULL) return;
+    pthread_mutex_lock(&call->mount->node->lock);
+    use->view->busy--;
+    pthread_mutex_unlock(&call->mount->node->lock);
+}
+
+/* Should another thread do it? Then one does. */
+static bool passed_on(const struct call *call, const struct use *use, size_t bytes) {
+    if (may_wait(call)) return false;
+    /* Is somebody else waiting? Then much work is better done by another thread. */
+    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !requests_wait(call->mount))) return false;
+    use_end(call, use);
+    work_copy(call);
+    return true;
+}
+
+static int open_part(const struct node *node, uint64_t ino, int flags) {
+    char path[64];
+    if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) != 0) return -1;
+    return openat(node->root, path, flags | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Have the poll loop open it, and then come back to this request. */
+static void ensure(const struct call *call, bool writing) {
+    struct amfs_fuse_request *request = slow_new(call, FUSE_OP_ENSURE, NULL, 0, NULL, 0);
+    struct message *message = request == NULL ? NULL : message_take(call->mount);
+    if (message == NULL) {
+        if (request != NULL) refuse(call, ENOMEM);
+        amfs_fuse_request_free(request);
+        return;
+    }
+    message->size = call->in->length;
+    message->since = call->since;
+    memcpy(message->bytes, call->in, message->size);
+    request->message = message;
+    request->wrote = writing;
+    slow_add(call->mount, request);
+}
+
+/* ── reading ── */
+
+static struct conduit *splice_from_handle(const struct call *call, struct fsio_handle *handle, size_t size, uint64_t offset) {
+    int fd;
+    if (fsio_lend(handle, &fd) != 0) return NULL;
+    struct conduit *conduit = splice_from(call, fd, size, offset);
+    fsio_lend_end(handle);
+    return conduit;
+}
+
+/* Without a handle: the content is here, and stays while this node is among its users. 0, an errno, META_NOT_MINE, META_BUSY. `conduit`: NULL, or
+ * where to put it rather than in call->out if that can be. */
+static int read_part(const struct call *call, size_t size, uint64_t offset, size_t *got, struct conduit **conduit) {
+    struct node *node = call->mount->node;
+    struct meta_attr attr;
+    int error = meta_open_here(node->meta, call->in->ino, false, &attr);
+    if (error != 0) return error;
+    int fd = open_part(node, call->in->ino, O_RDONLY);
+    if (fd < 0 && !(errno == ENOENT && attr.size == 0)) error = EIO;
+    if (conduit != NULL && fd >= 0) *conduit = splice_from(call, fd, size, offset);
+    while (fd >= 0 && (conduit == NULL || *conduit == NULL) && *got < size) {
+        ssize_t more = pread(fd, call->out + *got, size - *got, (off_t)(offset + *got));
+        if (more < 0 && errno == EINTR) continue;
+        if (more < 0) error = errno;
+        if (more <= 0) break;
+        *got += (size_t)more;
+    }
+    if (fd >= 0) close(fd);
+    forget_unused(call->mount, call->in->ino);
+    return error;
+}
+
+/* `piped`: without a copy of ours, if that can be. False: it could, but then was not taken; nothing was answered. */
+static bool read_and_answer(struct call *call, size_t size, uint64_t offset, bool piped) {
+    size_t got = 0;
+    int error = 0;
+    struct conduit *conduit = NULL;
+    struct use use = use_handle(call, false);
+    if (use.handle == NULL && leaving_awaited(call)) return true;
+    if (passed_on(call, &use, size)) return true;
+    if (use.handle != NULL) {
+        struct fsio_lent lent;
+        bool lends =
+            use.kind == FSIO_STRIPED && call->mount->rings == NULL && fsio_read_in_place(use.handle, call->out, size, offset, &lent) == 0;
+        if (piped && use.kind == FSIO_LOCAL) conduit = splice_from_handle(call, use.handle, size, offset);
+        if (conduit == NULL && !lends) error = fsio_read(use.handle, call->out, size, offset, &got);
+        use_end(call, &use);
+        if (lends) { /* who is answered may close it at once */
+            give_parts(call, lent.parts, lent.count, lent.bytes);
+            fsio_return(&lent);
+            return true;
+        }
+    } else {
+        error = read_part(call, size, offset, &got, piped ? &conduit : NULL);
+    }
+    if (conduit != NULL) return splice_give(call, conduit);
+    if (error == META_NOT_MINE || error == META_BUSY) ensure(call, false);
+    else if (error != 0) refuse(call, error);
+    else give(call, call->out, got);
+    return true;
+}
+
+void do_read(struct call *call) {
+    const struct wire_read_in *in = (const void *)call->body;
+    if (call->size < sizeof *in || in->offset > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    size_t size = in->size < MAX_WRITE ? in->size : MAX_WRITE;
+    known_paged(call->mount, call->in->ino);
+    if (!read_and_answer(call, size, in->offset, splice_suits(call, size))) read_and_answer(call, size, in->offset, false);
+}
+
+/* ── writing ── */
+
+/* A handle for a write that no open stands for. */
+static int open_implicitly(struct call *call) {
+    struct amfs_fuse *mount = call->mount;
+    struct meta_attr attr;
+    pthread_mutex_lock(&mount->node->lock);
+    int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
+    bool here = error == 0;
+    if (here) {
+        struct opening opening = {.ino = attr.ino,
+                                  .alias = alias_of(call),
+                                  .node = -1,
+                                  .size = attr.size,
+                                  .atime = attr.atime,
+                                  .writing = true,
+                                  .create = attr.size == 0,
+                                  .implicit = true};
+        error = files_open(mount, &opening, NULL);
+    }
+    pthread_mutex_unlock(&mount->node->lock);
+    if (here && error != 0) forget_unused(mount, attr.ino);
+    return error;
+}
+
+/* False: there is no handle yet, or none to be had, and the request is seen to. */
+static bool begin_writing(struct call *call, struct use *use) {
+    if (leaving_awaited(call)) return false;
+    if (!may_wait(call) && fsio_open_waits(call->mount->node->io, call->in->ino, false)) {
+        work_copy(call);
+        return false;
+    }
+    int error = open_implicitly(call);
+    if (error == META_NOT_MINE || error == META_BUSY) {
+        ensure(call, true);
+        return false;
+    }
+    if (error == 0) *use = use_handle(call, true);
+    if (use->handle == NULL) refuse(call, error != 0 ? error : EBADF);
+    return use->handle != NULL;
+}
+
+void do_write(struct call *call) {
+    const struct wire_read_in *in = (const void *)call->body;
+    if (call->size < sizeof *in || call->size - sizeof *in < in->size) {
+        refuse(call, EINVAL);
+        return;
+    }
+    known_paged(call->mount, call->in->ino);
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL && !begin_writing(call, &use)) return;
+    if (passed_on(call, &use, in->size)) return;
+    bool append = (in->flags & O_APPEND) != 0; /* the kernel knows only where the end was */
+    int error = fsio_write(use.handle, in + 1, in->size, append ? FSIO_APPEND : in->offset);
+    bool moved = append && error == 0 && use.kind != FSIO_REMOTE && fsio_size(use.handle) != in->offset + in->size;
+    use_end(call, &use);
+    if (moved) amfs_fuse_invalidate_inode(call->mount, call->in->ino, true); /* it has put it elsewhere in its pages, if it has any */
+    if (error != 0) {
+        refuse(call, error);
+        return;
+    }
+    struct wire_write_out out = {.size = in->size};
+    if ((in->io_flags & WRITE_KILL_SUIDGID) != 0) suid_clear_and_give(call, &out, sizeof out);
+    else give(call, &out, sizeof out);
+}
+
+/* ── the rest ── */
+
+void do_seek(struct call *call) {
+    const struct wire_lseek_in *in = (const void *)call->body;
+    struct wire_lseek_out out = {0};
+    int error = 0;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || (in->whence != SEEK_DATA && in->whence != SEEK_HOLE)) {
+        refuse(call, EINVAL);
+        return;
+    }
+    struct use use = use_handle(call, false);
+    if (passed_on(call, &use, 0)) return;
+    if (use.handle != NULL) {
+        error = fsio_seek(use.handle, in->offset, (int)in->whence, &out.offset);
+        use_end(call, &use);
+    } else {
+        int fd = open_part(call->mount->node, call->in->ino, O_RDONLY);
+        off_t found = fd < 0 ? -1 : lseek(fd, (off_t)in->offset, (int)in->whence);
+        if (found < 0) error = fd < 0 ? EOPNOTSUPP : errno;
+        out.offset = (uint64_t)found;
+        if (fd >= 0) close(fd);
+    }
+    if (error != 0) refuse(call, error);
+    else give(call, &out, sizeof out);
+}
+
+void do_allocate(struct call *call) {
+    const struct wire_fallocate_in *in = (const void *)call->body;
+    struct fsio_handle *handle = NULL;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || in->length > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL && !use.passes && !begin_writing(call, &use)) return; /* no open stands for it */
+    if (passed_on(call, &use, in->length)) return;
+    int error = 0;
+    bool own = use.handle == NULL;
+    if (own) error = fsio_open(call->mount->node->io, call->in->ino, FSIO_LOCAL, -1, 0, 0, true, false, &handle);
+    else handle = use.handle;
+    if (error == 0) error = fsio_fallocate(handle, (int)in->mode, in->offset, in->length);
+    if (own && handle != NULL) fsio_close(handle);
+    use_end(call, &use);
+    if (error == 0 && call->in->uid != 0) suid_clear_and_give(call, NULL, 0);
+    else refuse(call, error);
+}
+
+void do_copy(struct call *call) {
+    const struct wire_copy_in *in = (const void *)call->body;
+    struct node *node = call->mount->node;
+    struct wire_write_out out = {0};
+    int error = 0;
+    if (call->size < sizeof *in || in->offset > INT64_MAX || in->to_offset > INT64_MAX) {
+        refuse(call, EINVAL);
+        return;
+    }
+    uint64_t source = call->in->ino, target = plain_ino(in->to_ino);
+    bool both = files_pass(call->mount, source, alias_of(call)) && files_pass(call->mount, target, alias_in(in->to_ino));
+    if (!both || node->limited) {
+        refuse(call, EOPNOTSUPP); /* the kernel reads and writes then */
+        return;
+    }
+    if (!may_wait(call) && in->length >= BULK_BYTES) {
+        work_copy(call);
+        return;
+    }
+    int from = open_part(node, source, O_RDONLY), to = open_part(node, target, O_WRONLY);
+    off_t at = (off_t)in->offset, to_at = (off_t)in->to_offset;
+    size_t length = in->length < (1u << 30) ? (size_t)in->length : 1u << 30;
+    ssize_t copied = from < 0 || to < 0 ? -1 : copy_file_range(from, &at, to, &to_at, length, 0);
+    if (copied < 0) error = from < 0 || to < 0 || errno == EXDEV || errno == ENOSYS ? EOPNOTSUPP : errno;
+    if (from >= 0) close(from);
+    if (to >= 0) close(to);
+    if (error != 0) {
+        refuse(call, error);
+        return;
+    }
+    out.size = (uint32_t)copied;
+    give(call, &out, sizeof out);
+}
+
+void do_flush(struct call *call) {
+    if (call->in->opcode == WIRE_FLUSH && atomic_load(&call->mount->no_open)) {
+        refuse(call, ENOSYS); /* the kernel does not ask again */
+        return;
+    }
+    struct use use = use_handle(call, true);
+    if (use.handle == NULL || use.kind == FSIO_LOCAL) { /* nothing is held back */
+        use_end(call, &use);
+        refuse(call, 0);
+        return;
+    }
+    if (passed_on(call, &use, 0)) return;
+    int error = fsio_flush(use.handle);
+    use_end(call, &use);
+    refuse(call, error);
+}

@@ -1,0 +1,462 @@
+/* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
+ * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
+ * fuse_notify.c: what the kernel must forget. fuse_uring.c: requests that do not come through /dev/fuse. fuse_closing.c: opening and closing.
+ *
+ * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
+ * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
+#ifndef AMFS_FUSE_PRIVATE_H
+#define AMFS_FUSE_PRIVATE_H
+
+#include "common/thread.h"
+#include "fuse.h"
+#include "fuse_wire.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+enum {
+    MAX_WRITE = 1 << 20,
+    MESSAGE_BYTES = MAX_WRITE + 8192,
+    BULK_BYTES = 128 << 10, /* a read or write of so much is worth a thread of its own */
+    SPLICE_BYTES = 128 << 10, /* and a read a pipe */
+    LIFE_NS = 1000000000, /* so long a kernel believes a name that cannot be made to look up all of them again */
+    IDLE_NS = 250000000, /* handles that no open stands for are closed when unused for so long */
+};
+
+/* One mount's use of an open file. */
+struct view {
+    struct view *next;
+    struct amfs_fuse *mount;
+    uint8_t alias; /* the number under which the kernel has it open */
+    uint32_t readers, writers;
+    bool passes; /* the kernel has the part itself */
+    bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
+    int32_t backing;
+    ino_t part; /* which file of the store that is */
+    enum fsio_kind kind;
+    struct fsio_handle *reader, *writer;
+    uint32_t busy; /* readings and writings under way */
+    int64_t used_ns;
+};
+
+struct file {
+    struct file *next;
+    uint64_t ino;
+    uint32_t readers, writers; /* of all mounts */
+    bool copied; /* it was opened from what is here without asking its shard, which lies elsewhere */
+    bool foreign; /* the poll loop opened it: it must be told when it is closed */
+    bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
+    uint64_t plain; /* its mode was seen to have no setuid or setgid bits: the count of changes then + 1 */
+    uint32_t pins; /* it must stay, whoever closes it */
+    int64_t atime; /* of the record, as far as known */
+    struct view *views;
+};
+
+/* How often the kernel was given a file or a directory, and what it may remember of it. */
+struct known {
+    struct known *next;
+    uint64_t ino, lookups;
+    uint64_t place; /* of a directory: where the kernel was told that it is */
+    uint64_t changed; /* the last change of which it was not told (mount->changes): it remembered nothing */
+    uint32_t rights; /* mode and owner that it was given last, mixed into one number; 0: none yet */
+    uint8_t alias; /* the last one it was given under */
+    bool turned; /* all were used */
+    bool held; /* unlinked since: kept as long as the kernel may use it */
+    bool timed; /* it may use the attributes that it was given without asking again */
+    bool paged; /* it may have pages of it */
+    bool again; /* it was made to look again */
+};
+
+/* A directory, pipe, device or link that was removed and may still be open, or somebody's working directory. */
+struct ghost {
+    struct ghost *next;
+    struct meta_attr attr;
+};
+
+/* What the kernel was last answered, and told, of some inodes. */
+struct spot {
+    int64_t turned_ns; /* when it was given other rights than before */
+    uint64_t told; /* the last change that it was told (mount->changes) */
+    uint64_t unread; /* when it was told, requests of before lay there, and have not all been read (mount->unread); 0: none */
+    unsigned telling; /* by so many threads it is told now */
+};
+
+/* Entries of a directory changed whose home is elsewhere, and has not answered yet. */
+struct touch {
+    uint64_t dir; /* 0: unused */
+    int64_t last, told;
+};
+
+enum { TOUCHES = 16, SPOTS = 256, GHOST_BUCKETS = 1 << 8, FILE_BUCKETS = 1 << 12, PENDING_BUCKETS = 1 << 8, KNOWN_BUCKETS = 1 << 10 };
+
+struct node {
+    struct node *next;
+    int references;
+    struct meta *meta;
+    struct fsio *io;
+    int32_t id;
+    int root;
+    bool limited; /* writes must be counted: the kernel may not do them by itself */
+    pthread_mutex_t lock;
+    pthread_mutex_t mounts_lock;
+    pthread_cond_t unawaited; /* a mount is */
+    struct amfs_fuse *mounts;
+    atomic_int mount_count;
+    struct file *files[FILE_BUCKETS];
+    struct file *spare_files;
+    struct view *spare_views;
+    struct leaving *leaving; /* files that are being closed */
+    pthread_cond_t left;
+    atomic_ullong changes; /* told to the kernels: fuse_suid.c */
+    atomic_uint writing; /* files that are open for writing */
+    atomic_uint copied; /* files of which a copy is open here and their shards do not know */
+    atomic_bool unseen; /* a mount here opens files without a word */
+    atomic_bool alone;
+    _Atomic int64_t floor; /* no time that we give is before this one */
+    pthread_mutex_t touch_lock;
+    struct touch touches[TOUCHES];
+};
+
+struct message { /* a request with its data, or room for one */
+    struct message *next;
+    struct amfs_fuse *mount;
+    size_t size;
+    uint64_t since; /* mount->changes before it was read */
+    void (*run)(struct amfs_fuse *mount, void *bytes); /* NULL: a request of the kernel's */
+    _Alignas(8) char bytes[];
+};
+
+struct notice {
+    struct notice *next;
+    uint64_t number, ino;
+    int64_t not_before_ns;
+    uint64_t covers; /* all names are to be looked up again: up to this number none has to be told any more */
+    bool data;
+    bool leaves; /* what no open stands for is closed first */
+    uint32_t code;
+    size_t length;
+    char name[];
+};
+
+enum lane_name { NAMES, INODES, LANES };
+enum { TELLERS = 4 };
+
+struct lane {
+    struct notice *queue, **tail, *telling;
+    uint64_t last, covered;
+    pthread_cond_t wake;
+};
+
+struct teller {
+    pthread_t thread;
+    struct amfs_fuse *mount;
+    struct lane *lane;
+    bool runs;
+};
+
+struct amfs_fuse {
+    struct amfs_fuse *next; /* of its node */
+    struct node *node;
+    int fd, event_fd, wake_fd;
+    struct amfs_fuse_options options;
+    bool socket; /* a test, not the kernel */
+
+    /* Written by the reader when the kernel says hello. */
+    atomic_bool started, ended, stopping, halting; /* stopping: nothing new is begun; halting: nothing is read any more */
+    uint32_t minor, max_write;
+    uint64_t granted;
+    atomic_bool passes, no_open;
+    atomic_ullong requests, slow;
+    atomic_int looking; /* names being looked up or made here, of which the kernel is going to know */
+
+    pthread_t reader;
+    bool reader_runs;
+    struct rings *rings; /* NULL: the reader gets all requests */
+    struct message *inbox; /* what the reader reads into */
+    char *outbox; /* MESSAGE_BYTES for answers of the reader */
+
+    pthread_mutex_t slow_lock;
+    struct amfs_fuse_request *queue, **queue_tail, *pending[PENDING_BUCKETS];
+
+    pthread_mutex_t notice_lock;
+    pthread_cond_t notice_done;
+    struct lane lanes[LANES];
+    struct teller tellers[TELLERS];
+    int awaited; /* waited for by threads that found it in its node's list; under mounts_lock */
+
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_wake;
+    struct message *work, **work_tail, *spare;
+    struct conduit *conduits; /* that nobody uses */
+    int workers, idle, work_count, spares; /* idle: they wait, or were woken and have not taken their work yet */
+    pthread_t worker_threads[16];
+
+    pthread_mutex_t known_lock;
+    struct known **known, *spare_known;
+    size_t known_count, known_buckets;
+    atomic_uint ghost_count;
+    struct ghost *ghosts[GHOST_BUCKETS];
+    atomic_ullong changes; /* counted: of which the kernel was not told, and which it was told */
+    atomic_bool aliased; /* there are directories that it knows by several numbers */
+    atomic_ullong unread; /* counted: how often requests lay there when it was told something */
+    struct spot spots[SPOTS]; /* inodes share them; under known_lock */
+};
+
+/* A request being served. */
+struct call {
+    struct amfs_fuse *mount;
+    const struct wire_in *in;
+    const char *body;
+    size_t size; /* of the body */
+    char *out; /* MESSAGE_BYTES */
+    bool waits; /* it is a worker's, who may wait for other nodes */
+    uint64_t since; /* mount->changes when it came */
+};
+static inline uint8_t alias_of(const struct call *call) { return (uint8_t)call->in->alias; }
+
+static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
+
+/* fuse.c */
+int64_t now_of(struct node *node); /* for records: as the kernel stamps files, never backwards */
+int64_t exact_now_of(struct node *node); /* later than whatever was written before, and nothing later is given before it */
+void seen_time(struct node *node, int64_t time);
+int64_t monotonic_ns(void); /* to some milliseconds */
+int64_t exact_ns(void);
+int answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data,
+           size_t size); /* 0 or errno; ENOENT: nobody waits any more */
+static inline int refuse(const struct call *call, int error) { return answer(call->mount, call->in->unique, error, NULL, 0); }
+int give_parts(const struct call *call, const struct iovec *parts, int count,
+               size_t size); /* up to FSIO_LENT_MAX, not by io_uring; as answer */
+static inline int give(const struct call *call, const void *data, size_t size) {
+    return answer(call->mount, call->in->unique, 0, data, size);
+}
+void wake_loop(struct amfs_fuse *mount);
+void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
+
+/* fuse_attrs.c */
+enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
+void put_attr(struct wire_attr *to, const struct meta_attr *from);
+/* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since; `place`: where it was
+ * found (place_of), if it is a directory. True: it may. */
+bool put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, uint64_t place,
+               bool cache);
+void put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
+int complete_attr(struct node *node, struct meta_attr *attr, bool *cache, bool waiting);
+bool handed_on(const struct call *call, uint64_t ino);
+int64_t stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr); /* when; 0: there is no whole part */
+int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
+void do_getattr(struct call *call);
+void do_setattr(struct call *call);
+static inline bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
+/* An inode that is no more was found under a name a moment ago, which another may have by now: the kernel looks again if it is told so. */
+enum {
+    FILE_HAS_OLD = 2000
+}; /* the kernel has older content of a file under this number, and shall look for it once more: it finds it under another */
+static inline int gone_by_now(int error) { return error == ENOENT || error == ENOTDIR || error == FILE_HAS_OLD ? ESTALE : error; }
+
+/* fuse_names.c */
+const char *name_in(const struct call *call, size_t offset, size_t *length); /* NULL: there is none that ends */
+void ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length);
+void do_lookup(struct call *call);
+void do_readlink(struct call *call);
+void do_make(struct call *call); /* MKNOD, MKDIR, SYMLINK, CREATE */
+void do_unlink(struct call *call);
+void do_rename(struct call *call);
+void do_link(struct call *call);
+void do_statfs(struct call *call);
+
+/* fuse_suid.c */
+/* Take from a request to set attributes what setuid and setgid bits it ends. 0, EPERM, or META_NOT_MINE: the record has to be looked at first. */
+int suid_kill(const struct call *call, const struct wire_setattr_in *in, unsigned *mask, struct meta_attr *want);
+int suid_clear_and_give(const struct call *call, const void *data, size_t size); /* the file was written; as give */
+/* A request has looked at the record. 0: there is nothing to set. META_BUSY: it goes on as a SETATTR. Else an errno for who asked. */
+int suid_decide(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct meta_attr *old);
+void suid_changed(struct node *node); /* a file may have such bits now. Any lock may be held */
+
+/* fuse_xattr.c */
+void do_xattr(struct call *call);
+size_t hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
+
+/* fuse_known.c: what the kernel knows, and what it may still use although its name is gone */
+void ghost_add(struct amfs_fuse *mount, const struct meta_attr *attr);
+bool ghost_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now, struct meta_attr *done);
+bool ghost_find(struct amfs_fuse *mount, uint64_t ino, struct meta_attr *attr);
+void do_forget(struct call *call);
+/* The kernel is given a name's inode and attributes: the number to give it under. `place` 0: no directory; *cache as known_told. */
+uint64_t count_lookup(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t place, uint64_t since, bool *cache);
+bool known_told(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since,
+                bool cache); /* attributes. May it keep them after all */
+void known_paged(struct amfs_fuse *mount, uint64_t ino);
+bool is_paged(struct amfs_fuse *mount, uint64_t ino); /* may the kernel have pages of it? */
+/* Would it lose the rights that it is to be given? Who looks a file up must look again then. */
+bool known_lost(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool looks);
+/* That a file has changed is told the kernel between these two. False: not now, for it may not have taken yet the rights that it was given, and would
+ * lose them. */
+bool known_telling(struct amfs_fuse *mount, uint64_t ino);
+void known_told_all(struct amfs_fuse *mount, uint64_t ino);
+void known_all_read(struct amfs_fuse *mount, uint64_t unread); /* all requests were read that lay there when mount->unread was that */
+bool requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
+bool known_to_tell(struct amfs_fuse *mount, uint64_t ino, bool data); /* it has changed: does the kernel remember anything of it */
+struct known *known_find(struct amfs_fuse *mount, uint64_t ino); /* with the lock held */
+void hold_known(struct amfs_fuse *mount, uint64_t ino);
+bool is_known(struct amfs_fuse *mount, uint64_t ino);
+bool is_held(struct node *node, uint64_t ino); /* by any mount of the node; with its lock held */
+bool known_keep(struct node *node, uint64_t ino); /* kernels that open files without telling are to keep it: has any seen it */
+void known_end(struct amfs_fuse *mount);
+
+/* fuse_alias.c */
+enum { ALIAS_SHIFT = 56 };
+static inline uint64_t plain_ino(uint64_t id) { return id & (((uint64_t)1 << ALIAS_SHIFT) - 1); }
+static inline uint8_t alias_in(uint64_t id) { return (uint8_t)(id >> ALIAS_SHIFT); }
+static inline uint64_t node_id(uint64_t ino, unsigned alias) { return ino | (uint64_t)alias << ALIAS_SHIFT; }
+static inline uint64_t place_of(uint64_t dir, unsigned alias, const char *name, size_t length) {
+    return meta_name_mark(node_id(dir, alias), name, length);
+}
+enum { ALIASES = 256 };
+uint8_t alias_now(struct amfs_fuse *mount, uint64_t ino); /* under which it is found from now on */
+void alias_turn(struct amfs_fuse *mount, uint64_t ino, uint8_t alias); /* no more under that one */
+uint8_t alias_give(struct amfs_fuse *mount, struct known *known, uint64_t place); /* with the lock of what is known held */
+void alias_moved(struct amfs_fuse *mount, const struct amfs_fuse_request *rename); /* the kernel has renamed something */
+unsigned alias_last(struct amfs_fuse *mount, uint64_t ino); /* 0: it has one number only */
+
+/* fuse_files.c */
+struct opening {
+    uint64_t ino;
+    uint8_t alias;
+    enum fsio_kind kind;
+    int32_t node;
+    uint32_t stripe;
+    uint64_t size;
+    int64_t atime, mtime;
+    bool writing, truncate, create, foreign, direct, copied;
+    bool appends; /* at an end that others may have moved: no pages of the kernel's stand for that */
+    bool stamp; /* a part that has to be made gets these times */
+    bool implicit; /* for reads or writes without an open */
+    /* by files_begin */
+    struct file *file;
+    struct view *view;
+    uint64_t losses; /* as fsio_losses then: the file was whole */
+    bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
+};
+enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
+/* All with the lock held. After files_begin the file counts as open: what the record was told before is not told otherwise until that is closed. 0, an
+ * errno, FILE_HAS_OLD. files_finish makes the handle, and gives the lock up meanwhile: if it fails, that counts no more. `out` NULL: implicit. */
+int files_begin(struct amfs_fuse *mount, struct opening *opening);
+bool files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may files_finish have to wait for another node? */
+int files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
+int files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
+void files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t alias, bool writing);
+struct file *files_find(struct node *node, uint64_t ino); /* with the lock held */
+struct view *files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t alias);
+/* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
+enum fsio_kind files_written_as(struct node *node, const struct meta_attr *attr);
+/* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
+int files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
+int files_part_stat(struct node *node, uint64_t ino, struct stat *found);
+bool files_forget(struct amfs_fuse *mount, uint64_t ino); /* close what no open stands for; false: it is being read or written just now */
+bool files_implicit(struct amfs_fuse *mount, uint64_t ino); /* is there any of that? */
+bool files_pass(struct amfs_fuse *mount, uint64_t ino,
+                uint8_t alias); /* has the kernel the content itself, and is that what the file contains? */
+bool files_peer(const struct view *view); /* does closing it wait until other nodes have what was written? */
+bool files_have_empty(struct node *node,
+                      const struct meta_attr *attr); /* a part without content, made with the record's times if there is none */
+void files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found);
+void files_sweep(struct amfs_fuse *mount); /* the same where it is idle */
+void files_end(struct amfs_fuse *mount); /* close what the kernel cannot close any more */
+void forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this node has no handle on it any more */
+
+/* fuse_closing.c */
+void do_open(struct call *call);
+void do_release(struct call *call);
+bool leaving_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
+void leaving_end(struct node *node, uint64_t ino);
+bool leaving_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
+
+/* fuse_data.c */
+void do_read(struct call *call);
+void do_write(struct call *call);
+void do_seek(struct call *call);
+void do_allocate(struct call *call);
+void do_copy(struct call *call);
+void do_flush(struct call *call);
+struct message *message_take(struct amfs_fuse *mount);
+void message_give(struct amfs_fuse *mount, struct message *message);
+bool work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
+/* Have a worker do this with a copy of those bytes. False: there is none, or no memory. */
+bool work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
+bool work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
+void work_end(struct amfs_fuse *mount);
+static inline bool may_wait(const struct call *call) { return call->waits; }
+
+/* fuse_splice.c: reads that are answered without a copy of ours */
+static inline bool splice_suits(const struct call *call, size_t size) { /* a ring has its answers in memory of its own */
+    return size >= SPLICE_BYTES && call->mount->rings == NULL && !call->mount->socket;
+}
+/* An answer with what is in the file, on its way: to be given before anything else. NULL: not this one, or not now: copy it. */
+struct conduit *splice_from(const struct call *call, int fd, size_t size, uint64_t offset);
+bool splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
+void conduits_end(struct amfs_fuse *mount);
+
+/* fuse_peer.c */
+bool peer_meta_begin(struct amfs_fuse *mount,
+                     struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or slow_again is called */
+bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said,
+                      bool used); /* `said` NULL: nothing was written */
+bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
+void peer_meta_mounts_begin(struct node *node); /* the first mount of a node comes */
+void peer_meta_mounts_end(struct node *node);
+void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
+
+/* fuse_list.c */
+void do_open_dir(struct call *call);
+void do_list(struct call *call);
+struct listing { /* a directory's entries on their way into an answer */
+    struct amfs_fuse *mount;
+    uint64_t dir;
+    unsigned alias;
+    bool plus;
+    uint64_t since; /* as put_entry */
+    char *to;
+    size_t used, room;
+};
+/* `cursor`: where to go on after it. `attr` NULL: not known, or not to be kept. False: no room left. */
+bool list_add(struct listing *listing, const char *name, size_t length, uint64_t ino, uint32_t type, uint64_t cursor,
+              const struct meta_attr *attr);
+bool list_dots(struct listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
+enum { DOTS = 2 }; /* an offset of the kernel is a cursor and these */
+
+/* fuse_slow.c */
+struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
+                                   size_t value_length);
+void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by slow_new) */
+void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
+void touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
+void slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
+void slow_end(struct amfs_fuse *mount);
+bool slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
+
+/* fuse_uring.c */
+bool rings_prepare(struct amfs_fuse *mount); /* false: this host does not let us */
+void rings_begin(struct amfs_fuse *mount); /* the kernel has agreed */
+bool rings_declined(const struct amfs_fuse *mount); /* it has thought better of it: all comes by /dev/fuse */
+/* Answer a request that came by a ring. False: it did not. */
+bool rings_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size);
+void rings_send(void); /* let the kernel have this thread's answers now rather than when it looks for the next request */
+void rings_end(struct amfs_fuse *mount);
+void rings_free(struct amfs_fuse *mount); /* after rings_end; nobody may answer any more */
+
+/* fuse_notify.c */
+static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }
+int notify_begin(struct amfs_fuse *mount);
+void notify_end(struct amfs_fuse *mount);
+uint64_t notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
+void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
+/* The kernel changes a directory, which it knows by one number: what it knows by its others it is to forget before it is answered. */
+void notify_aliases(struct amfs_fuse *mount, uint64_t dir);
+void notify_others_names(struct amfs_fuse *mount); /* the owner of something is another: they learn that only by looking up its name */
+void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+
+#endif

@@ -1,0 +1,315 @@
+/* What the kernel must forget. Whoever changes something is answered when the kernels of all who may have the old state have been told here, so two
+ * kinds of news go on two lanes, and each is waited for by itself:
+ *
+ * Inodes. The kernel drops attributes at once; for pages it waits until reads of them that are under way are answered. What it has just been given for the
+ * first time it does not have before whoever asked for it has run: it is told again then. Several threads tell it, so that one such file holds up no other.
+ *
+ * Names. The kernel takes the lock of the directory, which a process may hold that waits for our answer, which may have to wait for whoever made the
+ * change. So a directory in which somebody waits for us is left for later, and who has waited for PATIENCE_MS has the kernel look all names up again
+ * instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. The thread
+ * must not be caught with such a lock when this process is killed: nobody could take it away then but amfs umount --force. */
+#include "fuse_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SWEEP_MS = 125,
+    LATER_MS = 2,
+    PATIENCE_MS = 50,
+    PAGES_MS = 2000, /* a read that takes longer than that keeps the pages that it waits for */
+};
+
+/* False: the kernel has none of that number. */
+static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned alias) {
+    uint64_t id = node_id(notice->ino, alias);
+    struct wire_inval_inode inode = {.ino = id, .offset = notice->data ? 0 : -1};
+    struct wire_inval_entry entry = {.dir = id, .length = (uint32_t)notice->length};
+    struct wire_out header = {.error = (int32_t)notice->code};
+    struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
+    int count = 2;
+    if (notice->code == NOTIFY_INVAL_ENTRY) {
+        /* Looked up again where it is, what is in use stays what it is. But a directory that has gone from here must really go. */
+        struct meta_attr attr;
+        bool stays = meta_dir_find(mount->node->meta, notice->ino, notice->name, notice->length, &attr) == 0;
+        if (stays && (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0) entry.flags = INVAL_EXPIRE_ONLY;
+        parts[1] = (struct iovec){&entry, sizeof entry};
+        parts[2].iov_len = notice->length + 1;
+        count = 3;
+    } else if (notice->code == NOTIFY_EPOCH) {
+        parts[1].iov_len = 0;
+        count = 1;
+    }
+    header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
+    ssize_t told;
+    do told = writev(mount->fd, parts, count);
+    while (told < 0 && errno == EINTR);
+    return told >= 0 || errno != ENOENT;
+}
+
+static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
+    if (notice->not_before_ns != 0 && exact_ns() < notice->not_before_ns) return false;
+    if (notice->code == NOTIFY_INVAL_ENTRY) return !slow_busy(mount, notice->ino);
+    return notice->code != NOTIFY_INVAL_INODE || known_telling(mount, notice->ino);
+}
+
+/* The first that can be told now, taken out of the queue and put among those under way. With the lock held. */
+static struct notice *next_notice(struct amfs_fuse *mount, struct lane *lane) {
+    struct notice **at = &lane->queue, *notice;
+    while ((notice = *at) != NULL && !may_tell(mount, notice)) at = &notice->next;
+    if (notice == NULL) return NULL;
+    *at = notice->next;
+    if (lane->tail == &notice->next) lane->tail = at;
+    notice->next = lane->telling;
+    lane->telling = notice;
+    return notice;
+}
+
+static struct timespec in_ms(long milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += milliseconds % 1000 * 1000000;
+    until.tv_sec += milliseconds / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+static bool tell_all_aliases(struct amfs_fuse *mount, const struct notice *notice) {
+    bool told = false;
+    for (unsigned alias = 0, last = alias_last(mount, notice->ino); alias <= last; alias++)
+        told = tell_kernel(mount, notice, alias) || told;
+    return told;
+}
+
+/* Has an inode that the kernel does not have been given to it all the same? Whoever looked it up has not run since he was answered. */
+static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) { return atomic_load(&mount->looking) > 0 || is_known(mount, ino); }
+
+/* False: not yet. */
+static bool carry_out(struct amfs_fuse *mount, const struct notice *notice) {
+    bool left = !notice->leaves || files_forget(mount, notice->ino); /* what is being read is read from what was there before */
+    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_aliases(mount, notice);
+    if (notice->code != NOTIFY_INVAL_INODE) return true;
+    known_told_all(mount, notice->ino);
+    return left && (told || !on_its_way(mount, notice->ino));
+}
+
+/* With the lock held. */
+static void put_last(struct lane *lane, struct notice *notice) {
+    notice->next = NULL;
+    *lane->tail = notice;
+    lane->tail = &notice->next;
+}
+
+/* With the lock held. */
+static void carried_out(struct amfs_fuse *mount, struct lane *lane, struct notice *notice, bool done) {
+    struct notice **at = &lane->telling;
+    while (*at != notice) at = &(*at)->next;
+    *at = notice->next;
+    if (!done) {
+        notice->not_before_ns = exact_ns() + LATER_MS * 1000000;
+        put_last(lane, notice);
+        return;
+    }
+    if (notice->code == NOTIFY_EPOCH && mount->lanes[NAMES].covered < notice->covers) mount->lanes[NAMES].covered = notice->covers;
+    free(notice);
+    pthread_cond_broadcast(&mount->notice_done);
+}
+
+static void *tell(void *argument) {
+    struct teller *teller = argument;
+    struct amfs_fuse *mount = teller->mount;
+    struct lane *lane = teller->lane;
+    bool sweeps = mount->options.no_open && teller == &mount->tellers[INODES]; /* nobody says when files are closed there: look */
+    pthread_mutex_lock(&mount->notice_lock);
+    while (!atomic_load(&mount->stopping)) {
+        struct notice *notice = next_notice(mount, lane);
+        if (notice != NULL) {
+            pthread_mutex_unlock(&mount->notice_lock);
+            bool done = carry_out(mount, notice);
+            pthread_mutex_lock(&mount->notice_lock);
+            carried_out(mount, lane, notice, done);
+        } else if (lane->queue != NULL || sweeps) {
+            struct timespec until = in_ms(lane->queue != NULL ? LATER_MS : SWEEP_MS);
+            pthread_cond_timedwait(&lane->wake, &mount->notice_lock, &until);
+            if (sweeps && lane->queue == NULL && atomic_load(&mount->node->writing) > 0) {
+                pthread_mutex_unlock(&mount->notice_lock);
+                files_sweep(mount);
+                pthread_mutex_lock(&mount->notice_lock);
+            }
+        } else {
+            pthread_cond_wait(&lane->wake, &mount->notice_lock);
+        }
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
+    return NULL;
+}
+
+int notify_begin(struct amfs_fuse *mount) {
+    int error = 0;
+    for (int i = 0; i < TELLERS && error == 0; i++) { /* one for names, the others for inodes */
+        struct teller *teller = &mount->tellers[i];
+        *teller = (struct teller){.mount = mount, .lane = &mount->lanes[i == NAMES ? NAMES : INODES]};
+        error = new_thread(&teller->thread, tell, teller);
+        teller->runs = error == 0;
+    }
+    return error;
+}
+
+void notify_end(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->notice_lock);
+    for (int i = 0; i < LANES; i++) pthread_cond_broadcast(&mount->lanes[i].wake);
+    pthread_cond_broadcast(&mount->notice_done);
+    pthread_mutex_unlock(&mount->notice_lock);
+    for (int i = 0; i < TELLERS; i++) {
+        if (mount->tellers[i].runs) pthread_join(mount->tellers[i].thread, NULL);
+        mount->tellers[i].runs = false;
+    }
+    pthread_mutex_lock(&mount->notice_lock);
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &mount->lanes[i];
+        lane->tail = &lane->queue;
+        while (lane->queue != NULL) {
+            struct notice *notice = lane->queue;
+            lane->queue = notice->next;
+            free(notice);
+        }
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
+}
+
+/* Numbers that are given out say on which lane. */
+static uint64_t number_on(enum lane_name lane, uint64_t number) { return number * LANES + lane; }
+
+/* With the lock held. */
+static uint64_t append(struct amfs_fuse *mount, enum lane_name name, struct notice *notice) {
+    struct lane *lane = &mount->lanes[name];
+    notice->number = ++lane->last;
+    notice->covers = notice->code == NOTIFY_EPOCH ? mount->lanes[NAMES].last : 0;
+    put_last(lane, notice);
+    pthread_cond_signal(&lane->wake);
+    return number_on(name, notice->number);
+}
+
+static struct notice *make(struct amfs_fuse *mount, struct notice said, const char *name) {
+    if (!atomic_load(&mount->started) || atomic_load(&mount->ended) || atomic_load(&mount->stopping) || mount->socket) return NULL;
+    struct notice *notice = malloc(sizeof *notice + said.length + 1);
+    if (notice == NULL) return NULL;
+    *notice = said;
+    if (name != NULL) memcpy(notice->name, name, said.length);
+    notice->name[said.length] = '\0';
+    return notice;
+}
+
+static uint64_t add(struct amfs_fuse *mount, struct notice said, const char *name) {
+    struct notice *notice = make(mount, said, name);
+    if (notice == NULL) return 0;
+    pthread_mutex_lock(&mount->notice_lock);
+    uint64_t number = append(mount, said.code == NOTIFY_INVAL_ENTRY ? NAMES : INODES, notice);
+    pthread_mutex_unlock(&mount->notice_lock);
+    return number;
+}
+
+/* The latest news of an inode of which the kernel has still to be told; 0: none. With the lock held. */
+static uint64_t latest_of(const struct lane *lane, uint64_t ino) {
+    uint64_t latest = 0;
+    const struct notice *both[] = {lane->telling, lane->queue};
+    for (int i = 0; i < 2; i++)
+        for (const struct notice *notice = both[i]; notice != NULL; notice = notice->next)
+            if (notice->ino == ino && notice->number > latest) latest = notice->number;
+    return latest;
+}
+
+/* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
+static uint64_t invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
+    if (known_to_tell(mount, ino, data)) return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
+    pthread_mutex_lock(&mount->notice_lock);
+    uint64_t number = latest_of(&mount->lanes[INODES], ino);
+    pthread_mutex_unlock(&mount->notice_lock);
+    return number == 0 ? 0 : number_on(INODES, number);
+}
+
+uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
+    suid_changed(mount->node);
+    return invalidate_inode(mount, ino, data);
+}
+
+uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
+    if (!atomic_load(&mount->no_open) || !files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
+    suid_changed(mount->node);
+    known_to_tell(mount, ino, true);
+    return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
+}
+
+uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    if (dir == 0) return notify_epoch(mount);
+    meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
+    return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
+}
+
+uint64_t notify_epoch(struct amfs_fuse *mount) { return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0; }
+
+static bool has(const struct notice *notices, uint64_t number) {
+    while (notices != NULL && notices->number != number) notices = notices->next;
+    return notices != NULL;
+}
+
+/* Has the kernel been told that, or need nobody tell it any more? With the lock held. */
+static bool is_done(const struct amfs_fuse *mount, const struct lane *lane, uint64_t number) {
+    if (number <= lane->covered || atomic_load(&mount->ended) || atomic_load(&mount->stopping)) return true;
+    return !has(lane->telling, number) && !has(lane->queue, number);
+}
+
+/* With the lock held. */
+static void await(struct amfs_fuse *mount, const struct lane *lane, uint64_t number, long milliseconds) {
+    struct timespec until = in_ms(milliseconds);
+    while (!is_done(mount, lane, number) && pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != ETIMEDOUT) {}
+}
+
+void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number) {
+    const struct lane *names = &mount->lanes[NAMES], *lane = &mount->lanes[number % LANES];
+    number /= LANES;
+    pthread_mutex_lock(&mount->notice_lock);
+    await(mount, lane, number, lane != names ? PAGES_MS : has_epochs(mount) ? PATIENCE_MS : LIFE_NS / 1000000);
+    if (lane == names && has_epochs(mount) && !is_done(mount, names, number)) {
+        struct notice *epoch = make(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL);
+        if (epoch != NULL) append(mount, INODES, epoch);
+        await(mount, names, number, PAGES_MS);
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
+}
+
+/* ── mounts of one node tell each other ── */
+
+static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t ino, const char *name, size_t length) {
+    struct node *node = mount->node;
+    if (atomic_load_explicit(&node->mount_count, memory_order_relaxed) < 2)
+        return; /* the usual case; a mount that comes now keeps nothing yet */
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next) {
+        if (other == mount) continue;
+        if (code == NOTIFY_INVAL_INODE) invalidate_inode(other, ino, data);
+        else add(other, (struct notice){.code = code, .ino = ino, .length = length}, name);
+    }
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
+/* At once: a directory has no pages that somebody could wait for. */
+void notify_aliases(struct amfs_fuse *mount, uint64_t dir) {
+    struct notice notice = {.ino = dir, .code = NOTIFY_INVAL_INODE};
+    unsigned last = atomic_load_explicit(&mount->aliased, memory_order_relaxed) && !mount->socket ? alias_last(mount, dir) : 0;
+    for (unsigned alias = 0; last > 0 && alias <= last; alias++) tell_kernel(mount, &notice, alias);
+}
+
+void notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }
+
+void notify_others_names(struct amfs_fuse *mount) {
+    if (has_epochs(mount)) others(mount, NOTIFY_EPOCH, false, 0, NULL, 0);
+}
+
+void notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    others(mount, NOTIFY_INVAL_ENTRY, false, dir, name, length);
+}

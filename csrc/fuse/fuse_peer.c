@@ -1,0 +1,440 @@
+/* What a mount asks the shards of other nodes directly, and what other nodes' changes here mean for the caches of this node's mounts. Whatever cannot be
+ * had so goes to the poll loop, as if it had not been asked. */
+#include "fuse_internal.h"
+#include "metadata/peer_meta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAST_WORDS_MS = 500 }; /* for what a mount that ends has asked: a file that was made must be closed */
+
+/* ── what is asked for the kernel ── */
+
+struct asking {
+    struct peer_meta_call call;
+    struct amfs_fuse *mount;
+    uint64_t unique, ino, since; /* ino: inode, or the directory; since: what the shard has heard by now to be old */
+    enum amfs_fuse_op op;
+    uint32_t flags;
+    size_t name_length;
+    char name[];
+};
+
+static int32_t owner_of_name(const struct node *node, uint64_t dir, const char *name, size_t length) {
+    return meta_owner(node->meta, meta_name_partition(node->meta, dir, name, length));
+}
+
+static int32_t owner_of(const struct node *node, uint64_t ino) { return meta_owner(node->meta, meta_ino_partition(node->meta, ino)); }
+
+/* Is it one of those that a new file of this kind can be made by? In a directory whose files are striped it takes the poll loop. */
+static bool read_making(const struct node *node, const struct amfs_fuse_request *request, struct meta_attr *attr) {
+    bool created = request->op == FUSE_OP_CREATE, symlink = request->op == FUSE_OP_SYMLINK;
+    uint32_t mode = symlink ? S_IFLNK | 0777 : request->mode;
+    if ((mode & S_IFMT) == 0 || created) mode = S_IFREG | (mode & 07777);
+    *attr = (struct meta_attr){.mode = mode,
+                               .uid = request->uid,
+                               .gid = request->gid,
+                               .rdev = request->op == FUSE_OP_MKNOD ? request->rdev : 0,
+                               .writer = created ? node->id : -1,
+                               .rank = -1,
+                               .finished = !created};
+    if (!S_ISREG(mode)) return true;
+    meta_dir_layout(node->meta, request->ino, &attr->layout, &attr->stripe);
+    bool whole = attr->layout != META_STRIPED;
+    attr->layout = META_WHOLE;
+    attr->stripe = 0;
+    return whole;
+}
+
+static bool kernels_open_unseen(void *context) {
+    const struct node *node = context;
+    return atomic_load_explicit(&node->unseen, memory_order_relaxed);
+}
+
+/* The question that stands for a request, and whom to ask. False: there is none. */
+static bool put_question(struct node *node, const struct amfs_fuse_request *request, struct peer_meta_question *question,
+                         struct meta_attr *attr, int32_t *owner) {
+    *question = (struct peer_meta_question){.ino = request->ino, .now = now_of(node)};
+    switch (request->op) {
+    case FUSE_OP_LOOKUP: question->op = PEER_META_LOOKUP; break;
+    case FUSE_OP_UNLINK:
+        question->op = PEER_META_UNLINK;
+        if (atomic_load_explicit(&node->copied, memory_order_relaxed) > 0 || kernels_open_unseen(node)) question->flags = PEER_META_USED;
+        break;
+    case FUSE_OP_CREATE:
+    case FUSE_OP_MKNOD:
+    case FUSE_OP_SYMLINK:
+        question->op = PEER_META_CREATE;
+        question->attr = attr;
+        question->value = request->value;
+        question->value_length = request->op == FUSE_OP_SYMLINK ? request->value_length : 0;
+        if (!read_making(node, request, attr)) return false;
+        break;
+    case FUSE_OP_GETATTR: question->op = PEER_META_GETATTR; break;
+    case FUSE_OP_READLINK: question->op = PEER_META_READLINK; break;
+    case FUSE_OP_GET_XATTR:
+        question->op = PEER_META_GET_XATTR;
+        question->name = request->name;
+        question->name_length = request->name_length;
+        if (strncmp(request->name, "user.amfs.", 10) == 0) return false;
+        break;
+    case FUSE_OP_OPEN:
+        question->op = PEER_META_OPEN;
+        if ((request->flags & O_ACCMODE) != O_RDONLY || (request->flags & O_TRUNC) != 0) return false;
+        break;
+    case FUSE_OP_ENSURE:
+        question->op = PEER_META_OPEN;
+        if (request->wrote) return false;
+        break;
+    default: return false;
+    }
+    bool named = question->op == PEER_META_LOOKUP || question->op == PEER_META_UNLINK || question->op == PEER_META_CREATE;
+    if (named) {
+        question->name = request->name;
+        question->name_length = request->name_length;
+    }
+    *owner = named ? owner_of_name(node, request->ino, request->name, request->name_length) : owner_of(node, request->ino);
+    return *owner >= 0 && *owner != node->id;
+}
+
+static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer);
+
+bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    struct node *node = mount->node;
+    struct peer_meta *peer_meta = is_alone(node) ? NULL : peer_meta_of(node->io);
+    struct peer_meta_question question;
+    struct meta_attr attr;
+    int32_t owner;
+    if (peer_meta == NULL || !put_question(node, request, &question, &attr, &owner)) return false;
+    struct asking *asking = malloc(sizeof *asking + request->name_length);
+    if (asking == NULL) return false;
+    *asking = (struct asking){.call = {.owner = mount, .done = answered},
+                              .mount = mount,
+                              .unique = request->unique,
+                              .ino = request->ino,
+                              .since = meta_moment(node->meta),
+                              .op = request->op,
+                              .flags = request->flags,
+                              .name_length = request->name_length};
+    memcpy(asking->name, request->name, request->name_length);
+    request->direct = true;
+    if (peer_meta_ask(peer_meta, owner, &question, &asking->call) == 0) return true;
+    request->direct = false;
+    free(asking);
+    return false;
+}
+
+/* ── answers for the kernel ── */
+
+/* Complete the record of a file by what only its data here knows. False: another node must be asked. *cache: may the kernel keep it. */
+static bool complete(struct node *node, struct meta_attr *attr, bool *cache) {
+    struct stat found;
+    *cache = true;
+    if (!S_ISREG(attr->mode)) return true;
+    int written = files_overlay(node, attr, false);
+    *cache = written == 0 && attr->finished;
+    if (written != 0 || attr->finished) return written >= 0;
+    /* Not written here any more, and its shard has not heard of that yet. */
+    if (attr->writer != node->id || attr->layout != META_WHOLE || files_part_stat(node, attr->ino, &found) != 0) return false;
+    files_put_stat(node, attr, &found);
+    return true;
+}
+
+static bool is_fresh(const struct asking *asking, uint64_t ino) {
+    struct meta *meta = asking->mount->node->meta;
+    return meta_fresh(meta, asking->since, ino) &&
+           (asking->name_length == 0 || meta_fresh(meta, asking->since, meta_name_mark(asking->ino, asking->name, asking->name_length)));
+}
+
+/* The kernel may have been told what was old already when it was told it: what made it so has come between. */
+static void tell_if_old(const struct asking *asking, uint64_t ino) {
+    if (is_fresh(asking, ino)) return;
+    if (asking->name_length > 0) amfs_fuse_invalidate_entry(asking->mount, asking->ino, asking->name, asking->name_length);
+    amfs_fuse_invalidate_inode(asking->mount, ino, true);
+}
+
+/* The following answer whether the request is done; else it takes the long way. */
+
+static bool found(const struct asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    struct node *node = mount->node;
+    struct meta_attr attr = answer->attr;
+    uint64_t parent;
+    bool cache, name = asking->op == FUSE_OP_LOOKUP;
+    if (!is_fresh(asking, attr.ino)) return false;
+    if (S_ISDIR(attr.mode) && name) {
+        if (meta_dir_get(node->meta, attr.ino, &attr, &parent) != 0) return false; /* it is being made, or removed */
+        cache = false;
+    } else if (S_ISDIR(attr.mode)) {
+        cache = true;
+    } else if (!complete(node, &attr, &cache)) {
+        return false;
+    }
+    if (name) amfs_fuse_reply_entry(mount, asking->unique, &attr, cache);
+    else amfs_fuse_reply_attr(mount, asking->unique, &attr, cache);
+    tell_if_old(asking, attr.ino);
+    return true;
+}
+
+static bool opened(const struct asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    const struct meta_attr *attr = &answer->attr;
+    bool here = (answer->flags & PEER_META_HOLDS) != 0 && attr->finished && attr->layout == META_WHOLE && S_ISREG(attr->mode);
+    /* What the file contained before may lie here still: that it shall go is on its way. */
+    if (here && attr->size == 0 && !files_have_empty(mount->node, attr)) here = false;
+    if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
+    amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size);
+    return true;
+}
+
+static bool made(const struct asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    struct node *node = mount->node;
+    touch(mount, asking->ino); /* before whoever asked can look */
+    if (asking->op == FUSE_OP_CREATE) {
+        meta_use_directly(node->meta, answer->attr.ino, 1, 1);
+        if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0) != 0) { /* nobody waits any more */
+            meta_use_directly(node->meta, answer->attr.ino, -1, -1);
+            slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+        }
+    } else {
+        amfs_fuse_reply_entry(mount, asking->unique, &answer->attr, true);
+        tell_if_old(asking, answer->attr.ino);
+    }
+    return true;
+}
+
+static bool unlinked(const struct asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    struct node *node = mount->node;
+    bool replica;
+    meta_uncache(node->meta, answer->attr.ino, &replica);
+    touch(mount, asking->ino);
+    amfs_fuse_reply_error(mount, asking->unique, 0);
+    if ((answer->flags & PEER_META_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
+    if ((answer->flags & PEER_META_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino))
+        slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+    notify_others(mount, answer->attr.ino, false);
+    return true;
+}
+
+static bool take_answer(const struct asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    bool record = (answer->flags & PEER_META_HAS_ATTR) != 0 && answer->attr.ino != 0;
+    bool changes =
+        asking->op == FUSE_OP_CREATE || asking->op == FUSE_OP_MKNOD || asking->op == FUSE_OP_SYMLINK || asking->op == FUSE_OP_UNLINK;
+    int error = answer->error;
+    if (error == PEER_META_LOST) { /* a change may have been made: to make it once more could only lie about it */
+        if (changes) amfs_fuse_reply_error(mount, asking->unique, EIO);
+        return changes;
+    }
+    if (error == META_BUSY || error == META_NOT_MINE) return false;
+    if (error == EEXIST && asking->op == FUSE_OP_CREATE && (asking->flags & O_EXCL) == 0) return false; /* it is opened then */
+    if (error != 0) {
+        amfs_fuse_reply_error(mount, asking->unique, error);
+        return true;
+    }
+    if (asking->op == FUSE_OP_READLINK || asking->op == FUSE_OP_GET_XATTR)
+        return amfs_fuse_reply_bytes(mount, asking->unique, answer->bytes, answer->count), true;
+    if (!record) return false;
+    switch (asking->op) {
+    case FUSE_OP_LOOKUP:
+    case FUSE_OP_GETATTR: return found(asking, answer);
+    case FUSE_OP_OPEN:
+    case FUSE_OP_ENSURE: return opened(asking, answer);
+    case FUSE_OP_UNLINK: return unlinked(asking, answer);
+    default: return made(asking, answer);
+    }
+}
+
+static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
+    struct asking *asking = (struct asking *)(void *)call;
+    if (!take_answer(asking, answer)) slow_again(asking->mount, asking->unique);
+    free(asking);
+}
+
+/* ── what is told without anybody waiting ── */
+
+struct closing {
+    struct peer_meta_call call;
+    struct amfs_fuse *mount;
+    uint64_t ino, since;
+    bool wrote, used;
+    struct meta_attr said;
+};
+
+static void heard_closed(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
+    struct closing *closing = (struct closing *)(void *)call;
+    struct amfs_fuse *mount = closing->mount;
+    struct meta *meta = mount->node->meta;
+    const struct meta_attr *attr = &answer->attr;
+    if (answer->error == 0 && closing->wrote && attr->ino == closing->ino && attr->finished && attr->layout == META_WHOLE &&
+        attr->nlink > 0)
+        meta_cache_fresh(meta, closing->since, attr, true);
+    if (answer->error != 0 && answer->error != ENOENT) { /* ENOENT: it is gone, with all that could be said of it */
+        if (closing->wrote) slow_tell(mount, FUSE_OP_CLOSED, closing->ino, true, &closing->said);
+        if (!closing->used) slow_tell(mount, FUSE_OP_CLOSED, closing->ino, false, NULL);
+    }
+    meta_told_directly(meta, closing->ino);
+    free(closing);
+}
+
+bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool used) {
+    struct node *node = mount->node;
+    struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
+    int32_t owner = owner_of(node, ino);
+    if (peer_meta == NULL || owner < 0 || owner == node->id || !meta_tell_directly(node->meta, ino)) return false;
+    struct closing *closing = malloc(sizeof *closing);
+    if (closing != NULL) {
+        *closing = (struct closing){.call = {.owner = mount, .done = heard_closed},
+                                    .mount = mount,
+                                    .ino = ino,
+                                    .since = meta_moment(node->meta),
+                                    .wrote = said != NULL,
+                                    .used = used};
+        if (said != NULL) closing->said = *said;
+        struct peer_meta_question question = {.op = PEER_META_CLOSED, .flags = used ? PEER_META_USED : 0, .ino = ino, .attr = said};
+        if (peer_meta_ask(peer_meta, owner, &question, &closing->call) == 0) return true;
+    }
+    free(closing);
+    meta_told_directly(node->meta, ino);
+    return false;
+}
+
+/* Changes of a directory's entries while its home has not answered the last word of them are told together. */
+struct touching {
+    struct peer_meta_call call;
+    struct amfs_fuse *mount;
+    int slot;
+};
+
+static void heard_touched(struct peer_meta_call *call, const struct peer_meta_answer *answer);
+
+/* With the lock held. */
+static bool tell_touched(struct amfs_fuse *mount, int slot) {
+    struct node *node = mount->node;
+    struct touch *touch = &node->touches[slot];
+    struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
+    struct touching *touching = peer_meta == NULL ? NULL : malloc(sizeof *touching);
+    if (touching == NULL) return false;
+    *touching = (struct touching){.call = {.owner = mount, .done = heard_touched}, .mount = mount, .slot = slot};
+    struct peer_meta_question question = {.op = PEER_META_TOUCH, .ino = touch->dir, .now = touch->last};
+    touch->told = touch->last;
+    if (peer_meta_ask(peer_meta, owner_of(node, touch->dir), &question, &touching->call) == 0) return true;
+    free(touching);
+    return false;
+}
+
+static void heard_touched(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
+    struct touching *touching = (struct touching *)(void *)call;
+    struct amfs_fuse *mount = touching->mount;
+    struct node *node = mount->node;
+    struct touch *touch = &node->touches[touching->slot];
+    bool more = false, slowly = answer->error != 0;
+    pthread_mutex_lock(&node->touch_lock);
+    uint64_t dir = touch->dir;
+    if (!slowly && touch->last > touch->told) {
+        more = tell_touched(mount, touching->slot);
+        slowly = !more;
+    }
+    if (!more) touch->dir = 0;
+    pthread_mutex_unlock(&node->touch_lock);
+    if (slowly) slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    free(touching);
+}
+
+bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
+    struct node *node = mount->node;
+    int32_t owner = owner_of(node, dir);
+    int unused = -1;
+    bool told = false;
+    if (owner < 0 || owner == node->id) return false;
+    pthread_mutex_lock(&node->touch_lock);
+    for (int i = 0; i < TOUCHES && !told; i++) {
+        struct touch *touch = &node->touches[i];
+        if (touch->dir == 0) unused = i;
+        if (touch->dir != dir) continue;
+        if (touch->last < now) touch->last = now;
+        told = true;
+    }
+    if (!told && unused >= 0) {
+        node->touches[unused] = (struct touch){.dir = dir, .last = now};
+        told = tell_touched(mount, unused);
+        if (!told) node->touches[unused].dir = 0;
+    }
+    pthread_mutex_unlock(&node->touch_lock);
+    return told;
+}
+
+/* ── what others change here ── */
+
+static bool kernels_know(void *context, uint64_t ino) {
+    struct node *node = context;
+    bool known = false;
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL && !known; mount = mount->next)
+        known = atomic_load(&mount->looking) > 0 || is_known(mount, ino);
+    pthread_mutex_unlock(&node->mounts_lock);
+    return known;
+}
+
+struct forgetting {
+    uint64_t ino, dir;
+    const char *name;
+    size_t length;
+    bool written; /* only what has pages of it */
+};
+
+static void forget_and_await(struct amfs_fuse *mount, const struct forgetting *what) {
+    uint64_t name = what->name == NULL ? 0 : amfs_fuse_invalidate_entry(mount, what->dir, what->name, what->length);
+    uint64_t inode = what->written && !is_paged(mount, what->ino) ? 0 : amfs_fuse_invalidate_inode(mount, what->ino, true);
+    if (name != 0) amfs_fuse_await_invalidated(mount, name);
+    if (inode != 0) amfs_fuse_await_invalidated(mount, inode);
+}
+
+/* Without the lock while it waits: requests that the kernel wants answered first may need it. A mount that ends stays until we have done with it. */
+static void all_forget(struct node *node, const struct forgetting *what) {
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
+        mount->awaited++;
+        pthread_mutex_unlock(&node->mounts_lock);
+        forget_and_await(mount, what);
+        pthread_mutex_lock(&node->mounts_lock);
+        if (--mount->awaited == 0) pthread_cond_broadcast(&node->unawaited);
+    }
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
+static void kernels_forget(void *context, uint64_t ino, uint64_t dir, const char *name, size_t length) {
+    all_forget(context, &(struct forgetting){.ino = ino, .dir = dir, .name = name, .length = length});
+}
+
+static void kernels_written(void *context, uint64_t ino) { all_forget(context, &(struct forgetting){.ino = ino, .written = true}); }
+
+static void kernels_touched(void *context, uint64_t dir) {
+    struct node *node = context;
+    pthread_mutex_lock(&node->mounts_lock);
+    for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) amfs_fuse_invalidate_inode(mount, dir, true);
+    pthread_mutex_unlock(&node->mounts_lock);
+}
+
+void peer_meta_mounts_begin(struct node *node) {
+    struct peer_meta *peer_meta = peer_meta_of(node->io);
+    pthread_mutex_init(&node->touch_lock, NULL);
+    if (peer_meta != NULL)
+        peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){node, kernels_know, kernels_open_unseen, kernels_forget, kernels_written,
+                                                                   kernels_touched});
+}
+
+void peer_meta_mounts_end(struct node *node) {
+    struct peer_meta *peer_meta = peer_meta_of(node->io);
+    if (peer_meta != NULL) peer_meta_set_kernel(peer_meta, NULL);
+    pthread_mutex_destroy(&node->touch_lock);
+}
+
+void peer_meta_end(struct amfs_fuse *mount) {
+    struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
+    if (peer_meta != NULL) peer_meta_cancel(peer_meta, mount, LAST_WORDS_MS);
+}

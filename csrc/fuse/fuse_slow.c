@@ -1,0 +1,524 @@
+/* What the poll loop answers: the queue to it, what waits, and its answers. */
+#include "fuse_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
+    static const char *const names[] = {
+        [FUSE_OP_LOOKUP] = "lookup",
+        [FUSE_OP_GETATTR] = "getattr",
+        [FUSE_OP_SETATTR] = "setattr",
+        [FUSE_OP_READLINK] = "readlink",
+        [FUSE_OP_CREATE] = "create",
+        [FUSE_OP_MKNOD] = "mknod",
+        [FUSE_OP_MKDIR] = "mkdir",
+        [FUSE_OP_SYMLINK] = "symlink",
+        [FUSE_OP_OPEN] = "open",
+        [FUSE_OP_UNLINK] = "unlink",
+        [FUSE_OP_RMDIR] = "rmdir",
+        [FUSE_OP_RENAME] = "rename",
+        [FUSE_OP_LINK] = "link",
+        [FUSE_OP_LIST] = "list",
+        [FUSE_OP_STATFS] = "statfs",
+        [FUSE_OP_SET_XATTR] = "set_xattr",
+        [FUSE_OP_GET_XATTR] = "get_xattr",
+        [FUSE_OP_LIST_XATTR] = "list_xattr",
+        [FUSE_OP_REMOVE_XATTR] = "remove_xattr",
+        [FUSE_OP_ENSURE] = "ensure",
+        [FUSE_OP_CLOSED] = "closed",
+        [FUSE_OP_TOUCHED] = "touched",
+    };
+    return names[op];
+}
+
+/* ── asking ── */
+
+static struct amfs_fuse_request *make(enum amfs_fuse_op op, const char *name, size_t length, const void *value, size_t value_length) {
+    struct amfs_fuse_request *request = calloc(1, sizeof *request + length + value_length + 2);
+    if (request == NULL) return NULL;
+    request->op = op;
+    request->name_length = length;
+    request->value_length = value_length;
+    request->value = request->name + length + 1;
+    if (length > 0) memcpy(request->name, name, length);
+    if (value_length > 0) memcpy(request->value, value, value_length);
+    return request;
+}
+
+struct amfs_fuse_request *slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
+                                   size_t value_length) {
+    struct amfs_fuse_request *request = make(op, name, length, value, value_length);
+    if (request == NULL) {
+        refuse(call, ENOMEM);
+        return NULL;
+    }
+    request->unique = call->in->unique;
+    request->opcode = call->in->opcode;
+    request->uid = call->in->uid;
+    request->gid = call->in->gid;
+    request->pid = call->in->pid;
+    request->ino = call->in->ino;
+    request->alias = alias_of(call);
+    request->noticed = call->since;
+    return request;
+}
+
+void amfs_fuse_request_free(struct amfs_fuse_request *request) {
+    if (request == NULL) return;
+    free(request->message);
+    free(request);
+}
+
+static struct amfs_fuse_request **pending_at(struct amfs_fuse *mount, uint64_t unique) {
+    struct amfs_fuse_request **at = &mount->pending[(unique >> 1) % PENDING_BUCKETS];
+    while (*at != NULL && (*at)->unique != unique) at = &(*at)->pending;
+    return at;
+}
+
+/* With the lock held. */
+static void append(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    request->next = NULL;
+    *mount->queue_tail = request;
+    mount->queue_tail = &request->next;
+}
+
+void slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    if (request == NULL) return;
+    request->moment = meta_moment(mount->node->meta);
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL;
+    struct amfs_fuse_request **at = pending_at(mount, request->unique);
+    bool refused = atomic_load(&mount->stopping), direct = false;
+    if (*at == NULL && !refused) { /* the kernel never repeats a number that is unanswered */
+        *at = request;
+        direct = peer_meta_begin(mount, request);
+        if (!direct) append(mount, request);
+    } else {
+        if (refused) answer(mount, request->unique, EIO, NULL, 0);
+        amfs_fuse_request_free(request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (direct) return;
+    atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+    if (first) wake_loop(mount);
+}
+
+void slow_again(struct amfs_fuse *mount, uint64_t unique) {
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL;
+    struct amfs_fuse_request *request = *pending_at(mount, unique);
+    if (request != NULL) {
+        request->direct = false;
+        append(mount, request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (request == NULL) return;
+    atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+    if (first) wake_loop(mount);
+}
+
+void slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr) {
+    struct amfs_fuse_request *request = make(op, NULL, 0, NULL, 0);
+    if (request == NULL) return;
+    request->ino = ino;
+    request->wrote = wrote;
+    if (op == FUSE_OP_CLOSED) meta_closing(mount->node->meta, ino); /* op_closed counts it off */
+    request->has_attr = attr != NULL;
+    if (attr != NULL) request->attr = *attr;
+    pthread_mutex_lock(&mount->slow_lock);
+    bool first = mount->queue == NULL, known = false;
+    for (struct amfs_fuse_request *other = mount->queue; op == FUSE_OP_TOUCHED && other != NULL && !known; other = other->next)
+        known = other->op == FUSE_OP_TOUCHED && other->ino == ino; /* once is enough */
+    if (!known) append(mount, request);
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (known) amfs_fuse_request_free(request);
+    if (first) wake_loop(mount);
+}
+
+struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {
+    uint64_t count;
+    if (read(mount->event_fd, &count, sizeof count) < 0) {} /* nothing new: look all the same */
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request *first = mount->queue;
+    mount->queue = NULL;
+    mount->queue_tail = &mount->queue;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return first;
+}
+
+void slow_end(struct amfs_fuse *mount) {
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request **at = &mount->queue;
+    while (*at != NULL) { /* what wants an answer is answered here; what only tells can still be taken */
+        if ((*at)->unique != 0) *at = (*at)->next;
+        else at = &(*at)->next;
+    }
+    mount->queue_tail = at;
+    for (size_t i = 0; i < PENDING_BUCKETS; i++) {
+        while (mount->pending[i] != NULL) {
+            struct amfs_fuse_request *request = mount->pending[i];
+            mount->pending[i] = request->pending;
+            if (mount->fd >= 0) answer(mount, request->unique, EIO, NULL, 0);
+            amfs_fuse_request_free(request);
+        }
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+}
+
+bool slow_busy(struct amfs_fuse *mount, uint64_t dir) {
+    bool busy = false;
+    pthread_mutex_lock(&mount->slow_lock);
+    for (size_t i = 0; i < PENDING_BUCKETS && !busy; i++)
+        for (const struct amfs_fuse_request *request = mount->pending[i]; request != NULL && !busy; request = request->pending)
+            busy = request->ino == dir || request->other == dir;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return busy;
+}
+
+/* ── answers ── */
+
+/* The request that waits, taken out. NULL: none does. */
+static struct amfs_fuse_request *claim(struct amfs_fuse *mount, uint64_t unique) {
+    if (unique == 0) return NULL;
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request **at = pending_at(mount, unique), *request = *at;
+    if (request != NULL) *at = request->pending;
+    pthread_mutex_unlock(&mount->slow_lock);
+    return request;
+}
+
+/* Other mounts of this node learn what this one's request changed. */
+static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request *request) {
+    switch (request->op) {
+    case FUSE_OP_CREATE:
+    case FUSE_OP_MKNOD:
+    case FUSE_OP_MKDIR:
+    case FUSE_OP_SYMLINK:
+    case FUSE_OP_UNLINK:
+    case FUSE_OP_RMDIR:
+        notify_others(mount, request->ino, false);
+        notify_others_entry(mount, request->ino, request->name, request->name_length);
+        break;
+    case FUSE_OP_RENAME:
+        notify_others(mount, request->ino, false);
+        notify_others(mount, request->other, false);
+        notify_others_entry(mount, request->ino, request->name, request->name_length);
+        notify_others_entry(mount, request->other, request->value, request->value_length);
+        break;
+    case FUSE_OP_LINK:
+        notify_others(mount, request->ino, false);
+        notify_others_entry(mount, request->other, request->name, request->name_length);
+        break;
+    case FUSE_OP_SETATTR: notify_others(mount, request->ino, (request->flags & META_SET_SIZE) != 0); break;
+    default: break;
+    }
+}
+
+/* And this one's kernel, of the directories that it changed and knows by several numbers. */
+static void tell_aliases(struct amfs_fuse *mount, const struct amfs_fuse_request *request) {
+    struct meta_attr moved;
+    switch (request->op) {
+    case FUSE_OP_RENAME:
+        if (meta_dir_find(mount->node->meta, request->other, request->value, request->value_length, &moved) == 0)
+            notify_aliases(mount, moved.ino);
+        if (meta_dir_find(mount->node->meta, request->ino, request->name, request->name_length, &moved) == 0)
+            notify_aliases(mount, moved.ino);
+        /* fall through */
+    case FUSE_OP_LINK: notify_aliases(mount, request->other); /* fall through */
+    case FUSE_OP_CREATE:
+    case FUSE_OP_MKNOD:
+    case FUSE_OP_MKDIR:
+    case FUSE_OP_SYMLINK:
+    case FUSE_OP_UNLINK:
+    case FUSE_OP_RMDIR:
+    case FUSE_OP_SETATTR:
+    case FUSE_OP_SET_XATTR:
+    case FUSE_OP_REMOVE_XATTR: notify_aliases(mount, request->ino); break;
+    default: break;
+    }
+}
+
+static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, int error, const void *data, size_t size) {
+    if (error == 0 && atomic_load_explicit(&mount->aliased, memory_order_relaxed)) tell_aliases(mount, request);
+    if (error == 0 && request->has_attr && (request->op == FUSE_OP_RMDIR || request->op == FUSE_OP_RENAME))
+        ghost_add(mount, &request->attr);
+    if (error == 0 && request->op == FUSE_OP_RENAME) alias_moved(mount, request);
+    int failed = answer(mount, request->unique, error, data, size);
+    if (error == 0) tell_others(mount, request);
+    amfs_fuse_request_free(request);
+    return failed;
+}
+
+/* What was done but for the setuid bits is answered whatever became of them. */
+static int give_kept(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
+    bool opened = request->opcode == WIRE_OPEN;
+    uint64_t ino = request->ino;
+    uint8_t alias = request->alias;
+    if (finish(mount, request, 0, request->value, request->value_length) == ENOENT && opened) files_close(mount, ino, alias, true);
+    return 0;
+}
+
+int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    if (request->kept) return give_kept(mount, request);
+    if (error < 0 || error > 511) error = EIO;
+    if (request->op == FUSE_OP_GETATTR || request->op == FUSE_OP_SETATTR || request->op == FUSE_OP_OPEN) error = gone_by_now(error);
+    finish(mount, request, error, NULL, 0);
+    return 0;
+}
+
+/* That an answer is old may be heard before the answer: then the kernel does not keep it, and if it was heard just now it forgets it. */
+static bool is_fresh(const struct amfs_fuse *mount, uint64_t moment, const struct meta_attr *attr) {
+    return S_ISDIR(attr->mode) || meta_fresh(mount->node->meta, moment, attr->ino);
+}
+
+int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_entry_out out;
+    if (request == NULL) return ENOENT;
+    uint64_t moment = request->moment;
+    if (request->op == FUSE_OP_LOOKUP && known_lost(mount, attr, request->noticed, true)) {
+        finish(mount, request, ESTALE, NULL, 0);
+        return 0;
+    }
+    cache = cache && is_fresh(mount, moment, attr);
+    cache =
+        put_entry(mount, request->noticed, &out, attr, place_of(request->ino, request->alias, request->name, request->name_length), cache);
+    if (!cache && !S_ISDIR(attr->mode)) out.entry_s = out.entry_ns = 0;
+    finish(mount, request, 0, &out, sizeof out);
+    if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
+    return 0;
+}
+
+int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_attr_out out;
+    if (request == NULL) return ENOENT;
+    int error = request->looks ? suid_decide(mount, request, attr) : 0;
+    if (error == META_BUSY) {
+        slow_add(mount, request);
+        return 0;
+    }
+    if (request->kept) return give_kept(mount, request);
+    if (error != 0) {
+        finish(mount, request, error, NULL, 0);
+        return 0;
+    }
+    struct meta_attr old;
+    uint64_t moment = request->moment;
+    bool replica;
+    cache = cache && is_fresh(mount, moment, attr);
+    if (request->op == FUSE_OP_SETATTR && cache && meta_cached(mount->node->meta, attr->ino, &old, &replica) == 0)
+        meta_cache(mount->node->meta, attr,
+                   replica && attr->finished && (request->flags & META_SET_SIZE) == 0); /* our copy is as old as that */
+    struct meta_attr latest = *attr;
+    if (S_ISDIR(attr->mode)) meta_dir_latest(mount->node->meta, &latest);
+    put_attr_out(mount, request->noticed, &out, &latest, cache);
+    finish(mount, request, 0, &out, sizeof out);
+    if (cache && !is_fresh(mount, moment, attr)) amfs_fuse_invalidate_inode(mount, attr->ino, false);
+    return 0;
+}
+
+enum { LATE_MOST = 50 };
+
+static struct opening opening_of(const struct amfs_fuse_request *request, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe,
+                                 uint64_t size) {
+    bool truncate = request->op == FUSE_OP_OPEN && (request->flags & O_TRUNC) != 0;
+    bool writing = request->op == FUSE_OP_CREATE || request->wrote || truncate ||
+                   (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) != O_RDONLY);
+    bool appends = writing && (request->op == FUSE_OP_OPEN || request->op == FUSE_OP_CREATE) && (request->flags & O_APPEND) != 0;
+    return (struct opening){.ino = ino,
+                            .alias = request->alias,
+                            .kind = kind,
+                            .node = node,
+                            .stripe = stripe,
+                            .size = size,
+                            .writing = writing,
+                            .truncate = truncate,
+                            .appends = appends,
+                            .create = size == 0 || truncate,
+                            .foreign = !request->direct,
+                            .direct = request->direct && writing,
+                            .copied = request->direct && !writing};
+}
+
+/* Ask once more. */
+static void ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
+    slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open yet */
+    request->again++;
+    slow_add(mount, request);
+}
+
+/* The node through which it is written has closed it again before we came. */
+static bool is_late(const struct amfs_fuse_request *request, const struct opening *opening, int error) {
+    return error == ESTALE && opening->kind == FSIO_REMOTE && request->again < LATE_MOST;
+}
+
+/* A file that is being opened for a request. */
+struct opened {
+    struct amfs_fuse_request *request;
+    struct opening opening;
+    struct meta_attr attr; /* of one that was made */
+    bool made;
+};
+
+static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *open) {
+    struct {
+        struct wire_entry_out entry;
+        struct wire_open_out open;
+    } out = {.open = *open};
+    const struct opening *opening = &it->opening;
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
+    else put_entry(mount, it->request->noticed, &out.entry, &it->attr, 0, false);
+    out.entry.ino = node_id(it->attr.ino, opening->alias); /* whatever it is found under by now */
+    if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
+        files_close(mount, it->attr.ino, opening->alias, true);
+}
+
+static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
+    struct amfs_fuse_request *request = it->request;
+    const struct opening *opening = &it->opening;
+    if (error != 0) slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL); /* it is not open after all */
+    if (error == 0 && request->looks) { /* it was cut: now for its mode */
+        struct amfs_fuse_request *next = make(FUSE_OP_GETATTR, NULL, 0, out, sizeof *out);
+        if (next != NULL) {
+            next->unique = request->unique;
+            next->opcode = request->opcode;
+            next->uid = request->uid;
+            next->gid = request->gid;
+            next->pid = request->pid;
+            next->ino = request->ino;
+            next->alias = request->alias;
+            next->looks = next->kept = true;
+            next->since = atomic_load(&mount->node->changes);
+            amfs_fuse_request_free(request);
+            slow_add(mount, next);
+            return;
+        }
+    }
+    if (opening->implicit && error == 0) {
+        work_add(mount, request->message);
+        request->message = NULL;
+        amfs_fuse_request_free(request);
+    } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
+        files_close(mount, opening->ino, opening->alias, opening->writing); /* whoever asked was killed meanwhile */
+    }
+}
+
+static void answer_opened(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
+    if (is_late(it->request, &it->opening, error)) ask_again(mount, it->request, &it->opening);
+    else if (it->made) answer_made(mount, it, error, out);
+    else answer_found(mount, it, error, out);
+}
+
+static void end_opening(struct amfs_fuse *mount, void *opened) {
+    struct opened *it = opened;
+    struct wire_open_out out = {.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
+    pthread_mutex_lock(&mount->node->lock);
+    int error = files_finish(mount, &it->opening, &out);
+    pthread_mutex_unlock(&mount->node->lock);
+    answer_opened(mount, it, error, &out);
+}
+
+/* The file counts as open when this returns. The poll loop does not wait for other nodes: a worker does. */
+static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
+    struct opening *opening = &it->opening;
+    struct wire_open_out none = {0};
+    int error = FILE_HAS_OLD;
+    pthread_mutex_lock(&mount->node->lock);
+    for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)ALIASES : 1); tries++) {
+        if (it->made) opening->alias = alias_now(mount, opening->ino); /* somebody else may have made it, and others have written it */
+        error = files_begin(mount, opening);
+    }
+    bool waits = error == 0 && files_wait(mount, opening);
+    pthread_mutex_unlock(&mount->node->lock);
+    if (error != 0) answer_opened(mount, it, error, &none);
+    else if (!waits || !work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
+}
+
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct opened it = {.request = request, .opening = opening_of(request, request->ino, kind, node, stripe, size)};
+    it.opening.implicit = request->op == FUSE_OP_ENSURE;
+    open_and_answer(mount, &it);
+    return 0;
+}
+
+int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
+                            uint32_t stripe, uint64_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct opened it = {
+        .request = request, .opening = opening_of(request, attr->ino, kind, node, stripe, size), .attr = *attr, .made = true};
+    it.opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
+    it.opening.implicit = atomic_load(&mount->no_open);
+    open_and_answer(mount, &it);
+    return 0;
+}
+
+int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *data, size_t size) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct wire_getxattr_out out = {.size = (uint32_t)size};
+    bool attribute = request->op == FUSE_OP_GET_XATTR || request->op == FUSE_OP_LIST_XATTR;
+    bool hides = request->op == FUSE_OP_LIST_XATTR && request->uid != 0;
+    char *names = hides ? malloc(size + 1) : NULL;
+    if (hides && names == NULL) {
+        finish(mount, request, ENOMEM, NULL, 0);
+        return 0;
+    }
+    if (hides) {
+        memcpy(names, data, size);
+        size = hide_trusted(names, size);
+        data = names;
+    }
+    if (attribute && request->room == 0) finish(mount, request, 0, &out, sizeof out);
+    else if (attribute && size > request->room) finish(mount, request, ERANGE, NULL, 0);
+    else finish(mount, request, 0, data, size);
+    free(names);
+    return 0;
+}
+
+int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    if (request == NULL) return ENOENT;
+    struct listing listing = {mount, request->ino, request->alias, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL,
+                              0,     request->room};
+    listing.to = malloc(listing.room + 1);
+    if (listing.to == NULL) {
+        finish(mount, request, ENOMEM, NULL, 0);
+        return 0;
+    }
+    bool room = list_dots(&listing, request->ino, request->cursor);
+    for (size_t i = 0; room && i < count; i++) {
+        const struct amfs_fuse_entry *entry = &entries[i];
+        const struct meta_attr *attr = entry->attr;
+        if (attr != NULL && S_ISREG(attr->mode) && !attr->finished) attr = NULL;
+        room = list_add(&listing, entry->name, entry->length, entry->ino, entry->type, entry->cursor + DOTS, attr);
+    }
+    finish(mount, request, 0, listing.to, listing.used);
+    free(listing.to);
+    return 0;
+}
+
+int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
+                           uint64_t files, uint64_t ffree) {
+    struct amfs_fuse_request *request = claim(mount, unique);
+    struct wire_statfs_out out = {.bsize = bsize,
+                                  .frsize = bsize,
+                                  .blocks = blocks,
+                                  .bfree = bfree,
+                                  .bavail = bavail,
+                                  .files = files,
+                                  .ffree = ffree,
+                                  .namelen = META_NAME_MAX};
+    if (request == NULL) return ENOENT;
+    finish(mount, request, 0, &out, sizeof out);
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* Private to the launcher's thread: launcher_loop.c (queue, waiting, timers) and task_run.c (one task from start to completion). */
+#ifndef AMFS_LOOP_H
+#define AMFS_LOOP_H
+
+#include "catch.h"
+#include "launcher_internal.h"
+#include "mark.h"
+#include "sandbox.h"
+#include "spawn.h"
+
+/* Why a running task is being killed. */
+enum { AMFS_NOT_KILLED, AMFS_KILLED_BY_LIMIT, AMFS_KILLED_ON_REQUEST };
+
+typedef struct {
+    amfs_task *task; /* NULL: free */
+    amfs_nest *nest; /* made when first needed, then used again */
+    const char **env; /* made for the task that runs now; NULL: its context's */
+    pid_t pid;
+    int pidfd;
+    uint64_t mark; /* of its processes; 0: none runs */
+    uint64_t forks; /* of others, when it was started: see loop.forks */
+    int killed;          /* AMFS_KILLED_... */
+    bool killed_hard;    /* SIGKILL is sent */
+    int64_t deadline_us; /* monotonic; INT64_MAX: none */
+    amfs_catcher out, err;
+} amfs_slot;
+
+typedef struct {
+    amfs_launcher *launcher;
+    int epoll_fd, null_fd;
+    amfs_files files;
+    amfs_spawner spawner;
+    amfs_slot *slots;
+    uint32_t *free_slots, free_count;
+    uint32_t running, cores_used;
+    uint64_t memory_used;
+    int64_t next_deadline_us, last_signal_us, next_trim_us;
+    int64_t trim_interval_us;
+    int64_t own_rss_kib; /* the most this process had, as far as looked */
+    uint64_t mark;      /* the launcher's; 0: there are no marks here */
+    uint64_t started;   /* tasks so far: numbers their marks */
+    uint64_t forks;     /* how often, as far as is known, a process was started by somebody else than this loop */
+    pid_t last_pid;     /* of the process that this loop started last */
+    int last_pid_fd;    /* /proc/loadavg, which tells the number given to a process last; -1: not here */
+    bool unswept;       /* tasks have ended since the last look for what they left */
+    int64_t sweep_at_us; /* not to look again before */
+    amfs_nest *watcher; /* NULL: none */
+    int watcher_pipe;   /* the watcher acts when this is closed */
+} amfs_loop;
+
+int64_t amfs_now_us(void); /* monotonic */
+
+/* Start `task` in a slot. True: it runs and the slot holds it. False: its completion is filled in (outcome SETUP). */
+bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task);
+
+/* The first process of the slot's task has ended: kill what is left, collect, check and publish, clean up, fill in the completion. The
+ * slot is free afterwards and the task the caller's. */
+amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot);
+
+/* Signal the slot's process group, and all other processes of its task. */
+void amfs_run_signal(const amfs_loop *loop, const amfs_slot *slot, int number);
+
+/* End what is left of tasks that have ended. Takes a walk through /proc, so tasks that end in quick succession share one. Returns whether
+ * nothing is left. */
+bool amfs_run_sweep(amfs_loop *loop);
+
+/* The number that the kernel has given to a process last; 0: not known. */
+pid_t amfs_last_pid(const amfs_loop *loop);
+
+/* Give back the memory of captured output beyond what will be kept. Returns by how much the output has grown. */
+int64_t amfs_run_trim(amfs_slot *slot);
+
+#endif

@@ -1,0 +1,172 @@
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x00001000
+#endif
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+enum { NEST = 64 * 1024, SIGNALS = 64, KERNEL_SIGSET = 8 };
+
+/* The child runs in our memory until execve, with no stack protector or shadow memory of ours to keep up to date. */
+#define CHILD_CODE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
+
+/* The kernel's own structure: only its first word (the handler) matters, and a zeroed one means "default" on every processor. */
+typedef struct {
+    void *handler;
+    uint64_t rest[7];
+} kernel_sigaction;
+
+/* A child's system calls. It shares our thread's errno, which must not change under us, so it leaves errno alone: result or -errno. Where
+ * we cannot call the kernel so, we stand still until the child is out of our memory. */
+#if defined(__x86_64__)
+enum { WAIT_FOR_CHILD = 0 };
+
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e) {
+    register long fourth __asm__("r10") = d;
+    register long fifth __asm__("r8") = e;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth) : "rcx", "r11", "memory");
+    return number;
+}
+#elif defined(__aarch64__)
+enum { WAIT_FOR_CHILD = 0 };
+
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e) {
+    register long what __asm__("x8") = number;
+    register long first __asm__("x0") = a;
+    register long second __asm__("x1") = b;
+    register long third __asm__("x2") = c;
+    register long fourth __asm__("x3") = d;
+    register long fifth __asm__("x4") = e;
+    __asm__ volatile("svc #0" : "+r"(first) : "r"(what), "r"(second), "r"(third), "r"(fourth), "r"(fifth) : "memory");
+    return first;
+}
+#else
+enum { WAIT_FOR_CHILD = CLONE_VFORK };
+
+CHILD_CODE static long call(long number, long a, long b, long c, long d, long e) {
+    long result = syscall(number, a, b, c, d, e);
+    return result < 0 ? -errno : result;
+}
+#endif
+
+void amfs_spawner_init(amfs_spawner *spawner) {
+    struct rlimit limit = {0};
+
+    spawner->parent = getpid();
+    getrlimit(RLIMIT_RTTIME, &limit);
+    spawner->most_rttime = limit.rlim_max;
+    amfs_spawner_look(spawner);
+}
+
+_Static_assert(sizeof(amfs_nest) < NEST / 2, "the child's stack is the upper end of the nest");
+
+amfs_nest *amfs_nest_new(void) {
+    void *memory = mmap(NULL, NEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void amfs_nest_free(amfs_nest *nest) {
+    if (nest != NULL) munmap(nest, NEST);
+}
+
+void amfs_spawner_look(amfs_spawner *spawner) {
+    uint64_t odd = 0;
+
+    for (int number = 1; number <= SIGNALS; number++) {
+        kernel_sigaction action = {0};
+        if (syscall(SYS_rt_sigaction, number, NULL, &action, KERNEL_SIGSET) == 0 && action.handler != NULL)
+            odd |= (uint64_t)1 << (number - 1);
+    }
+    spawner->odd_signals = odd;
+}
+
+CHILD_CODE static int child(void *argument) {
+    amfs_nest *nest = argument;
+    const amfs_command *command = &nest->command;
+    static const kernel_sigaction standard; /* SIG_DFL */
+    uint64_t none = 0;
+    long failed;
+
+    /* Handlers of this process must never run in here, so they go before any signal may come in. */
+    for (uint64_t odd = nest->spawner->odd_signals; odd != 0; odd &= odd - 1)
+        call(SYS_rt_sigaction, __builtin_ctzll(odd) + 1, (long)&standard, 0, KERNEL_SIGSET, 0);
+    call(SYS_setpgid, 0, 0, 0, 0, 0);
+    if (!command->outlives) call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (command->mark != 0) call(SYS_prlimit64, 0, RLIMIT_RTTIME, (long)nest->rttime, 0, 0);
+    if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
+        goto out;
+
+    nest->failed_at = AMFS_SPAWN_DIRECTORY;
+    failed = call(SYS_chdir, (long)nest->directory, 0, 0, 0, 0);
+    if (failed < 0) goto failed;
+    nest->failed_at = AMFS_SPAWN_STREAMS;
+    if ((failed = call(SYS_dup3, command->in, 0, 0, 0, 0)) < 0 || (failed = call(SYS_dup3, command->out, 1, 0, 0, 0)) < 0 ||
+        (failed = call(SYS_dup3, command->err, 2, 0, 0, 0)) < 0)
+        goto failed;
+    nest->failed_at = AMFS_SPAWN_PROGRAM;
+    call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, KERNEL_SIGSET, 0);
+    failed = call(SYS_execve, (long)command->program, (long)command->argv, (long)command->env, 0, 0);
+    if (failed == -ENOEXEC) {
+        /* A script without "#!": every shell and execvp(3) give it to sh. */
+        const char **shell = (const char **)(uintptr_t)(command->argv - 1);
+        shell[0] = "/bin/sh";
+        shell[1] = command->program;
+        failed = call(SYS_execve, (long)shell[0], (long)shell, (long)command->env, 0, 0);
+    }
+failed:
+    nest->error = (int)-failed;
+out:
+    call(SYS_exit_group, 127, 0, 0, 0, 0);
+    __builtin_unreachable();
+}
+
+int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest) {
+    nest->spawner = spawner;
+    nest->command = *command;
+    snprintf(nest->directory, sizeof nest->directory, "%s", command->directory);
+    nest->command.directory = nest->directory;
+    nest->rttime[0] = command->mark;
+    nest->rttime[1] = spawner->most_rttime;
+    nest->failed_at = AMFS_SPAWN_CLONE;
+    nest->error = 0;
+    int pidfd = -1;
+    int wait = command->outlives ? CLONE_VFORK : WAIT_FOR_CHILD;
+    nest->pid = clone(child, (char *)nest + NEST, CLONE_VM | wait | CLONE_PIDFD | SIGCHLD, nest, &pidfd);
+    nest->pidfd = pidfd;
+    return nest->pid < 0 ? nest->error = errno : 0;
+}
+
+int amfs_collect(int pidfd, bool wait, amfs_ending *ending) {
+    siginfo_t info;
+    struct rusage usage;
+    long done;
+
+    info.si_pid = 0;
+    do /* the library's waitid() does not pass the usage on */
+        done = syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | (wait ? 0 : WNOHANG), &usage);
+    while (done < 0 && errno == EINTR);
+    if (done < 0) return ECHILD;
+    if (info.si_pid == 0) return EAGAIN;
+    ending->signalled = info.si_code != CLD_EXITED;
+    ending->dumped = info.si_code == CLD_DUMPED;
+    ending->code = info.si_status;
+    ending->cpu_us = (int64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    ending->maxrss_kib = usage.ru_maxrss;
+    return 0;
+}

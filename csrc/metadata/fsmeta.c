@@ -1,0 +1,271 @@
+/* The metadata shard: making and freeing it, places, what the other files need of each other, counting. */
+#include "fsmeta_internal.h"
+
+#include "common/xxh64.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct meta *meta_new(int32_t node) {
+    struct meta *meta = calloc(1, sizeof *meta);
+    if (meta == NULL) return NULL;
+    meta->node = node;
+    pthread_mutex_init(&meta->lock, NULL);
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
+    bool made = true;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = table_init(tables[i], &meta->slabs) && made;
+    if (made) return meta;
+    meta_free(meta);
+    return NULL;
+}
+
+static bool free_entry_link(void *context, struct link *link) {
+    free_entry(context, RECORD(struct entry, link, link));
+    return true;
+}
+
+static bool free_inode_link(void *context, struct link *link) {
+    free_inode(context, RECORD(struct inode, link, link));
+    return true;
+}
+
+static bool free_copy_link(void *context, struct link *link) {
+    struct meta *meta = context;
+    slab_give(&meta->slabs, RECORD(struct copy, link, link));
+    return true;
+}
+
+static bool free_lock_link(void *context, struct link *link) {
+    free_lock(context, RECORD(struct name_lock, link, link));
+    return true;
+}
+
+static void free_places(struct meta *meta) {
+    free(meta->owners);
+    free(meta->serials);
+    free(meta->moving);
+    free(meta->entries);
+    free(meta->inodes);
+    meta->owners = NULL;
+    meta->serials = NULL;
+    meta->moving = NULL;
+    meta->entries = meta->inodes = NULL;
+}
+
+static bool make_places(struct meta *meta, size_t partitions) {
+    meta->owners = malloc(partitions * sizeof *meta->owners);
+    meta->serials = calloc(partitions, sizeof *meta->serials);
+    meta->moving = calloc(partitions, sizeof *meta->moving);
+    meta->entries = calloc(partitions, sizeof *meta->entries);
+    meta->inodes = calloc(partitions, sizeof *meta->inodes);
+    if (meta->owners == NULL || meta->serials == NULL || meta->moving == NULL || meta->entries == NULL || meta->inodes == NULL) {
+        free_places(meta);
+        return false;
+    }
+    for (size_t i = 0; i < partitions; i++) meta->owners[i] = -1;
+    atomic_store(&meta->partitions, partitions);
+    return true;
+}
+
+void meta_free(struct meta *meta) {
+    if (meta == NULL) return;
+    sift_partitions(meta, meta->entries, free_entry_link, meta);
+    sift_partitions(meta, meta->inodes, free_inode_link, meta);
+    table_sift(&meta->copies, free_copy_link, meta);
+    table_sift(&meta->locks, free_lock_link, meta);
+    table_sift(&meta->uses, free_use_link, meta);
+    free_dirs(meta);
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
+        table_free(&meta->entries[i]);
+        table_free(&meta->inodes[i]);
+    }
+    slabs_free(&meta->slabs);
+    free_places(meta);
+    pthread_mutex_destroy(&meta->lock);
+    free(meta);
+}
+
+/* ── places ── */
+
+uint64_t name_key(uint64_t dir, const char *name, size_t length) { return amfs_xxh64(name, length, dir); }
+
+size_t partition_of_key(const struct meta *meta, uint64_t key) {
+    size_t partitions = atomic_load(&meta->partitions);
+    return partitions == 0 ? 0 : key % partitions;
+}
+
+size_t partition_of_ino(const struct meta *meta, uint64_t ino) { return partition_of_key(meta, ino >> META_INO_SHIFT); }
+
+struct table *entries_of(const struct meta *meta, uint64_t key) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->entries[partition_of_key(meta, key)];
+}
+
+struct table *inodes_of(const struct meta *meta, uint64_t ino) {
+    return atomic_load(&meta->partitions) == 0 ? NULL : &meta->inodes[partition_of_ino(meta, ino)];
+}
+
+bool is_ready(struct meta *meta, struct table *table) { return table->segments != NULL || table_init(table, &meta->slabs); }
+
+void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context) {
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) table_sift(&tables[i], visit, context);
+}
+
+size_t count_partitions(const struct meta *meta, const struct table *tables) {
+    size_t count = 0;
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) count += tables[i].count;
+    return count;
+}
+
+bool owned_by_table(const struct meta *meta, size_t partition) {
+    return partition < atomic_load(&meta->partitions) && meta->owners[partition] == meta->node;
+}
+
+bool is_mine(const struct meta *meta, size_t partition) { return owned_by_table(meta, partition) && !meta->moving[partition]; }
+
+bool is_alone(const struct meta *meta) {
+    size_t partitions = atomic_load(&meta->partitions);
+    return partitions > 0 && meta->mine_count == partitions && meta->moving_count == 0;
+}
+
+/* Numbers of a partition that came here without its records (its node died) must not be given out again. So every version of the table has
+ * a range of its own, and a node gives out no number beyond the range of the version that it knows. After 65,535 versions the last range is
+ * used up: such a partition gives out no numbers (ENOSPC) rather than old ones. */
+static uint64_t first_serial(uint64_t version) {
+    enum { RANGE_BITS = 24 };
+    uint64_t last = ((uint64_t)1 << META_INO_SHIFT) - 1;
+    if (version <= 1) return 1;
+    return version - 1 <= last >> RANGE_BITS ? (version - 1) << RANGE_BITS : last;
+}
+
+int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version) {
+    if (partitions == 0 || partitions >= (size_t)1 << 16) return EINVAL;
+    enter(meta);
+    size_t had = atomic_load(&meta->partitions);
+    if (had != 0 && had != partitions) return leave(meta, EINVAL);
+    if (had != 0 && version < meta->version) return leave(meta, ESTALE);
+    if (had == 0) {
+        int error = make_root(meta);
+        if (error != 0) return leave(meta, error);
+        if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
+    }
+    meta->version = version;
+    meta->mine_count = 0;
+    for (size_t i = 0; i < partitions; i++) {
+        if (owners[i] == meta->node && meta->owners[i] != meta->node && meta->serials[i] < first_serial(version))
+            meta->serials[i] = first_serial(version);
+        meta->owners[i] = owners[i];
+        meta->mine_count += owners[i] == meta->node;
+    }
+    return leave(meta, 0);
+}
+
+int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count, bool moving) {
+    enter(meta);
+    for (size_t i = 0; i < count; i++)
+        if (partitions[i] >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
+    for (size_t i = 0; i < count; i++) {
+        if (meta->moving[partitions[i]] == moving) continue;
+        meta->moving[partitions[i]] = moving;
+        if (moving) meta->moving_count++;
+        else meta->moving_count--;
+    }
+    return leave(meta, 0);
+}
+
+uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *name, size_t length) {
+    return (uint32_t)partition_of_key(meta, name_key(dir, name, length));
+}
+
+uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino) { return (uint32_t)partition_of_ino(meta, ino); }
+
+uint32_t meta_stripe_partition(const struct meta *meta, uint64_t ino, uint64_t index) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
+    size_t partitions = atomic_load(&meta->partitions);
+    return partitions == 0 ? 0 : (uint32_t)((amfs_xxh64(bytes, sizeof bytes, 0) % partitions + index % partitions) % partitions);
+}
+
+int32_t meta_owner(const struct meta *meta, uint32_t partition) {
+    struct meta *locked = (struct meta *)(uintptr_t)meta;
+    enter(locked);
+    return leave(locked, partition < atomic_load(&meta->partitions) ? meta->owners[partition] : -1);
+}
+
+uint64_t next_number(struct meta *meta, size_t partition) {
+    if (meta->serials[partition] + 1 >= first_serial(meta->version + 1)) return 0;
+    return (uint64_t)partition << META_INO_SHIFT | ++meta->serials[partition];
+}
+
+void number_is_used(struct meta *meta, uint64_t ino) {
+    uint64_t partition = ino >> META_INO_SHIFT, serial = ino & (((uint64_t)1 << META_INO_SHIFT) - 1);
+    if (partition < atomic_load(&meta->partitions) && meta->serials[partition] < serial) meta->serials[partition] = serial;
+}
+
+uint64_t meta_new_number(struct meta *meta, uint32_t partition) {
+    enter(meta);
+    uint64_t number = is_mine(meta, partition) ? next_number(meta, partition) : 0;
+    pthread_mutex_unlock(&meta->lock);
+    return number;
+}
+
+/* ── names, watchers, attributes ── */
+
+int name_fault(const char *name, size_t length) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    if (length == 0 || memchr(name, '/', length) != NULL || memchr(name, '\0', length) != NULL) return EINVAL;
+    return name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')) ? EINVAL : 0;
+}
+
+bool nobody_else(const struct meta *meta, node_set watchers) { return set_only(watchers, meta->node); }
+
+int prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b) {
+    if (tell == NULL) return nobody_else(meta, a) && nobody_else(meta, b) ? 0 : META_BUSY;
+    return nodes_reserve(tell, set_count(a) + set_count(b));
+}
+
+void tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except) {
+    bool stays = except >= 0 && set_has(*watchers, except);
+    for (size_t i = 0; i < set_count(*watchers); i++) {
+        int32_t node = set_at(*watchers, i);
+        if (node != meta->node && node != except) nodes_add(tell, node);
+    }
+    set_clear(watchers);
+    if (stays) set_add(watchers, except); /* into an empty set: needs no memory */
+}
+
+int watch(const struct meta *meta, node_set *watchers, int32_t asker) {
+    return asker < 0 || asker == meta->node ? 0 : set_add(watchers, asker);
+}
+
+void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now) {
+    if (mask & META_SET_UID) *it.uid = in->uid;
+    if (mask & META_SET_GID) *it.gid = in->gid;
+    if (mask & META_SET_MODE) *it.mode = (*it.mode & S_IFMT) | (in->mode & 07777);
+    else if (mask & (META_SET_UID | META_SET_GID) && !S_ISDIR(*it.mode))
+        *it.mode &= ~(uint32_t)(*it.mode & S_IXGRP ? S_ISUID | S_ISGID : S_ISUID);
+    if (mask & META_SET_ATIME) *it.atime = in->atime;
+    if (mask & META_SET_MTIME) *it.mtime = in->mtime;
+    *it.ctime = mask & META_SET_CTIME ? in->ctime : now;
+}
+
+/* ── counting and checking ── */
+
+void meta_counts(struct meta *meta, struct meta_counts *counts) {
+    enter(meta);
+    const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
+    size_t partitions = atomic_load(&meta->partitions),
+           of_each = sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
+    *counts = (struct meta_counts){
+        .inodes = count_partitions(meta, meta->inodes),
+        .entries = count_partitions(meta, meta->entries),
+        .dirs = meta->dirs.count,
+        .cached = meta->copies.count,
+        .bytes = sizeof *meta + meta->slabs.bytes + meta->other_bytes + partitions * of_each,
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) counts->bytes += table_bytes(tables[i]);
+    for (size_t i = 0; i < partitions; i++) counts->bytes += table_bytes(&meta->entries[i]) + table_bytes(&meta->inodes[i]);
+    pthread_mutex_unlock(&meta->lock);
+}

@@ -1,0 +1,288 @@
+/* The metadata of the file system that this node keeps: one shard. Pure: no I/O, no clock (the caller says what time it is), no Python.
+ *
+ * Three tables, one lock around all of them (every function may be called from any thread):
+ *   inodes    the records of the partitions this node owns, and copies (`cached`) of records that others own
+ *   entries   (directory, name) -> inode, for the partitions this node owns
+ *   dirs      every directory of the file system, on every node: parent, name, mode, owner, layout rule
+ *
+ * Names and numbers. An inode's number is (partition << 40) | serial, so its record's place follows from the number; the root directory is
+ * number 1. An entry's partition is that of (directory number, name): renaming a directory moves nothing. A file's inode is born in the
+ * partition of its first entry, so that creating and looking up concern one shard. Stripe i of a file lies at partition
+ * (hash(ino) + i) mod P. Partition -> node is the table (MemFS's second layer).
+ *
+ * Watchers are the other nodes that may have a copy of an inode or entry in a cache. A change answers with the watchers to be told, and
+ * forgets them: they come back when they ask again.
+ *
+ * All functions return 0, an errno, or one of the two codes below. `tell` may be NULL where somebody has to be told: then it is
+ * META_BUSY, and nothing changes, if there is anybody. Lists of nodes are added to. */
+#ifndef AMFS_FSMETA_H
+#define AMFS_FSMETA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    META_NOT_MINE = 1001, /* the partition belongs to another node (or is moving): the caller has an old table, or must take the long way */
+    META_BUSY = 1002, /* locked by an operation over several shards, or somebody else must be told first: the long way */
+    META_NAME_MAX = 255,
+    META_ROOT = 1,
+    META_INO_SHIFT = 40,
+};
+
+enum meta_layout { META_WHOLE = 0, META_STRIPED = 1 };
+enum { META_LOST = 2 }; /* meta_attr.finished: not being written, and some of its content was lost with a node: nobody may read it */
+
+struct meta;
+
+/* What is known of an inode. Times in nanoseconds since 1970. */
+struct meta_attr {
+    uint64_t ino;
+    uint32_t mode; /* with the type */
+    uint32_t nlink;
+    uint32_t uid, gid, rdev;
+    uint32_t stripe; /* bytes; of striped files */
+    uint8_t layout; /* enum meta_layout */
+    uint8_t finished; /* 0: being written; size may be old. 1: finished. META_LOST */
+    int32_t writer; /* node that has it open for writing, or -1 */
+    int32_t rank; /* node it was pinned to by set_rank, or -1 */
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+};
+
+/* A growing list of node numbers that the caller frees (free(list.nodes)). */
+struct meta_nodes {
+    int32_t *nodes;
+    size_t count, room;
+};
+
+struct meta *meta_new(int32_t node);
+void meta_free(struct meta *meta);
+
+/* ── places ── */
+/* The first call makes the root. EINVAL: another number of partitions than before; ESTALE: an older version. Numbers of partitions that
+ * come here begin at a serial of the table's version, so that those which a dead node gave out are not given out again. */
+int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version);
+/* Partitions that are on their way to or from here: functions answer META_NOT_MINE for what lies in them. */
+int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count, bool moving);
+uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *name, size_t length);
+uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino); /* mod P, so any number has one */
+uint32_t meta_stripe_partition(const struct meta *meta, uint64_t ino, uint64_t index);
+int32_t meta_owner(const struct meta *meta, uint32_t partition);
+uint64_t meta_new_number(struct meta *meta, uint32_t partition); /* an unused inode number of a partition; 0: it is not here */
+
+/* ── entries (partition of dir and name) ── `asker`: node that asks; if it is another one it becomes a watcher */
+
+/* `attr->mode` 0: the inode's record is elsewhere (only ino and the type bits in *type). */
+int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type,
+                struct meta_attr *attr);
+
+/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank; out: all of it. Times and nlink are set.
+ * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
+ * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has
+ * it open from the start; without one it is finished and empty, and `asker` holds what there is of it.
+ * Touches nothing of the directory itself: see meta_dir_touch. */
+int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
+                struct meta_attr *attr);
+
+/* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
+ * *old_type its type; else EEXIST. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
+int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
+                uint64_t *old, uint32_t *old_type, struct meta_nodes *tell);
+
+/* Take an entry out; `ino` 0: whatever it is. ENOENT if it is not there or another inode. `owner` as for meta_insert. */
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was,
+                uint32_t *type, struct meta_nodes *tell);
+
+/* unlink where entry and inode are both here: removes the entry, counts the link down. EISDIR for a directory. META_NOT_MINE if the inode's
+ * record is elsewhere. *left: what remains as after meta_link. `tell`: watchers of both; NULL: META_BUSY also if others hold the content.
+ * If the record was lost with a node the name goes all the same; then *left has only number and type, and *gone is false. */
+int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, struct meta_attr *left, bool *gone,
+                struct meta_nodes *tell);
+
+/* rename of one non-directory entry to another when both entries and both inodes are all here, nothing locked, and no other node
+ * watches anything of it or holds what is replaced; else META_NOT_MINE or META_BUSY. `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE.
+ * *replaced/gone as for unlink; replaced->ino 0: nothing was there. Same inode under both names: 0, nothing changes. */
+int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t to_dir, const char *to_name, size_t to_length,
+                unsigned flags, int64_t now, struct meta_attr *moved, struct meta_attr *replaced, bool *gone);
+
+/* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY but those by
+ * meta_insert and meta_remove for its owner; looking up is not. META_BUSY if it is locked by another `owner` (0 is none). Repeatable by
+ * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. */
+int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
+int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
+/* Locks of operations that a node began (owner >> 40 == node + 1) are given up: it died. */
+int meta_unlock_node(struct meta *meta, int32_t node);
+
+/* Entries of a directory that are here, in order of `cursor` (0: from the start; opaque, below 2^48, stable under changes of other entries;
+ * what an import brings comes at the end). While a partition moves, only the node that the table names lists its entries. */
+struct meta_entry {
+    uint64_t ino, cursor; /* cursor: pass it to go on after this one */
+    uint32_t type; /* S_IFMT bits */
+    uint16_t length;
+    const char *name; /* valid until the callback returns */
+};
+/* Calls `each` until it returns false or there are no more. The lock is held meanwhile: `each` must not call back. */
+int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor,
+              bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr /* NULL if elsewhere */),
+              void *context);
+/* Entries of dir that are here, those of partitions on their way included: a directory that is counted empty everywhere is empty. */
+uint64_t meta_count(struct meta *meta, uint64_t dir);
+
+/* ── inodes (partition of the number) ── */
+
+int meta_getattr(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr);
+enum {
+    META_SET_MODE = 1,
+    META_SET_UID = 2,
+    META_SET_GID = 4,
+    META_SET_SIZE = 8,
+    META_SET_ATIME = 16,
+    META_SET_MTIME = 32,
+    META_SET_CTIME = 64,
+    META_SET_LAYOUT = 128,
+    META_SET_RANK = 256,
+    META_SET_BLOCKS = 512
+};
+/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
+ * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
+ * leaves `asker` as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see
+ * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
+int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
+                 struct meta_attr *out, struct meta_nodes *tell);
+/* Have nodes been told of a change of it that are not watchers any more? They know its names still, and learn of no other change. */
+bool meta_dropped(struct meta *meta, uint64_t ino);
+/* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
+ * links 0 but users left it stays. */
+int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);
+
+/* `node` opens it. Reading: `holders` gets who has the whole content. Writing: allowed always; out->writer is the node through which to
+ * write: it becomes `node` if nobody has it. `node` becomes a user, and a watcher if it is not this node. `tell` (writing, newly
+ * granted): watchers. */
+int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struct meta_attr *out, struct meta_nodes *holders,
+              struct meta_nodes *tell);
+/* The writer is done: size, blocks, mtime, atime are what its data file says; finished (META_LOST if `in` says so); writer -1; holders of a whole file = {node}. If
+ * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
+ * have old content, or the file is claimed. */
+int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
+/* What the data of a file says that `node` writes, before it closes it: until meta_wrote that is its size to who asks. Times of 0 are not known. */
+void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in);
+/* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
+ * meanwhile must not be taken for what was closed. */
+void meta_closing(struct meta *meta, uint64_t ino);
+void meta_closed(struct meta *meta, uint64_t ino);
+/* `node` has no handle on it any more; if it was the writer, what is recorded stands. *gone as for meta_link. */
+int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
+/* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no
+ * watcher any more): drop the copy. */
+int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
+/* `node` needs the room of what lies there of it: others have it too, or it is old, for the file is being written elsewhere or lies in stripes. EBUSY: no. */
+int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
+int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */
+int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
+int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
+
+enum { META_XATTR_CREATE = 1, META_XATTR_REPLACE = 2 };
+/* On directories too: their record is everywhere, so the caller broadcasts. Nobody is told: nobody caches them. ENODATA, EEXIST,
+ * ERANGE/E2BIG (64 KiB a value, 64 KiB an inode: ENOSPC) */
+int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void *value, size_t size, int flags, int64_t now);
+int meta_get_xattr(struct meta *meta, uint64_t ino, const char *name, void *value, size_t room, size_t *size); /* room 0: only the size */
+int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *size); /* names ended by NUL */
+int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t now);
+
+/* ── for another node, which asks this one directly and waits for nobody else ──
+ * As their namesakes above. META_BUSY whenever a third node is concerned (it watches, holds or writes), or data lies on others: the asker takes the
+ * long way then. `asker` is not told, and stays a watcher. */
+struct meta_unlinked {
+    bool gone, here, there; /* gone: as for meta_unlink; then its data can go where it is: at this node, at the asker */
+    bool used; /* the asker is a user of it now, and says so when it is not */
+};
+int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds); /* holds: all of its content */
+int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker,
+                  struct meta_attr *attr); /* of a finished file that is empty or held already */
+/* `used`: the asker has opened copies without saying so, perhaps this one. */
+int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
+                    struct meta_attr *left, struct meta_unlinked *how);
+/* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
+int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
+int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
+
+/* ── asking others directly ──
+ * What says that something is old may overtake an answer that was given before. So: a moment is taken before the question is sent, and the answer is
+ * believed for longer than a moment only if it is still fresh. A mark is an inode's number or that of a name. */
+uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length);
+void meta_stale(struct meta *meta, uint64_t mark); /* somebody says so; meta_uncache does it for an inode */
+uint64_t meta_moment(struct meta *meta);
+bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark);
+int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica); /* meta_cache, or ESTALE */
+/* Files that are recorded elsewhere and open here. Mounts may have opened them directly, and tell their shard directly that they are closed; the poll
+ * loop may have opened them for others, and counts for itself. Each must know of the other: the last one tells. */
+int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers); /* more or fewer */
+bool meta_tell_directly(struct meta *meta, uint64_t ino); /* begin; false: the poll loop must tell, it uses it, too */
+void meta_told_directly(struct meta *meta, uint64_t ino); /* what was begun is answered */
+int meta_claim(struct meta *meta, uint64_t ino, bool claimed); /* the poll loop uses it */
+void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling);
+
+/* ── copies of records that others own ── */
+/* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed;
+ * until then a record of the same size, mtime and layout does not take it back. */
+int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica);
+int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica); /* ENOENT: not */
+int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
+
+/* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists (mode 0755 at first), its own parent. */
+/* EEXIST: number or name; ENOENT: no such parent */
+int meta_dir_add(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr);
+/* ENOTDIR, EBUSY: the root, ENOTEMPTY: has directories (entries are the caller's to count) */
+int meta_dir_remove(struct meta *meta, uint64_t ino);
+int meta_dir_move(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, int64_t now);
+int meta_dir_set(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now); /* as meta_setattr */
+int meta_dir_get(struct meta *meta, uint64_t ino, struct meta_attr *attr, uint64_t *parent); /* ENOTDIR: no directory */
+int meta_dir_find(struct meta *meta, uint64_t parent, const char *name, size_t length, struct meta_attr *attr); /* ENOENT */
+int meta_dir_name(struct meta *meta, uint64_t ino, char *to, size_t room);
+bool meta_dir_below(struct meta *meta, uint64_t ino, uint64_t ancestor); /* is `ino` that or below it */
+/* No new entries in it from now on (rmdir looks whether it is empty everywhere): creating there answers META_BUSY. */
+int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen);
+/* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. Any node remembers when it called this last.
+ * META_BUSY (`tell` is NULL and there are some): it is changed here, and they have to be told by another call. */
+int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell);
+int64_t meta_dir_touched(struct meta *meta, uint64_t ino); /* what is remembered of that; 0: nothing since its times were set */
+void meta_dir_latest(struct meta *meta, struct meta_attr *attr); /* what its home said of a directory, and this node's own changes since */
+/* Default layout of new files below it (nearest ancestor that has one): layout, stripe. stripe 0 and layout 255: none. */
+int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe);
+void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t *stripe);
+
+/* ── moving partitions, and all of it ── a portable byte string; import adds what it holds, in the place of what has the same name or
+ * number. The exporting node becomes a watcher of what it gave. */
+int meta_export(struct meta *meta, uint32_t partition, uint8_t **bytes, size_t *size); /* malloc'd: entries and inodes of it */
+int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
+/* EPROTO: damaged; then nothing was taken. ENOMEM: some of it may have been. Of directories: those that are not among them go. */
+int meta_import(struct meta *meta, const uint8_t *bytes, size_t size);
+int meta_drop(struct meta *meta, uint32_t partition);
+/* A node is gone: no holder, user, watcher, writer any more. To be called before the table that names the heirs of its partitions. Files of here are
+ * META_LOST from then on if it had their last whole copy, if a stripe of theirs lay in one of its partitions, or if it wrote them and nobody has what
+ * they contained before; until they are written anew. Calls `lost` (which must not call back) for each of them, and for each orphan that only
+ * it used: its record is away. */
+int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
+
+/* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
+int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count);
+/* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from
+ * a new manager: entries of those that it does not know go, and none is frozen by the one before it. */
+int meta_mend_dirs(struct meta *meta, bool anew);
+
+struct meta_counts {
+    uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */
+};
+void meta_counts(struct meta *meta, struct meta_counts *counts);
+int meta_check(struct meta *meta, char *what, size_t room); /* 0, or EINVAL and what contradicts itself */
+
+/* ── for the FUSE loop: what it may do at once ──
+ * These answer META_NOT_MINE or META_BUSY whenever anybody else is concerned: record elsewhere, partition moving, entry locked, directory
+ * frozen, other watchers, content not here, another node writes, or holds a copy whose times are to be set. Attributes of directories: only
+ * while every partition is here. */
+/* whole, content here (own or replica), user = me */
+int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out);
+int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, struct meta_attr *out);
+
+#endif

@@ -1,0 +1,500 @@
+/* The metadata shard: entries, from names to inodes. */
+#include "fsmeta_internal.h"
+
+#include <errno.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS_MIN = 4, TARGET_MAX = 4095 };
+
+/* ── shelves ── */
+
+static struct shelf *find_shelf(const struct meta *meta, uint64_t dir) {
+    struct link *link = table_first(&meta->shelves, dir);
+    return link == NULL ? NULL : RECORD(struct shelf, link, link);
+}
+
+static void close_holes(struct shelf *shelf) {
+    size_t to = 0;
+    for (size_t i = shelf->first; i < shelf->used; i++)
+        if (shelf->slots[i].entry != NULL) shelf->slots[to++] = shelf->slots[i];
+    shelf->first = 0;
+    shelf->used = to;
+}
+
+static bool resize_slots(struct meta *meta, struct shelf *shelf, size_t room) {
+    struct slot *slots = realloc(shelf->slots, room * sizeof *slots);
+    if (slots == NULL) return false;
+    meta->other_bytes += room * sizeof *slots;
+    meta->other_bytes -= shelf->room * sizeof *slots;
+    shelf->slots = slots;
+    shelf->room = room;
+    return true;
+}
+
+static bool put_on_shelf(struct meta *meta, struct entry *entry) {
+    struct shelf *shelf = find_shelf(meta, entry->dir);
+    if (shelf == NULL) {
+        shelf = slab_take(&meta->slabs, sizeof *shelf);
+        if (shelf == NULL) return false;
+        *shelf = (struct shelf){.link.key = entry->dir};
+        if (!resize_slots(meta, shelf, SLOTS_MIN)) {
+            slab_give(&meta->slabs, shelf);
+            return false;
+        }
+        table_add(&meta->shelves, &shelf->link);
+    }
+    if (shelf->used == shelf->room) {
+        if (shelf->count <= shelf->used / 4 * 3) close_holes(shelf);
+        else if (!resize_slots(meta, shelf, shelf->room + shelf->room / 2)) return false;
+    }
+    entry->cursor = ++meta->last_cursor;
+    shelf->slots[shelf->used++] = (struct slot){entry->cursor, entry};
+    shelf->count++;
+    return true;
+}
+
+/* Index of the first slot after `cursor`, hole or not. */
+static size_t slot_after(const struct shelf *shelf, uint64_t cursor) {
+    size_t low = shelf->first, high = shelf->used;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (shelf->slots[middle].cursor <= cursor) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void take_from_shelf(struct meta *meta, struct entry *entry) {
+    struct shelf *shelf = find_shelf(meta, entry->dir);
+    if (--shelf->count == 0) {
+        table_remove(&meta->shelves, &shelf->link);
+        meta->other_bytes -= shelf->room * sizeof *shelf->slots;
+        free(shelf->slots);
+        slab_give(&meta->slabs, shelf);
+        return;
+    }
+    shelf->slots[slot_after(shelf, entry->cursor - 1)].entry = NULL;
+    while (shelf->slots[shelf->first].entry == NULL) shelf->first++;
+    if (shelf->used >= 64 && shelf->count < shelf->used / 2) {
+        close_holes(shelf);
+        resize_slots(meta, shelf, shelf->used + shelf->used / 4);
+    }
+}
+
+bool shelf_is_sound(const struct shelf *shelf) {
+    size_t count = 0;
+    for (size_t i = shelf->first; i < shelf->used; i++) {
+        const struct slot *slot = &shelf->slots[i];
+        if (i > shelf->first && slot->cursor <= slot[-1].cursor) return false;
+        if (slot->entry == NULL) continue;
+        count++;
+        if (slot->entry->cursor != slot->cursor || slot->entry->dir != shelf->link.key) return false;
+    }
+    return count == shelf->count && count > 0 && shelf->used <= shelf->room && shelf->slots[shelf->first].entry != NULL;
+}
+
+/* ── finding, adding, deleting ── */
+
+struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length) {
+    const struct table *table = entries_of(meta, key);
+    for (struct link *link = table == NULL ? NULL : table_first(table, key); link != NULL; link = table_next(link)) {
+        struct entry *entry = RECORD(struct entry, link, link);
+        if (entry->dir == dir && entry->length == length && memcmp(entry->name, name, length) == 0) return entry;
+    }
+    return NULL;
+}
+
+struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type) {
+    struct table *table = entries_of(meta, key);
+    struct entry *entry = is_ready(meta, table) ? slab_take(&meta->slabs, offsetof(struct entry, name) + length) : NULL;
+    if (entry == NULL) return NULL;
+    entry->link.key = key;
+    entry->dir = dir;
+    entry->ino = ino;
+    entry->watchers = 0;
+    entry->type = type & S_IFMT;
+    entry->length = (uint16_t)length;
+    memcpy(entry->name, name, length);
+    if (!put_on_shelf(meta, entry)) {
+        slab_give(&meta->slabs, entry);
+        return NULL;
+    }
+    table_add(table, &entry->link);
+    return entry;
+}
+
+void free_entry(struct meta *meta, struct entry *entry) {
+    take_from_shelf(meta, entry);
+    set_clear(&entry->watchers);
+    slab_give(&meta->slabs, entry);
+}
+
+void delete_entry(struct meta *meta, struct entry *entry) {
+    table_remove(entries_of(meta, entry->link.key), &entry->link);
+    free_entry(meta, entry);
+}
+
+/* ── locks ── */
+
+struct name_lock *find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length) {
+    if (meta->locks.count == 0) return NULL;
+    for (struct link *link = table_first(&meta->locks, key); link != NULL; link = table_next(link)) {
+        struct name_lock *lock = RECORD(struct name_lock, link, link);
+        if (lock->dir == dir && lock->length == length && memcmp(lock->name, name, length) == 0) return lock;
+    }
+    return NULL;
+}
+
+static bool locked_by_another(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner) {
+    const struct name_lock *lock = find_lock(meta, key, dir, name, length);
+    return lock != NULL && lock->owner != owner;
+}
+
+int add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner) {
+    struct name_lock *lock = slab_take(&meta->slabs, offsetof(struct name_lock, name) + length);
+    if (lock == NULL) return ENOMEM;
+    lock->link.key = key;
+    lock->dir = dir;
+    lock->owner = owner;
+    lock->length = (uint16_t)length;
+    memcpy(lock->name, name, length);
+    table_add(&meta->locks, &lock->link);
+    return 0;
+}
+
+void free_lock(struct meta *meta, struct name_lock *lock) { slab_give(&meta->slabs, lock); }
+
+int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner) {
+    int error = name_fault(name, length);
+    if (error != 0 || owner == 0) return error != 0 ? error : EINVAL;
+    uint64_t key = name_key(dir, name, length);
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
+    const struct name_lock *lock = find_lock(meta, key, dir, name, length);
+    if (lock != NULL) return leave(meta, lock->owner == owner ? 0 : META_BUSY);
+    return leave(meta, add_lock(meta, key, dir, name, length, owner));
+}
+
+int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner) {
+    uint64_t key = name_key(dir, name, length);
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE); /* it is where the partition is now, or goes */
+    struct name_lock *lock = find_lock(meta, key, dir, name, length);
+    if (lock == NULL || lock->owner != owner) return leave(meta, lock == NULL ? ENOENT : META_BUSY);
+    table_remove(&meta->locks, &lock->link);
+    free_lock(meta, lock);
+    return leave(meta, 0);
+}
+
+struct of_node {
+    struct meta *meta;
+    int32_t node;
+};
+
+static bool unlock_if_of(void *context, struct link *link) {
+    struct of_node *of = context;
+    struct name_lock *lock = RECORD(struct name_lock, link, link);
+    if (lock->owner >> META_INO_SHIFT != (uint64_t)of->node + 1) return false;
+    free_lock(of->meta, lock);
+    return true;
+}
+
+int meta_unlock_node(struct meta *meta, int32_t node) {
+    struct of_node of = {meta, node};
+    enter(meta);
+    table_sift(&meta->locks, unlock_if_of, &of);
+    return leave(meta, 0);
+}
+
+/* ── looking up, listing ── */
+
+int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type,
+                struct meta_attr *attr) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    uint64_t key = name_key(dir, name, length);
+    node_set *watchers;
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
+    struct entry *entry = find_entry(meta, key, dir, name, length);
+    if (entry == NULL) return leave(meta, ENOENT);
+    int error = watch(meta, &entry->watchers, asker);
+    *ino = entry->ino;
+    *type = entry->type;
+    if (!attr_of(meta, entry->ino, attr, &watchers)) *attr = (struct meta_attr){.mode = 0};
+    else if (error == 0) error = watch(meta, watchers, asker);
+    return leave(meta, error);
+}
+
+int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor,
+              bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context) {
+    struct meta_attr attr;
+    node_set *watchers;
+    enter(meta);
+    const struct shelf *shelf = find_shelf(meta, dir);
+    bool more = shelf != NULL;
+    for (size_t i = more ? slot_after(shelf, cursor) : 0; more && i < shelf->used; i++) {
+        const struct entry *entry = shelf->slots[i].entry;
+        /* While a partition moves it is in two places: the table says which of them lists it. */
+        if (entry == NULL || !owned_by_table(meta, partition_of_key(meta, entry->link.key))) continue;
+        struct meta_entry shown = {entry->ino, entry->cursor, entry->type, entry->length, entry->name};
+        more = each(context, &shown, attr_of(meta, entry->ino, &attr, &watchers) ? &attr : NULL);
+    }
+    return leave(meta, 0);
+}
+
+uint64_t meta_count(struct meta *meta, uint64_t dir) {
+    enter(meta);
+    const struct shelf *shelf = find_shelf(meta, dir);
+    uint64_t count = shelf == NULL ? 0 : shelf->count;
+    pthread_mutex_unlock(&meta->lock);
+    return count;
+}
+
+/* ── changing ── */
+
+/* May there be new entries in it? */
+static int room_in(const struct meta *meta, uint64_t ino) {
+    const struct dir *dir = find_dir(meta, ino);
+    if (dir == NULL) return find_inode(meta, ino) != NULL ? ENOTDIR : ENOENT;
+    return dir->frozen ? META_BUSY : 0;
+}
+
+static int new_fault(const struct meta_attr *attr, const char *target) {
+    switch (attr->mode & S_IFMT) {
+    case S_IFLNK: {
+        size_t length = target == NULL ? 0 : strlen(target);
+        return target == NULL ? EINVAL : length == 0 ? ENOENT : length > TARGET_MAX ? ENAMETOOLONG : 0;
+    }
+    case S_IFREG:
+        if (attr->layout > META_STRIPED || (attr->layout == META_STRIPED && attr->stripe == 0)) return EINVAL;
+        return target != NULL ? EINVAL : 0;
+    case S_IFIFO:
+    case S_IFSOCK:
+    case S_IFCHR:
+    case S_IFBLK: return target != NULL || attr->writer >= 0 ? EINVAL : 0;
+    default: return EINVAL;
+    }
+}
+
+/* A record for a new file, in no table yet. NULL: no memory. */
+static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct dir *parent, int64_t now, int32_t asker, const char *target,
+                                const struct meta_attr *attr) {
+    struct inode *inode = new_inode(meta, ino);
+    if (inode == NULL) return NULL;
+    bool regular = S_ISREG(attr->mode), setgid = parent->mode & S_ISGID;
+    inode->mode = attr->mode & (S_IFMT | 07777);
+    inode->nlink = 1;
+    inode->uid = attr->uid;
+    inode->gid = setgid ? parent->gid : attr->gid;
+    inode->rdev = attr->rdev;
+    inode->layout = regular ? attr->layout : META_WHOLE;
+    inode->stripe = regular ? attr->stripe : 0;
+    inode->rank = attr->rank;
+    inode->writer = regular ? attr->writer : -1;
+    inode->finished = inode->writer < 0;
+    inode->atime = inode->mtime = inode->ctime = now;
+    int error = watch(meta, &inode->watchers, asker);
+    if (error == 0 && inode->writer >= 0 && (error = set_add(&inode->users, inode->writer)) == 0)
+        error = set_add(&inode->watchers, inode->writer);
+    if (error == 0 && regular && inode->writer < 0 && inode->layout == META_WHOLE && asker >= 0)
+        error = set_add(&inode->holders, asker); /* of nothing: whoever asked may have it as well as another */
+    if (error == 0 && target != NULL) error = set_target(meta, inode, target, strlen(target));
+    if (error == 0) return inode;
+    free_inode(meta, inode);
+    return NULL;
+}
+
+int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
+                struct meta_attr *attr) {
+    int error = name_fault(name, length);
+    if (error == 0) error = new_fault(attr, target);
+    if (error != 0) return error;
+    uint64_t key = name_key(dir, name, length);
+    enter(meta);
+    size_t partition = partition_of_key(meta, key);
+    if (!is_mine(meta, partition)) return leave(meta, META_NOT_MINE);
+    if (find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
+    error = room_in(meta, dir);
+    if (error == 0 || error == META_BUSY) error = find_entry(meta, key, dir, name, length) != NULL ? EEXIST : error;
+    if (error != 0) return leave(meta, error);
+    uint64_t ino = next_number(meta, partition);
+    if (ino == 0) return leave(meta, ENOSPC);
+    struct inode *inode = make_inode(meta, ino, find_dir(meta, dir), now, asker, target, attr);
+    if (inode == NULL) return leave(meta, ENOMEM);
+    struct entry *entry = add_entry(meta, key, dir, name, length, ino, attr->mode);
+    if (entry != NULL && watch(meta, &entry->watchers, asker) != 0) {
+        delete_entry(meta, entry);
+        entry = NULL;
+    }
+    if (entry == NULL) {
+        free_inode(meta, inode);
+        return leave(meta, ENOMEM);
+    }
+    table_add(inodes_of(meta, ino), &inode->link);
+    inode_attr(inode, attr);
+    return leave(meta, 0);
+}
+
+bool is_type(uint32_t type) {
+    switch (type) {
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFLNK:
+    case S_IFIFO:
+    case S_IFSOCK:
+    case S_IFCHR:
+    case S_IFBLK: return true;
+    default: return false;
+    }
+}
+
+int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
+                uint64_t *old, uint32_t *old_type, struct meta_nodes *tell) {
+    int error = name_fault(name, length);
+    if (error == 0 && (!is_type(type) || ino == 0)) error = EINVAL;
+    if (error != 0) return error;
+    uint64_t key = name_key(dir, name, length);
+    *old = 0;
+    *old_type = 0;
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
+    if (locked_by_another(meta, key, dir, name, length, owner)) return leave(meta, META_BUSY);
+    const struct inode *inode = find_inode(meta, ino);
+    if (inode != NULL && (inode->mode & S_IFMT) != type) return leave(meta, EINVAL);
+    struct entry *entry = find_entry(meta, key, dir, name, length);
+    if (entry != NULL && !replace) return leave(meta, EEXIST);
+    if ((error = room_in(meta, dir)) != 0) return leave(meta, error);
+    if (entry == NULL) return leave(meta, add_entry(meta, key, dir, name, length, ino, type) == NULL ? ENOMEM : 0);
+    if ((error = prepare_tell(meta, tell, entry->watchers, 0)) != 0) return leave(meta, error);
+    *old = entry->ino;
+    *old_type = entry->type;
+    tell_all(meta, tell, &entry->watchers, -1);
+    entry->ino = ino;
+    entry->type = type;
+    return leave(meta, 0);
+}
+
+int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint64_t *was,
+                uint32_t *type, struct meta_nodes *tell) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    uint64_t key = name_key(dir, name, length);
+    enter(meta);
+    if (!is_mine(meta, partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
+    if (locked_by_another(meta, key, dir, name, length, owner)) return leave(meta, META_BUSY);
+    struct entry *entry = find_entry(meta, key, dir, name, length);
+    if (entry == NULL || (ino != 0 && entry->ino != ino)) return leave(meta, ENOENT);
+    int error = prepare_tell(meta, tell, entry->watchers, 0);
+    if (error != 0) return leave(meta, error);
+    *was = entry->ino;
+    *type = entry->type;
+    tell_all(meta, tell, &entry->watchers, -1);
+    delete_entry(meta, entry);
+    return leave(meta, 0);
+}
+
+int find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
+                   struct inode **inode) {
+    if (!is_mine(meta, partition_of_key(meta, key))) return META_NOT_MINE;
+    if (find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
+    if ((*entry = find_entry(meta, key, dir, name, length)) == NULL) return ENOENT;
+    if ((*entry)->type == S_IFDIR) return EISDIR;
+    if (!is_mine(meta, partition_of_ino(meta, (*entry)->ino))) return META_NOT_MINE;
+    *inode = find_inode(meta, (*entry)->ino);
+    return 0;
+}
+
+int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, struct meta_attr *left, bool *gone,
+                struct meta_nodes *tell) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    uint64_t key = name_key(dir, name, length);
+    struct entry *entry;
+    struct inode *inode;
+    enter(meta);
+    int error = find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    if (error == 0) error = prepare_tell(meta, tell, entry->watchers, inode == NULL ? 0 : inode->watchers);
+    /* they must drop their copies */
+    if (error == 0 && tell == NULL && inode != NULL && !nobody_else(meta, inode->holders)) error = META_BUSY;
+    if (error != 0) return leave(meta, error);
+    *left = (struct meta_attr){.ino = entry->ino, .mode = entry->type, .writer = -1, .rank = -1};
+    *gone = false;
+    tell_all(meta, tell, &entry->watchers, -1);
+    delete_entry(meta, entry);
+    if (inode == NULL) return leave(meta, 0); /* its record was lost with a node: the name goes all the same */
+    tell_watchers(meta, tell, inode, -1);
+    if (inode->nlink > 0) inode->nlink--;
+    inode->ctime = now;
+    inode_attr(inode, left);
+    *gone = delete_if_gone(meta, inode);
+    return leave(meta, 0);
+}
+
+/* One side of a rename. */
+struct side {
+    struct entry *entry;
+    struct inode *inode;
+};
+
+/* Is all of it here, unlocked and unwatched? ENOENT: there is no such entry. */
+static int look_at(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct side *side) {
+    *side = (struct side){NULL, NULL};
+    if (!is_mine(meta, partition_of_key(meta, key))) return META_NOT_MINE;
+    if (find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
+    side->entry = find_entry(meta, key, dir, name, length);
+    if (side->entry == NULL) return ENOENT;
+    if (side->entry->type == S_IFDIR) return EISDIR;
+    if (!is_mine(meta, partition_of_ino(meta, side->entry->ino))) return META_NOT_MINE;
+    side->inode = find_inode(meta, side->entry->ino);
+    if (side->inode == NULL) return META_BUSY;
+    return nobody_else(meta, side->entry->watchers) && nobody_else(meta, side->inode->watchers) ? 0 : META_BUSY;
+}
+
+int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t to_dir, const char *to_name, size_t to_length,
+                unsigned flags, int64_t now, struct meta_attr *moved, struct meta_attr *replaced, bool *gone) {
+    bool exchange = flags & RENAME_EXCHANGE;
+    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) || (exchange && flags & RENAME_NOREPLACE)) return EINVAL;
+    int error = name_fault(name, length);
+    if (error == 0) error = name_fault(to_name, to_length);
+    if (error != 0) return error;
+    uint64_t key = name_key(dir, name, length), to_key = name_key(to_dir, to_name, to_length);
+    struct side from, to;
+    *replaced = (struct meta_attr){.ino = 0, .writer = -1, .rank = -1};
+    *gone = false;
+    enter(meta);
+    error = look_at(meta, key, dir, name, length, &from);
+    if (error != 0) return leave(meta, error == EISDIR ? META_BUSY : error); /* a directory: everybody must know */
+    error = look_at(meta, to_key, to_dir, to_name, to_length, &to);
+    if (to.entry != NULL && flags & RENAME_NOREPLACE) return leave(meta, EEXIST);
+    if (error == EISDIR && exchange) error = META_BUSY;
+    if (error == ENOENT && !exchange) error = room_in(meta, to_dir);
+    if (error != 0) return leave(meta, error);
+    if (to.entry != NULL && to.inode == from.inode) {
+        inode_attr(from.inode, moved);
+        return leave(meta, 0);
+    }
+    /* they must drop their copies */
+    if (to.inode != NULL && !exchange && !nobody_else(meta, to.inode->holders)) return leave(meta, META_BUSY);
+    if (to.entry == NULL) {
+        to.entry = add_entry(meta, to_key, to_dir, to_name, to_length, from.entry->ino, from.entry->type);
+        if (to.entry == NULL) return leave(meta, ENOMEM);
+        delete_entry(meta, from.entry);
+    } else if (exchange) {
+        from.entry->ino = to.inode->link.key;
+        from.entry->type = to.inode->mode & S_IFMT;
+        to.entry->ino = from.inode->link.key;
+        to.entry->type = from.inode->mode & S_IFMT;
+    } else {
+        to.entry->ino = from.entry->ino;
+        to.entry->type = from.entry->type;
+        delete_entry(meta, from.entry);
+        if (to.inode->nlink > 0) to.inode->nlink--;
+    }
+    from.inode->ctime = now;
+    inode_attr(from.inode, moved);
+    if (to.inode == NULL) return leave(meta, 0);
+    to.inode->ctime = now;
+    inode_attr(to.inode, replaced);
+    *gone = delete_if_gone(meta, to.inode);
+    return leave(meta, 0);
+}

@@ -1,0 +1,164 @@
+/* The metadata shard: partitions that went to another node, and nodes that died. */
+#include "fsmeta_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ── partitions ── */
+
+static bool drop_entry(void *context, struct link *link) {
+    free_entry(context, RECORD(struct entry, link, link));
+    return true;
+}
+
+static bool drop_inode(void *context, struct link *link) {
+    free_inode(context, RECORD(struct inode, link, link));
+    return true;
+}
+
+struct drop {
+    struct meta *meta;
+    size_t partition;
+};
+
+static bool drop_lock(void *context, struct link *link) {
+    struct drop *drop = context;
+    if (partition_of_key(drop->meta, link->key) != drop->partition) return false;
+    free_lock(drop->meta, RECORD(struct name_lock, link, link));
+    return true;
+}
+
+int meta_drop(struct meta *meta, uint32_t partition) {
+    struct drop drop = {meta, partition};
+    enter(meta);
+    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
+    table_sift(&meta->entries[partition], drop_entry, meta);
+    table_sift(&meta->inodes[partition], drop_inode, meta);
+    table_sift(&meta->locks, drop_lock, &drop);
+    table_free(&meta->entries[partition]);
+    table_free(&meta->inodes[partition]);
+    return leave(meta, 0);
+}
+
+/* ── nodes ── */
+
+struct forget {
+    struct meta *meta;
+    int32_t node;
+    const bool *partitions; /* whose stripes are gone */
+    void (*lost)(void *context, uint64_t ino);
+    void *context;
+};
+
+static bool forget_in_entry(void *context, struct link *link) {
+    struct forget *forget = context;
+    set_remove(&RECORD(struct entry, link, link)->watchers, forget->node);
+    return false;
+}
+
+static bool forget_in_dir(void *context, struct link *link) {
+    struct forget *forget = context;
+    set_remove(&RECORD(struct dir, link, link)->watchers, forget->node);
+    return false;
+}
+
+/* Did a stripe of it lie in those partitions? */
+static bool had_stripe(const struct forget *forget, const struct inode *inode) {
+    uint64_t stripes = inode->layout == META_STRIPED ? inode->size / inode->stripe + (inode->size % inode->stripe != 0) : 0;
+    size_t partitions = atomic_load(&forget->meta->partitions);
+    for (uint64_t i = 0; i < stripes && i < partitions; i++)
+        if (forget->partitions[meta_stripe_partition(forget->meta, inode->link.key, i)]) return true;
+    return false;
+}
+
+static bool forget_in_inode(void *context, struct link *link) {
+    struct forget *forget = context;
+    struct inode *inode = RECORD(struct inode, link, link);
+    uint64_t ino = inode->link.key;
+    bool wrote = inode->writer == forget->node, held = set_has(inode->holders, forget->node);
+    bool striped = inode->layout == META_STRIPED;
+    set_remove(&inode->watchers, forget->node);
+    set_remove(&inode->users, forget->node);
+    set_remove(&inode->holders, forget->node);
+    if (wrote) {
+        inode->writer = -1;
+        inode->finished = 1;
+    }
+    bool gone = inode->nlink == 0 && inode->users == 0;
+    /* A file that the dead node was writing is lost unless another node holds what it contained before, even if nothing of it was recorded yet; in
+     * stripes the old content was written over. If a living node writes a whole file, its closing says what the file contains, and stop_using decides
+     * if it goes without closing. */
+    bool lost =
+        striped ? wrote || had_stripe(forget, inode) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+    inode->lost = inode->lost || lost;
+    if (gone) free_inode(forget->meta, inode);
+    if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
+    return gone;
+}
+
+int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context) {
+    if (node < 0) return EINVAL;
+    enter(meta);
+    size_t count = atomic_load(&meta->partitions);
+    bool *partitions = calloc(count + 1, sizeof *partitions);
+    struct forget forget = {meta, node, partitions, lost, context};
+    if (partitions == NULL) return leave(meta, ENOMEM);
+    for (size_t i = 0; i < count; i++) partitions[i] = meta->owners[i] == node;
+    sift_partitions(meta, meta->entries, forget_in_entry, &forget);
+    table_sift(&meta->dirs, forget_in_dir, &forget);
+    sift_partitions(meta, meta->inodes, forget_in_inode, &forget);
+    free(partitions);
+    return leave(meta, 0);
+}
+
+static bool lose_in_inode(void *context, struct link *link) {
+    struct inode *inode = RECORD(struct inode, link, link);
+    if (had_stripe(context, inode)) inode->lost = true;
+    return false;
+}
+
+int meta_lose(struct meta *meta, const uint32_t *gone, size_t count) {
+    enter(meta);
+    bool *partitions = calloc(atomic_load(&meta->partitions) + 1, sizeof *partitions);
+    struct forget forget = {.meta = meta, .node = -1, .partitions = partitions};
+    if (partitions == NULL) return leave(meta, ENOMEM);
+    for (size_t i = 0; i < count; i++)
+        if (gone[i] < atomic_load(&meta->partitions)) partitions[gone[i]] = true;
+    sift_partitions(meta, meta->inodes, lose_in_inode, &forget);
+    free(partitions);
+    return leave(meta, 0);
+}
+
+/* ── what every node knows, and so can be said again ── */
+
+static bool restore_entry(void *context, struct link *link) {
+    struct meta *meta = context;
+    const struct dir *dir = RECORD(struct dir, link, link);
+    if (dir->parent == dir || !is_mine(meta, partition_of_key(meta, dir->named.key))) return false;
+    uint64_t above = dir->parent->link.key;
+    if (find_entry(meta, dir->named.key, above, dir->name, dir->length) == NULL)
+        (void)add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key, S_IFDIR); /* no memory: it is not listed */
+    return false;
+}
+
+static bool thaw(void *context, struct link *link) {
+    (void)context;
+    RECORD(struct dir, link, link)->frozen = false;
+    return false;
+}
+
+static bool drop_unknown(void *context, struct link *link) {
+    struct meta *meta = context;
+    struct entry *entry = RECORD(struct entry, link, link);
+    if (entry->type != S_IFDIR || find_dir(meta, entry->ino) != NULL) return false;
+    free_entry(meta, entry);
+    return true;
+}
+
+int meta_mend_dirs(struct meta *meta, bool anew) {
+    enter(meta);
+    if (anew) table_sift(&meta->dirs, thaw, meta);
+    if (anew) sift_partitions(meta, meta->entries, drop_unknown, meta);
+    table_sift(&meta->dirs, restore_entry, meta);
+    return leave(meta, 0);
+}

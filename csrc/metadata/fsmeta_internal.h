@@ -1,0 +1,260 @@
+/* What the files of the metadata shard share: fsmeta.c (places, counting, checking), fsmeta_tables.c (memory, hash tables, sets of nodes),
+ * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions that come and go),
+ * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_peer.c (other nodes that ask directly), fsmeta_check.c.
+ *
+ * Everything below a public function runs with the lock held. */
+#ifndef AMFS_FSMETA_INTERNAL_H
+#define AMFS_FSMETA_INTERNAL_H
+
+#include "fsmeta.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+/* ── memory: blocks of up to SLAB_LARGEST bytes from slabs that go back to the system when the last block of one is given back ── */
+enum { SLAB_BYTES = 1 << 18, SLAB_STEP = 16, SLAB_CLASSES = 32, SLAB_LARGEST = SLAB_STEP * SLAB_CLASSES };
+
+struct slab;
+struct slabs {
+    struct slab *open[SLAB_CLASSES]; /* with free blocks, by size */
+    uint64_t bytes;                  /* of all slabs */
+};
+
+void *slab_take(struct slabs *slabs, size_t size); /* not cleared; NULL: no memory */
+void slab_give(struct slabs *slabs, void *block);
+void slabs_free(struct slabs *slabs); /* all blocks have been given back */
+
+/* ── hash tables that grow and shrink by one bucket at a time, so that no operation waits for a rehash ── */
+struct link {
+    struct link *next;
+    uint64_t key;
+};
+struct table {
+    struct slabs *slabs;
+    struct link ***segments; /* of SEGMENT buckets each */
+    size_t segment_room, buckets, count;
+};
+
+bool table_init(struct table *table, struct slabs *slabs); /* false: no memory; then it is as if cleared */
+void table_free(struct table *table); /* and cleared; what is in it is the caller's */
+/* In a cleared table there is nothing to be found, and nothing may be added. */
+struct link *table_first(const struct table *table, uint64_t key); /* the first of that key; table_next: the others */
+struct link *table_next(const struct link *link);
+void table_add(struct table *table, struct link *link); /* cannot fail: without memory for more buckets the chains get longer */
+void table_remove(struct table *table, struct link *link);
+/* Visits all in no order; those for which `visit` says true are taken out (it may have freed them). */
+void table_sift(struct table *table, bool (*visit)(void *context, struct link *link), void *context);
+uint64_t table_bytes(const struct table *table); /* beside those in slabs */
+
+/* ── sets of nodes: 0 is the empty one; most hold one node and are no more than this number ── */
+typedef uint64_t node_set;
+
+size_t set_count(node_set set);
+int32_t set_at(node_set set, size_t index); /* in ascending order */
+bool set_has(node_set set, int32_t node);
+bool set_only(node_set set, int32_t node); /* nobody else is in it */
+int set_add(node_set *set, int32_t node); /* 0 or ENOMEM */
+void set_remove(node_set *set, int32_t node);
+void set_clear(node_set *set);
+bool set_sound(node_set set);
+
+int nodes_reserve(struct meta_nodes *nodes, size_t more);
+void nodes_add(struct meta_nodes *nodes, int32_t node); /* once; the room was reserved */
+
+/* ── the records ── */
+struct xattr {
+    struct xattr *next;
+    uint32_t size;
+    uint16_t length; /* of the name */
+    char bytes[];    /* name, NUL, value */
+};
+
+struct entry {
+    struct link link; /* key: hash of directory and name */
+    uint64_t dir, ino, cursor;
+    node_set watchers;
+    uint32_t type;
+    uint16_t length;
+    char name[];
+};
+
+/* The entries of one directory that are here, by cursor. Removed ones leave holes until half of it is holes. */
+struct slot {
+    uint64_t cursor;
+    struct entry *entry;
+};
+struct shelf {
+    struct link link; /* key: directory */
+    struct slot *slots;
+    size_t first, used, room, count; /* slots before `first` are holes; `count` are none */
+};
+
+struct inode {
+    struct link link; /* key: number */
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+    int64_t timed, atimed; /* when somebody set mtime and atime while it was being written; 0: nobody did */
+    uint32_t mode, nlink, uid, gid, rdev, stripe;
+    int32_t writer, rank;
+    uint8_t layout, finished;
+    bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
+    bool dropped; /* nodes that watched it were told of a change and do not any more: their kernels may know its names still */
+    uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
+    /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
+    node_set holders, users, watchers;
+    struct xattr *xattrs;
+    char *target;
+};
+
+struct copy {
+    struct link link; /* key: number */
+    struct meta_attr attr;
+    bool replica;
+};
+
+/* A file recorded elsewhere that is open here. */
+struct use {
+    struct link link;   /* key: number */
+    int files, writers; /* by mounts, of which the poll loop knows nothing */
+    int telling;        /* closings on their way that nobody has answered yet */
+    bool claimed;       /* the poll loop has it open, or is about to */
+};
+
+struct dir {
+    struct link link;  /* key: number */
+    struct link named; /* key: hash of parent and name */
+    struct dir *parent, *child, *next, *previous; /* first child; brothers */
+    uint32_t children, mode, uid, gid;
+    uint32_t stripe; /* of the rule for new files below it */
+    uint8_t layout;  /* 255: no rule */
+    bool frozen;
+    bool by_hand; /* mtime was set, and nothing is known to have changed since: the next change counts, even if it is earlier */
+    int32_t rank;
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+    int64_t touched; /* when this node last changed entries of it: its home may not have heard of that yet */
+    int64_t timed;   /* when its times were set last: news of what was changed before that does not change them */
+    node_set watchers;
+    struct xattr *xattrs;
+    uint16_t length;
+    char *name;
+};
+
+struct name_lock {
+    struct link link; /* key: as of the entry */
+    uint64_t dir, owner;
+    uint16_t length;
+    char name[];
+};
+
+enum { STALE_MARKS = 256 };
+
+struct meta {
+    pthread_mutex_t lock;
+    int32_t node;
+    atomic_size_t partitions; /* 0 until there is a table; then constant */
+    int32_t *owners;
+    uint64_t *serials; /* last number given out, by partition */
+    bool *moving;
+    size_t moving_count, mine_count;
+    uint64_t version, last_cursor;
+    struct slabs slabs;
+    struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
+    struct table shelves, copies, dirs, dir_names, locks, uses;
+    uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
+    uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
+};
+
+#define RECORD(type, member, at) ((type *)(void *)((char *)(at) - offsetof(type, member)))
+
+static inline void enter(struct meta *meta) { pthread_mutex_lock(&meta->lock); }
+
+static inline int leave(struct meta *meta, int result) {
+    pthread_mutex_unlock(&meta->lock);
+    return result;
+}
+
+enum { NO_RULE = 255 };
+
+/* ── fsmeta.c ── */
+uint64_t name_key(uint64_t dir, const char *name, size_t length);
+size_t partition_of_key(const struct meta *meta, uint64_t key);
+size_t partition_of_ino(const struct meta *meta, uint64_t ino);
+struct table *entries_of(const struct meta *meta, uint64_t key);
+struct table *inodes_of(const struct meta *meta, uint64_t ino);
+bool is_ready(struct meta *meta, struct table *table); /* it can be added to; false: no memory */
+void sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context);
+size_t count_partitions(const struct meta *meta, const struct table *tables); /* what is in all of them */
+bool owned_by_table(const struct meta *meta, size_t partition); /* moving or not */
+bool is_mine(const struct meta *meta, size_t partition);
+bool is_alone(const struct meta *meta); /* every partition is here and none is moving */
+void number_is_used(struct meta *meta, uint64_t ino); /* never give it out again */
+uint64_t next_number(struct meta *meta, size_t partition); /* 0: all used */
+int name_fault(const char *name, size_t length); /* 0, EINVAL, ENAMETOOLONG */
+/* Make room in `tell` for two sets. `tell` NULL: META_BUSY if there is anybody to be told. */
+int prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_set a, node_set b);
+/* The watchers except ourselves and `except` go to `tell` and are forgotten, ourselves too; `except` stays if it was one. */
+void tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except);
+bool nobody_else(const struct meta *meta, node_set watchers);
+int watch(const struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
+/* What setattr does to owner, mode, times. ctime becomes `now` unless given. */
+struct owned {
+    uint32_t *mode, *uid, *gid;
+    int64_t *atime, *mtime, *ctime;
+};
+void set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
+
+/* ── fsmeta_entries.c ── */
+struct entry *find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
+/* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
+int find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
+                   struct inode **inode);
+/* NULL: ENOMEM */
+struct entry *add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
+void delete_entry(struct meta *meta, struct entry *entry);
+void free_entry(struct meta *meta, struct entry *entry);  /* one that is in the shelf but no longer in the table */
+bool is_type(uint32_t type); /* S_IFMT bits that an inode may have */
+bool shelf_is_sound(const struct shelf *shelf);
+struct name_lock *find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
+int add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner);
+void free_lock(struct meta *meta, struct name_lock *lock);
+
+/* ── fsmeta_inodes.c ── */
+struct inode *find_inode(const struct meta *meta, uint64_t ino);
+struct inode *new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
+void free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
+void inode_attr(const struct inode *inode, struct meta_attr *attr);
+void tell_watchers(const struct meta *meta, struct meta_nodes *tell, struct inode *inode, int32_t except); /* as tell_all */
+bool delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
+/* of a file or directory whose home is here */
+bool attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
+int set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
+void record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
+void stop_using(struct inode *inode, int32_t node);
+int put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
+
+/* ── fsmeta_peer.c ── */
+void mark_stale(struct meta *meta, uint64_t mark);
+bool is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
+bool free_use_link(void *context, struct link *link);
+
+/* ── fsmeta_xattr.c ── */
+int set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);
+void free_xattrs(struct meta *meta, struct xattr **list);
+
+/* ── fsmeta_dirs.c ── */
+struct dir *find_dir(const struct meta *meta, uint64_t ino);
+void dir_attr(const struct dir *dir, struct meta_attr *attr);
+int make_root(struct meta *meta);
+/* Without asking whether the name is free. `attr` may be NULL: all zero. 0, EEXIST (the number), ENOENT (no such parent), ENOMEM. */
+int add_dir(struct meta *meta, uint64_t ino, uint64_t parent, const char *name, size_t length, const struct meta_attr *attr,
+            struct dir **made);
+int move_dir(struct meta *meta, struct dir *dir, struct dir *parent, const char *name, size_t length);
+struct dir *find_child(const struct meta *meta, uint64_t parent, const char *name, size_t length);
+void touch_dir(struct dir *dir, int64_t now);
+void set_dir(struct dir *dir, unsigned mask, const struct meta_attr *in, int64_t now);
+void free_dirs(struct meta *meta);
+void forget_dir(struct meta *meta, struct dir *dir); /* one without children that is not in the table of numbers any more */
+
+#endif

@@ -1,0 +1,282 @@
+/* What this node answers to others who ask its shard directly. The decisions are the shard's; here they get their bytes, and the caches of this node's
+ * mounts are told what the shard cannot know of. */
+#include "peer_meta_wire.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+/* ── bytes ── */
+
+size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t serial, uint8_t *to) {
+    size_t record = q->attr != NULL ? ATTR_BYTES : 0, size = QUESTION_HEAD + record + q->name_length + q->value_length;
+    if (size > PEER_META_QUESTION_MAX || q->name_length > META_NAME_MAX) return 0;
+    put_le(to, size, 4);
+    put_le(to + 4, serial, 4);
+    put_le(to + 8, (uint64_t)q->op, 1);
+    put_le(to + 9, q->flags | (record > 0 ? PEER_META_HAS_ATTR : 0), 1);
+    put_le(to + 10, q->name_length, 2);
+    put_le(to + 12, q->value_length, 4);
+    put_le(to + 16, q->ino, 8);
+    put_le(to + 24, (uint64_t)q->now, 8);
+    to += QUESTION_HEAD;
+    if (record > 0) put_record(to, q->attr);
+    if (q->name_length > 0) memcpy(to + record, q->name, q->name_length);
+    if (q->value_length > 0) memcpy(to + record + q->name_length, q->value, q->value_length);
+    return size;
+}
+
+/* The parts of a question point into its bytes. False: it is none. */
+static bool read_question(const uint8_t *bytes, size_t size, struct peer_meta_question *q, struct meta_attr *attr, uint32_t *serial) {
+    if (size < QUESTION_HEAD || size > PEER_META_QUESTION_MAX || get_le(bytes, 4) != size) return false;
+    *serial = (uint32_t)get_le(bytes + 4, 4);
+    *q = (struct peer_meta_question){
+        .op = (enum peer_meta_op)bytes[8],
+        .flags = bytes[9],
+        .name_length = (size_t)get_le(bytes + 10, 2),
+        .value_length = (size_t)get_le(bytes + 12, 4),
+        .ino = get_le(bytes + 16, 8),
+        .now = (int64_t)get_le(bytes + 24, 8),
+    };
+    size_t record = (q->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
+    if (q->op < PEER_META_LOOKUP || q->op >= PEER_META_OPS || q->ino == 0 || q->name_length > META_NAME_MAX) return false;
+    if (size - QUESTION_HEAD < record || size - QUESTION_HEAD - record < q->name_length) return false;
+    if (size - QUESTION_HEAD - record - q->name_length != q->value_length) return false;
+    const uint8_t *rest = bytes + QUESTION_HEAD;
+    if (record > 0) {
+        get_record(rest, attr);
+        q->attr = attr;
+    }
+    q->name = (const char *)rest + record;
+    q->value = rest + record + q->name_length;
+    return true;
+}
+
+bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct peer_meta_answer *answer) {
+    if (size < ANSWER_HEAD || size > PEER_META_ANSWER_MAX || get_le(bytes, 4) != size || get_le(bytes + 12, 4) >> 8 != 0) return false;
+    *serial = (uint32_t)get_le(bytes + 4, 4);
+    *answer = (struct peer_meta_answer){.error = (int)(int32_t)(uint32_t)get_le(bytes + 8, 4), .flags = bytes[12]};
+    size_t record = (answer->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
+    if (size - ANSWER_HEAD < record || answer->error < 0) return false;
+    if (record > 0) get_record(bytes + ANSWER_HEAD, &answer->attr);
+    answer->bytes = bytes + ANSWER_HEAD + record;
+    answer->count = size - ANSWER_HEAD - record;
+    return true;
+}
+
+/* ── one question ── */
+
+struct reply {
+    int error;
+    unsigned flags;
+    struct meta_attr attr;
+    uint8_t *bytes; /* where they go */
+    size_t count;
+};
+
+static int lookup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    struct meta_attr dir;
+    uint64_t ino, parent;
+    uint32_t type;
+    int error = meta_lookup(peer_meta->meta, q->ino, q->name, q->name_length, node, &ino, &type, &reply->attr);
+    if (error == ENOENT && meta_dir_get(peer_meta->meta, q->ino, &dir, &parent) != 0)
+        return META_BUSY; /* we may not have heard of the directory yet */
+    if (error == 0 && reply->attr.mode == 0) return META_NOT_MINE;
+    return error;
+}
+
+static int getattr(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    bool holds = false;
+    int error = meta_getattr_for(peer_meta->meta, q->ino, node, &reply->attr, &holds);
+    if (error == 0 && q->op == PEER_META_OPEN && !holds && S_ISREG(reply->attr.mode) && reply->attr.size == 0) {
+        error = meta_hold_for(peer_meta->meta, q->ino, node, &reply->attr);
+        holds = error == 0;
+    }
+    if (holds) reply->flags |= PEER_META_HOLDS;
+    return error == ENOENT ? META_BUSY : error;
+}
+
+static int create(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    if (q->attr == NULL || (q->attr->writer != -1 && q->attr->writer != node) || q->attr->rank != -1) return EINVAL;
+    char target[PEER_META_QUESTION_MAX + 1];
+    bool link = S_ISLNK(q->attr->mode);
+    if (link) {
+        if (memchr(q->value, '\0', q->value_length) != NULL) return EINVAL;
+        memcpy(target, q->value, q->value_length);
+        target[q->value_length] = '\0';
+    }
+    reply->attr = *q->attr;
+    int error = meta_create(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, link ? target : NULL, &reply->attr);
+    return error == ENOENT || error == ENOTDIR ? META_BUSY : error; /* we may not have heard of the directory yet */
+}
+
+static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    struct meta_unlinked how;
+    if (peer_meta->has_kernel && peer_meta->kernel.unseen(peer_meta->kernel.context)) return META_BUSY;
+    int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0,
+                                &reply->attr, &how);
+    if (error != 0) return error;
+    /* It knows of files who of its mounts has heard of them, of nothing else. */
+    if (peer_meta->has_kernel && (!S_ISREG(reply->attr.mode) || peer_meta->kernel.knows(peer_meta->kernel.context, reply->attr.ino)))
+        peer_meta->kernel.forget(peer_meta->kernel.context, reply->attr.ino, q->ino, q->name, q->name_length);
+    if (how.gone && how.here) fsio_part_delete(peer_meta->io, reply->attr.ino);
+    if (how.gone && how.there) reply->flags |= PEER_META_GONE;
+    if (how.used) reply->flags |= PEER_META_USED;
+    return 0;
+}
+
+static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    int error = meta_closed_for(peer_meta->meta, q->ino, node, q->attr, (q->flags & PEER_META_USED) != 0, &reply->attr);
+    if (error == 0 && q->attr != NULL && peer_meta->has_kernel && peer_meta->kernel.knows(peer_meta->kernel.context, q->ino))
+        peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
+    return error;
+}
+
+static int touch(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q) {
+    int error = meta_dir_touch_for(peer_meta->meta, q->ino, q->now, node);
+    if (error == 0 && peer_meta->has_kernel) peer_meta->kernel.touched(peer_meta->kernel.context, q->ino);
+    return error;
+}
+
+static int get_xattr(struct peer_meta *peer_meta, const struct peer_meta_question *q, struct reply *reply) {
+    char name[META_NAME_MAX + 1];
+    memcpy(name, q->name, q->name_length);
+    name[q->name_length] = '\0';
+    int error = meta_get_xattr(peer_meta->meta, q->ino, name, reply->bytes, PEER_META_BYTES_MAX, &reply->count);
+    return error == ERANGE || error == ENOENT ? META_BUSY : error;
+}
+
+static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH;
+    if (changes && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
+    switch (q->op) {
+    case PEER_META_LOOKUP: return lookup(peer_meta, node, q, reply);
+    case PEER_META_GETATTR:
+    case PEER_META_OPEN: return getattr(peer_meta, node, q, reply);
+    case PEER_META_CREATE: return create(peer_meta, node, q, reply);
+    case PEER_META_UNLINK: return unlink_name(peer_meta, node, q, reply);
+    case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
+    case PEER_META_TOUCH: return touch(peer_meta, node, q);
+    case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
+    case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
+    default: return EINVAL;
+    }
+}
+
+size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t *question, size_t size, uint8_t *to) {
+    struct peer_meta_question q;
+    struct meta_attr attr;
+    uint32_t serial;
+    if (!read_question(question, size, &q, &attr, &serial)) return 0;
+    bool record = q.op != PEER_META_TOUCH && q.op != PEER_META_READLINK && q.op != PEER_META_GET_XATTR;
+    struct reply reply = {.bytes = to + ANSWER_HEAD};
+    pthread_rwlock_rdlock(&peer_meta->kernel_lock);
+    reply.error = act(peer_meta, node, &q, &reply);
+    pthread_rwlock_unlock(&peer_meta->kernel_lock);
+    atomic_fetch_add_explicit(&peer_meta->served, 1, memory_order_relaxed);
+    if (reply.error != 0) reply.count = 0;
+    else if (record) reply.flags |= PEER_META_HAS_ATTR;
+    if ((reply.flags & PEER_META_HAS_ATTR) != 0) {
+        put_record(to + ANSWER_HEAD, &reply.attr);
+        reply.count = ATTR_BYTES;
+    }
+    put_le(to, ANSWER_HEAD + reply.count, 4);
+    put_le(to + 4, serial, 4);
+    put_le(to + 8, (uint32_t)reply.error, 4);
+    put_le(to + 12, reply.error == 0 ? reply.flags : 0, 4);
+    return ANSWER_HEAD + reply.count;
+}
+
+/* ── a connection on which something has come ── */
+
+/* One message: an answer on a connection of ours, a question on another's. */
+static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_link *link, const uint8_t *message, size_t size, uint8_t *out,
+                 size_t *filled) {
+    if (link != NULL) return peer_meta_answers_came(link, message, size);
+    size_t answer = peer_meta_serve(peer_meta, node, message, size, out + *filled);
+    *filled += answer;
+    return answer > 0;
+}
+
+/* Everything that has come, in its order; answers leave together. `buffer`: FSIO_CHUNK bytes. */
+static bool attend(void *context, int32_t node, void *link, int fd, char *buffer) {
+    struct peer_meta *peer_meta = context;
+    uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES;
+    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_QUESTION_MAX, room = FSIO_CHUNK - IN_BYTES;
+    ssize_t got = recv(fd, in, IN_BYTES - most, MSG_DONTWAIT); /* room for the rest of a message that has come in part */
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got == 0) return false;
+    size_t have = (size_t)got, at = 0, filled = 0;
+    while (at < have) {
+        if (have - at < 4) { /* the rest of a message is on its way */
+            if (fsio_receive(peer_meta->io, fd, in + have, 4 - (have - at)) != 0) return false;
+            have = at + 4;
+        }
+        size_t size = (size_t)get_le(in + at, 4);
+        if (size < ANSWER_HEAD || size > most) return false;
+        if (have - at < size) {
+            if (fsio_receive(peer_meta->io, fd, in + have, size - (have - at)) != 0) return false;
+            have = at + size;
+        }
+        if (!take(peer_meta, node, link, in + at, size, out, &filled)) return false;
+        at += size;
+        if (filled > 0 && (room - filled < PEER_META_ANSWER_MAX || at == have)) {
+            if (fsio_send(peer_meta->io, fd, out, filled, NULL, 0, false) != 0) return false;
+            filled = 0;
+        }
+    }
+    return true;
+}
+
+/* ── life ── */
+
+static void ended(void *context, void *link) {
+    (void)context;
+    peer_meta_link_ended(link);
+}
+
+static void changed(void *context, uint64_t ino) {
+    struct peer_meta *peer_meta = context;
+    pthread_rwlock_rdlock(&peer_meta->kernel_lock);
+    if (peer_meta->has_kernel) peer_meta->kernel.written(peer_meta->kernel.context, ino);
+    pthread_rwlock_unlock(&peer_meta->kernel_lock);
+}
+
+static void tick(void *context) { peer_meta_links_tick(context); }
+
+static void let_go(void *context) {
+    struct peer_meta *peer_meta = context;
+    peer_meta_links_free(peer_meta);
+    pthread_mutex_destroy(&peer_meta->lock);
+    pthread_rwlock_destroy(&peer_meta->kernel_lock);
+    free(peer_meta);
+}
+
+struct peer_meta *peer_meta_new(struct meta *meta, struct fsio *io) {
+    struct peer_meta *peer_meta = fsio_speaker_of(io) == NULL ? calloc(1, sizeof *peer_meta) : NULL;
+    if (peer_meta == NULL) return NULL;
+    peer_meta->meta = meta;
+    peer_meta->io = io;
+    peer_meta->node = io->node;
+    pthread_mutex_init(&peer_meta->lock, NULL);
+    fsio_fair_lock(&peer_meta->kernel_lock);
+    fsio_set_speaker(io, &(struct fsio_speaker){peer_meta, attend, ended, changed, tick, let_go});
+    return peer_meta;
+}
+
+struct peer_meta *peer_meta_of(struct fsio *io) { return fsio_speaker_of(io); }
+
+void peer_meta_set_kernel(struct peer_meta *peer_meta, const struct peer_meta_kernel *kernel) {
+    pthread_rwlock_wrlock(&peer_meta->kernel_lock);
+    peer_meta->has_kernel = kernel != NULL;
+    if (kernel != NULL) peer_meta->kernel = *kernel;
+    pthread_rwlock_unlock(&peer_meta->kernel_lock);
+}
+
+void peer_meta_set_shy(struct peer_meta *peer_meta, bool shy) { atomic_store(&peer_meta->shy, shy); }
+
+uint64_t peer_meta_asked(const struct peer_meta *peer_meta) { return atomic_load(&peer_meta->asked); }
+
+uint64_t peer_meta_served(const struct peer_meta *peer_meta) { return atomic_load(&peer_meta->served); }

@@ -1,0 +1,104 @@
+/* Metadata of other nodes, asked directly: a mount that needs one record of another shard asks that node's C side over a connection of its own and
+ * is answered from the shard there, without the poll loop of either. What the shard cannot do at once (META_BUSY, META_NOT_MINE: an old table,
+ * a third node to be told, several steps) is answered so, and takes the long way over the poll loops. peer_meta.c: life, answers of this node.
+ * peer_meta_ask.c: questions to others. peer_meta_wire.h: the bytes.
+ *
+ * One connection to each node, on fsio's third lane, with many questions under way. What is asked of a node is answered in its order.
+ *
+ * Any thread may call. Nothing here waits for the network: questions are sent only as far as the socket takes them, answers are given to
+ * `done` by a thread of fsio's door. A peer that is dead, or silent for stall_ms, ends the connection and all questions on it. */
+#ifndef AMFS_PEER_META_H
+#define AMFS_PEER_META_H
+
+#include "data/fsio.h"
+#include "fsmeta.h"
+
+enum peer_meta_op {
+    PEER_META_LOOKUP = 1, /* ino: directory, name; answers attr */
+    PEER_META_GETATTR, /* ino */
+    PEER_META_OPEN, /* ino: to read it; PEER_META_HOLDS: all of its content is at the asker (of an empty file: from now on) */
+    PEER_META_CREATE, /* ino: directory, name, attr, value: target of a symbolic link */
+    PEER_META_UNLINK, /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_GONE: the asker's data can go; PEER_META_USED: not yet */
+    PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_USED: still open there */
+    PEER_META_TOUCH, /* ino: directory */
+    PEER_META_READLINK, /* ino; answers bytes */
+    PEER_META_GET_XATTR, /* ino, name; answers bytes */
+    PEER_META_OPS,
+};
+
+enum { PEER_META_HAS_ATTR = 1, PEER_META_HOLDS = 2, PEER_META_GONE = 4, PEER_META_USED = 8 };
+
+struct peer_meta_question {
+    enum peer_meta_op op;
+    unsigned flags;
+    uint64_t ino;
+    int64_t now;
+    const struct meta_attr *attr; /* or NULL */
+    const char *name;
+    size_t name_length;
+    const void *value;
+    size_t value_length;
+};
+
+struct peer_meta_answer {
+    int error; /* 0, an errno, META_BUSY, META_NOT_MINE; PEER_META_LOST */
+    unsigned flags;
+    struct meta_attr attr;
+    const uint8_t *bytes; /* until `done` returns */
+    size_t count;
+};
+
+enum { PEER_META_LOST = -1 }; /* the connection ended, or the asker: nobody knows whether it was done */
+
+/* A question under way; part of something of the asker's. */
+struct peer_meta_call {
+    struct peer_meta_call *next; /* private */
+    uint32_t serial;
+    size_t cost;
+    int64_t asked_ms;
+    const void *owner; /* for peer_meta_cancel */
+    void (*done)(struct peer_meta_call *call, const struct peer_meta_answer *answer); /* exactly once, by any thread, with no lock held */
+};
+
+/* The kernel caches of this node's mounts, as far as they concern changes that others make here. */
+struct peer_meta_kernel {
+    void *context;
+    bool (*knows)(void *context, uint64_t ino); /* or may be about to */
+    bool (*unseen)(void *context); /* do they open files without saying so */
+    void (*forget)(void *context, uint64_t ino, uint64_t dir, const char *name,
+                   size_t length); /* `name` NULL: the inode alone. Waits, but not for long */
+    void (*written)(void *context, uint64_t ino); /* through this node, by another. Waits, but not for long */
+    void (*touched)(void *context, uint64_t dir); /* does not wait */
+};
+
+struct peer_meta;
+
+/* Serves `meta` over `io`, which keeps it until it is freed. NULL: no memory, or it has one. */
+struct peer_meta *peer_meta_new(struct meta *meta, struct fsio *io);
+struct peer_meta *peer_meta_of(struct fsio *io); /* or NULL */
+void peer_meta_set_kernel(
+    struct peer_meta *peer_meta,
+    const struct peer_meta_kernel *kernel); /* NULL: there are no mounts (any more); nobody is in its functions then */
+void peer_meta_set_shy(struct peer_meta *peer_meta,
+                       bool shy); /* this node has caches that peer_meta_kernel does not reach: all changes take the long way */
+
+/* Ask `node`. 0: `done` will be called; else an errno, and it will not: not connected (it is begun), too much under way. */
+int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, struct peer_meta_call *call);
+/* Have all questions of an owner done: for `patience_ms` as they are answered, then with PEER_META_LOST. When this returns nobody is in their `done` any
+ * more. The owner asks nothing new. */
+void peer_meta_cancel(struct peer_meta *peer_meta, const void *owner, int patience_ms);
+uint64_t peer_meta_asked(const struct peer_meta *peer_meta); /* how many questions went out */
+uint64_t peer_meta_served(const struct peer_meta *peer_meta); /* how many were answered here, the long way included */
+
+/* Answer one question that came as bytes; for tests, too. The size of the answer in `to` (PEER_META_ANSWER_MAX bytes), 0: it is no question. */
+enum {
+    PEER_META_QUESTION_MAX = 5120,
+    PEER_META_BYTES_MAX = 4096,
+    PEER_META_ANSWER_MAX = PEER_META_BYTES_MAX + 128
+}; /* a value that is longer takes the long way */
+size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t *question, size_t size, uint8_t *to);
+/* A question as bytes, at most PEER_META_QUESTION_MAX; 0: too long. */
+size_t peer_meta_write_question(const struct peer_meta_question *question, uint32_t serial, uint8_t *to);
+bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct peer_meta_answer *answer);
+
+#endif

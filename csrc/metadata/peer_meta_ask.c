@@ -1,0 +1,248 @@
+/* Questions to other nodes' shards: one connection to each, the questions under way on it, their answers. */
+#include "peer_meta_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+    CALL_BUCKETS = 256,
+    UNDER_WAY_MAX = 192,        /* questions on one connection */
+    OUTSTANDING_MAX = 192 << 10, /* bytes of them and of their answers: less than a socket takes, so that nobody waits to send */
+    SOCKET_BYTES = 512 << 10,
+    AGAIN_MS = 500, /* after a connection could not be made */
+};
+
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_UP };
+
+struct peer_meta_link {
+    struct peer_meta_link *next;
+    struct peer_meta *peer_meta;
+    int32_t node;
+    pthread_mutex_t lock;
+    pthread_cond_t ran; /* a `done` has returned */
+    enum link_state state;
+    int64_t again_ms;
+    struct fsio_line *line;
+    int fd;
+    uint32_t serial;
+    unsigned under_way;
+    size_t outstanding;
+    struct peer_meta_call *calls[CALL_BUCKETS];
+    const void *running; /* owner of the call whose `done` is being run */
+};
+
+/* ── calls under way ── with the link's lock held */
+
+static void add_call(struct peer_meta_link *link, struct peer_meta_call *call) {
+    struct peer_meta_call **at = &link->calls[call->serial % CALL_BUCKETS];
+    call->next = *at;
+    *at = call;
+    link->under_way++;
+    link->outstanding += call->cost;
+}
+
+static struct peer_meta_call *take_call(struct peer_meta_link *link, struct peer_meta_call **at) {
+    struct peer_meta_call *call = *at;
+    *at = call->next;
+    link->under_way--;
+    link->outstanding -= call->cost;
+    return call;
+}
+
+static struct peer_meta_call *find_call(struct peer_meta_link *link, uint32_t serial) {
+    struct peer_meta_call **at = &link->calls[serial % CALL_BUCKETS];
+    while (*at != NULL && (*at)->serial != serial) at = &(*at)->next;
+    return *at == NULL ? NULL : take_call(link, at);
+}
+
+/* All of an owner's, linked by `next`. */
+static struct peer_meta_call *take_calls(struct peer_meta_link *link, const void *owner) {
+    struct peer_meta_call *taken = NULL;
+    for (size_t i = 0; i < CALL_BUCKETS; i++) {
+        for (struct peer_meta_call **at = &link->calls[i]; *at != NULL;) {
+            if ((*at)->owner != owner) {
+                at = &(*at)->next;
+                continue;
+            }
+            struct peer_meta_call *call = take_call(link, at);
+            call->next = taken;
+            taken = call;
+        }
+    }
+    return taken;
+}
+
+/* With the lock held, given up meanwhile. */
+static void run_done(struct peer_meta_link *link, struct peer_meta_call *call, const struct peer_meta_answer *answer) {
+    link->running = call->owner;
+    pthread_mutex_unlock(&link->lock);
+    call->done(call, answer);
+    pthread_mutex_lock(&link->lock);
+    link->running = NULL;
+    pthread_cond_broadcast(&link->ran);
+}
+
+/* ── links ── */
+
+static struct peer_meta_link *link_to(struct peer_meta *peer_meta, int32_t node) {
+    pthread_mutex_lock(&peer_meta->lock);
+    struct peer_meta_link *link = peer_meta->links;
+    while (link != NULL && link->node != node) link = link->next;
+    if (link == NULL && (link = calloc(1, sizeof *link)) != NULL) {
+        link->peer_meta = peer_meta;
+        link->node = node;
+        link->fd = -1;
+        pthread_mutex_init(&link->lock, NULL);
+        pthread_cond_init(&link->ran, NULL);
+        link->next = peer_meta->links;
+        peer_meta->links = link;
+    }
+    pthread_mutex_unlock(&peer_meta->lock);
+    return link;
+}
+
+/* By a worker of fsio's. */
+static void connect_link(void *context) {
+    struct peer_meta_link *link = context;
+    struct fsio_line *line = NULL;
+    int fd = -1, error = fsio_line_open(link->peer_meta->io, link->node, link, &line, &fd);
+    pthread_mutex_lock(&link->lock);
+    if (error == 0) {
+        int bytes = SOCKET_BYTES;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        link->line = line;
+        link->fd = fd;
+        link->state = LINK_UP;
+    } else {
+        link->state = LINK_DOWN;
+        link->again_ms = now_ms() + AGAIN_MS;
+    }
+    pthread_mutex_unlock(&link->lock);
+    if (error == 0) fsio_line_listen(link->peer_meta->io, line); /* from now on it may end */
+}
+
+/* With the lock held. */
+static void begin_connecting(struct peer_meta_link *link) {
+    if (link->state != LINK_DOWN || now_ms() < link->again_ms) return;
+    link->state = LINK_CONNECTING;
+    if (fsio_later(link->peer_meta->io, connect_link, link) == 0) return;
+    link->state = LINK_DOWN;
+    link->again_ms = now_ms() + AGAIN_MS;
+}
+
+void peer_meta_link_ended(struct peer_meta_link *link) {
+    struct peer_meta_answer lost = {.error = PEER_META_LOST};
+    pthread_mutex_lock(&link->lock);
+    link->state = LINK_DOWN;
+    link->again_ms = now_ms() + AGAIN_MS;
+    link->line = NULL;
+    link->fd = -1;
+    for (size_t i = 0; i < CALL_BUCKETS; i++) /* one by one: peer_meta_cancel must find the others */
+        while (link->calls[i] != NULL) run_done(link, take_call(link, &link->calls[i]), &lost);
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* Who has been silent for too long is as good as dead. */
+void peer_meta_links_tick(struct peer_meta *peer_meta) {
+    int64_t oldest = now_ms() - peer_meta->io->stall_ms;
+    pthread_mutex_lock(&peer_meta->lock);
+    for (struct peer_meta_link *link = peer_meta->links; link != NULL; link = link->next) {
+        bool stuck = false;
+        pthread_mutex_lock(&link->lock);
+        for (size_t i = 0; i < CALL_BUCKETS && link->under_way > 0; i++)
+            for (const struct peer_meta_call *call = link->calls[i]; call != NULL; call = call->next)
+                stuck = stuck || call->asked_ms < oldest;
+        if (stuck && link->fd >= 0) shutdown(link->fd, SHUT_RDWR);
+        pthread_mutex_unlock(&link->lock);
+    }
+    pthread_mutex_unlock(&peer_meta->lock);
+}
+
+void peer_meta_links_free(struct peer_meta *peer_meta) {
+    while (peer_meta->links != NULL) {
+        struct peer_meta_link *link = peer_meta->links;
+        peer_meta->links = link->next;
+        pthread_cond_destroy(&link->ran);
+        pthread_mutex_destroy(&link->lock);
+        free(link);
+    }
+}
+
+/* ── asking, hearing ── */
+
+int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, struct peer_meta_call *call) {
+    uint8_t bytes[PEER_META_QUESTION_MAX];
+    struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node);
+    if (link == NULL) return ENOTCONN;
+    size_t answer =
+        question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES;
+    pthread_mutex_lock(&link->lock);
+    size_t size = peer_meta_write_question(question, ++link->serial, bytes);
+    int error = size == 0 ? EINVAL : 0;
+    call->serial = link->serial;
+    call->cost = size + answer;
+    call->asked_ms = now_ms();
+    if (error == 0 && link->state != LINK_UP) {
+        begin_connecting(link);
+        error = ENOTCONN;
+    }
+    if (error == 0 && (link->under_way >= UNDER_WAY_MAX || link->outstanding + call->cost > OUTSTANDING_MAX)) error = EBUSY;
+    if (error == 0) {
+        ssize_t sent = send(link->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0 && sent != (ssize_t)size) shutdown(link->fd, SHUT_RDWR); /* half a question is none: the other side does nothing */
+        if (sent != (ssize_t)size) error = EPIPE;
+    }
+    if (error == 0) add_call(link, call);
+    pthread_mutex_unlock(&link->lock);
+    if (error == 0) atomic_fetch_add_explicit(&peer_meta->asked, 1, memory_order_relaxed);
+    return error;
+}
+
+bool peer_meta_answers_came(struct peer_meta_link *link, const uint8_t *bytes, size_t size) {
+    struct peer_meta_answer answer;
+    uint32_t serial;
+    if (!peer_meta_read_answer(bytes, size, &serial, &answer)) return false;
+    pthread_mutex_lock(&link->lock);
+    struct peer_meta_call *call = find_call(link, serial);
+    if (call != NULL) run_done(link, call, &answer); /* else its asker has gone */
+    pthread_mutex_unlock(&link->lock);
+    return true;
+}
+
+static bool asks(const struct peer_meta_link *link, const void *owner) {
+    for (size_t i = 0; i < CALL_BUCKETS; i++)
+        for (const struct peer_meta_call *call = link->calls[i]; call != NULL; call = call->next)
+            if (call->owner == owner) return true;
+    return false;
+}
+
+/* With the lock held. */
+static void await_answers(struct peer_meta_link *link, const void *owner, int patience_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += patience_ms % 1000 * 1000000L;
+    until.tv_sec += patience_ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (link->under_way > 0 && asks(link, owner))
+        if (pthread_cond_timedwait(&link->ran, &link->lock, &until) != 0) break;
+    while (link->running == owner) pthread_cond_wait(&link->ran, &link->lock);
+}
+
+void peer_meta_cancel(struct peer_meta *peer_meta, const void *owner, int patience_ms) {
+    struct peer_meta_answer lost = {.error = PEER_META_LOST};
+    pthread_mutex_lock(&peer_meta->lock);
+    struct peer_meta_link *link = peer_meta->links;
+    pthread_mutex_unlock(&peer_meta->lock);
+    for (; link != NULL; link = link->next) { /* links are only added, in front */
+        pthread_mutex_lock(&link->lock);
+        await_answers(link, owner, patience_ms);
+        struct peer_meta_call *taken = take_calls(link, owner);
+        pthread_mutex_unlock(&link->lock);
+        for (struct peer_meta_call *next; taken != NULL; taken = next) {
+            next = taken->next;
+            taken->done(taken, &lost);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/* Questions and answers between peer_meta.c and peer_meta_ask.c of two nodes, as bytes, little-endian. Both begin with their size.
+ *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now;
+ *             the record if PEER_META_HAS_ATTR; name; value
+ *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if PEER_META_HAS_ATTR; bytes */
+#ifndef AMFS_PEER_META_WIRE_H
+#define AMFS_PEER_META_WIRE_H
+
+#include "data/fsio_internal.h"
+#include "peer_meta.h"
+
+enum { QUESTION_HEAD = 32, ANSWER_HEAD = 16, ATTR_BYTES = 84, IN_BYTES = 256 << 10 };
+
+struct peer_meta_link;
+
+struct peer_meta {
+    struct meta *meta;
+    struct fsio *io;
+    int32_t node;
+    pthread_rwlock_t kernel_lock;
+    struct peer_meta_kernel kernel;
+    bool has_kernel;
+    atomic_bool shy;
+    atomic_ullong asked, served;
+    pthread_mutex_t lock; /* the list of links; a link's own comes after it */
+    struct peer_meta_link *links;
+};
+
+static inline void put_record(uint8_t *to, const struct meta_attr *a) {
+    put_le(to, a->ino, 8);
+    put_le(to + 8, a->mode, 4);
+    put_le(to + 12, a->nlink, 4);
+    put_le(to + 16, a->uid, 4);
+    put_le(to + 20, a->gid, 4);
+    put_le(to + 24, a->rdev, 4);
+    put_le(to + 28, a->stripe, 4);
+    put_le(to + 32, a->layout, 1);
+    put_le(to + 33, a->finished, 1);
+    put_le(to + 34, 0, 2);
+    put_le(to + 36, (uint32_t)a->writer, 4);
+    put_le(to + 40, (uint32_t)a->rank, 4);
+    put_le(to + 44, a->size, 8);
+    put_le(to + 52, a->blocks, 8);
+    put_le(to + 60, (uint64_t)a->atime, 8);
+    put_le(to + 68, (uint64_t)a->mtime, 8);
+    put_le(to + 76, (uint64_t)a->ctime, 8);
+}
+
+static inline void get_record(const uint8_t *from, struct meta_attr *a) {
+    *a = (struct meta_attr){
+        .ino = get_le(from, 8),
+        .mode = (uint32_t)get_le(from + 8, 4),
+        .nlink = (uint32_t)get_le(from + 12, 4),
+        .uid = (uint32_t)get_le(from + 16, 4),
+        .gid = (uint32_t)get_le(from + 20, 4),
+        .rdev = (uint32_t)get_le(from + 24, 4),
+        .stripe = (uint32_t)get_le(from + 28, 4),
+        .layout = from[32],
+        .finished = from[33],
+        .writer = (int32_t)(uint32_t)get_le(from + 36, 4),
+        .rank = (int32_t)(uint32_t)get_le(from + 40, 4),
+        .size = get_le(from + 44, 8),
+        .blocks = get_le(from + 52, 8),
+        .atime = (int64_t)get_le(from + 60, 8),
+        .mtime = (int64_t)get_le(from + 68, 8),
+        .ctime = (int64_t)get_le(from + 76, 8),
+    };
+}
+
+/* peer_meta_ask.c, for peer_meta.c */
+bool peer_meta_answers_came(struct peer_meta_link *link, const uint8_t *bytes, size_t size); /* one whole message; false: it is no answer */
+void peer_meta_link_ended(struct peer_meta_link *link);
+void peer_meta_links_tick(struct peer_meta *peer_meta);
+void peer_meta_links_free(struct peer_meta *peer_meta);
+
+#endif
