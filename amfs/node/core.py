@@ -41,6 +41,7 @@ from amfs.engine.partition import PartitionTable
 from amfs.engine.paths import in_namespace, namespace_path
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
+from amfs.errors import in_words
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem
@@ -224,7 +225,7 @@ class NodeCore:
         serial = effect.serial
 
         def answer(error: OSError | None, size: int) -> None:
-            self.staged.append(JobDone(serial, f"{effect.path}: {error.strerror}" if error is not None else "", size or 0))
+            self.staged.append(JobDone(serial, f"{effect.path}: {in_words(error)}" if error is not None else "", size or 0))
 
         if self.fs is None:
             answer(OSError(0, "there is no file system without a session: start one with 'amfs up'"), 0)

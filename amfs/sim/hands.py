@@ -93,7 +93,7 @@ class Hands:
         self.offers: dict[bytes, tuple[str, int]] = {}  # ticket -> path, bytes
         self.tickets = 0
         self.bytes_fetched = 0
-        self.task_s = 0.0  # time that tasks of which something came were running, times their cores
+        self.task_s = 0.0  # time that tasks of which something came were running, times the slots that they had
         self.jobs = 0  # of the mover, under way
         self.acts: dict[type, Callable[[Any], m.Content | None]] = {
             Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
@@ -267,7 +267,7 @@ class Hands:
             outcome, code = int(Outcome.INPUT_CHANGED), 0
         if outcome == Outcome.OK:
             self.workload.succeeded.add(task.tid)
-            self.task_s += (now - begin) * task.cores
+            self.task_s += (now - begin) * min(task.cores, self.slots)
             if task.outputs:
                 made = self._publish(task)
         detail = f"changed its input: {', '.join(changed)}" if changed else f"exit status {code}" if outcome else ""

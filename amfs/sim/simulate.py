@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     slots: int  # of all nodes together
     unit_size: int  # 0: all nodes in one unit
     makespan_s: float
-    task_s: float  # of all tasks together, times their cores
+    task_s: float  # of all tasks together, times the slots that they had
     dispatch_rate: float  # tasks a second
     utilisation: float  # task_s over what the slots had; AME's efficiency (formula 1)
     bytes_between_nodes: int  # files
@@ -78,7 +78,7 @@ def simulate(
         client = cluster.client(info=info, heartbeat_s=1.0 if links else float("inf"))
         client.start()
         if faults is not None:
-            ideal_s = workload.work_s() / (nodes * slots)
+            ideal_s = workload.work_s(slots) / (nodes * slots)
             calamities.Schedule(cluster, client, calamities.draw(random.Random(seed), faults, nodes, ideal_s / 2))
         world.run(lambda: client.over is not None or not client.alive, latest_s)
     finally:

@@ -160,7 +160,7 @@ class Parser:
                 found = sniff("\n".join(self._waiting), self.source)
             except Undetected as error:
                 self._dead = True
-                self.faults.append(Fault(self.source, 0, str(error)))
+                self.faults = [Fault(self.source, 0, str(error))]  # what is wrong with a single line of it is no news
                 return
             self.format = found
             self._reader = make_reader("auto-commands" if found == "commands" else found, self.source)

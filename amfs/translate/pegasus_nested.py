@@ -353,10 +353,10 @@ def take_in(
     words = []
     if names:
         first = next(iter(names))
-        more = f" (and {len(names) - 1} more files like this)" if len(names) > 1 else ""
+        more = f" (and {len(names) - 1} more like this)" if len(names) > 1 else ""
         words.append(f"sub-workflow {stem}: its file {first!r} has the name of another workflow's; it becomes {names[first]!r}{more}")
     if unplaced:
-        more = f" (and {len(unplaced) - 1} more files like this)" if len(unplaced) > 1 else ""
+        more = f" (and {len(unplaced) - 1} more like this)" if len(unplaced) > 1 else ""
         words.append(
             f"sub-workflow {stem} reads {unplaced[0]!r}, which the uses of job {outer.id} do not declare: so it is not the file of that "
             f"name of another workflow, and no catalog says where it lies{more}"

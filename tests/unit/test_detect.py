@@ -155,6 +155,13 @@ def test_binary_files_and_nul_bytes() -> None:
     assert [(fault.line, "NUL" in fault.message) for fault in caught.value.faults] == [(201, True), (202, False)]
 
 
+def test_of_a_file_in_no_format_only_that_is_told() -> None:
+    with pytest.raises(WorkflowError) as caught:
+        load(io.BytesIO(b"3.5 7\n" * 100 + b"\0\n" * 20))
+    [fault] = caught.value.faults
+    assert fault.line == 0 and "looks like data" in fault.message
+
+
 def test_utf16_is_named() -> None:
     with pytest.raises(WorkflowError, match="UTF-16"):
         load(io.BytesIO("a -b x\n".encode("utf-16")))
