@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from amfs.engine.workflow import FileState, Task, Workflow
+    from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
         Fault,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AmfsError",
     "Cluster",
+    "DeclaredState",
     "Fault",
-    "FileState",
     "ProtocolError",
     "RunResult",
     "Session",
@@ -50,7 +50,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
     "Cluster": "amfs.runs.cluster",
-    **dict.fromkeys(("Task", "Workflow", "FileState"), "amfs.engine.workflow"),
+    **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"
     ),

@@ -83,7 +83,7 @@ class Work:
 
             sys.exit(_broken_pipe())  # click would make it an ordinary failure
         if isinstance(error, OSError) and error.filename is not None:  # else it is about standard output
-            self.complain(error)
+            self.report_error(error)
             raise click.exceptions.Exit(self.status)
 
     @property
@@ -125,7 +125,7 @@ class Work:
 
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
-    def complain(self, problem: OSError | str, path: bytes | str = b"", *, status: int = 1) -> None:
+    def report_error(self, problem: OSError | str, path: bytes | str = b"", *, status: int = 1) -> None:
         """Tell what went wrong with what; the exit status will be ``status`` at least."""
         from amfs.display.progress import printable
 

@@ -97,7 +97,7 @@ def ls(
             if isinstance(attr, OSError):
                 attr = work.files.info_many([path], follow=False)[0]  # a link that leads nowhere is there all the same
             if isinstance(attr, OSError):
-                work.complain(attr, path, status=TROUBLE)
+                work.report_error(attr, path, status=TROUBLE)
             else:
                 found.append((path, attr))
         alone = [Shown(path, path, attr) for path, attr in found if directory or not modes.S_ISDIR(attr.mode)]
@@ -129,7 +129,7 @@ def _directories(work: Work, top: bytes, recursive: bool, style: Style) -> Any:
     """(path, entries in the order in which they are shown), all below ``top`` if ``recursive``."""
 
     def tell(error: OSError) -> None:
-        work.complain(error, status=TROUBLE if os.fsencode(error.filename or "") == top else 1)
+        work.report_error(error, status=TROUBLE if os.fsencode(error.filename or "") == top else 1)
 
     for path, entries in work.files.walk(top, tell):
         if not style.almost_all:
@@ -240,7 +240,7 @@ def stat(paths: tuple[str, ...], dereference: bool, pattern: str, form: str, ses
         facts = []
         for path, attr in zip(chosen, work.files.info_many(chosen, follow=dereference), strict=True):
             if isinstance(attr, OSError):
-                work.complain(attr, path)
+                work.report_error(attr, path)
                 continue
             if pattern:
                 line(formatted(pattern, path, attr))
@@ -268,7 +268,7 @@ def _whereabouts(work: Work, path: bytes, attr: Attr) -> dict[str, Any]:
     try:
         nodes = sorted({node for extent in work.files.locate(path) for node in extent.nodes})
     except OSError as error:
-        work.complain(error, path)
+        work.report_error(error, path)
         nodes = []
     return {"nodes": nodes, "rank": attr.rank, "writer": attr.writer}
 
@@ -355,7 +355,7 @@ def tree(
         for top in work.paths(paths or ("amfs:/",)):
             attr = work.files.info_many([top])[0]
             if isinstance(attr, OSError):
-                work.complain(attr, top)
+                work.report_error(attr, top)
                 continue
             children = _read_tree(work, top, level, all_, directories) if modes.S_ISDIR(attr.mode) else {}
             if form == "json":
@@ -375,7 +375,7 @@ def _read_tree(work: Work, top: bytes, level: int | None, hidden: bool, director
     """Entries by directory, sorted."""
     children: dict[bytes, list[Entry]] = {}
     depth = top.count(b"/") if top != b"/" else 0
-    for path, entries in work.files.walk(top, work.complain):
+    for path, entries in work.files.walk(top, work.report_error):
         shown = [entry for entry in entries if (hidden or not entry.name.startswith(b".")) and (not directories or entry.is_dir())]
         children[path] = sorted(shown, key=lambda entry: entry.name)
         below = (path.count(b"/") if path != b"/" else 0) - depth + 1

@@ -39,10 +39,10 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
     if output == "json":
         import msgspec
 
-        from amfs.display.summary import sayable
+        from amfs.display.summary import json_safe
 
         fields = msgspec.to_builtins(shape) | {"remarks": [str(remark) for remark in workflow.remarks], "later": later}
-        click.echo(msgspec.json.format(msgspec.json.encode(sayable(fields)), indent=2).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(json_safe(fields)), indent=2).decode())
     else:
         click.echo(info_text(shape))
     return 0

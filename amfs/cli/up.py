@@ -38,7 +38,7 @@ def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
     from amfs.provision import local as bootstrap
     from amfs.provision import mpi as bootstrap_mpi
 
-    assert isinstance(wishes, bootstrap.Wishes)
+    assert isinstance(wishes, bootstrap.NodeOptions)
     if nodes is not None:
         if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
             return UsageError.exit_code

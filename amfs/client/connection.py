@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from amfs.client import discovery
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, FsDo, FsDone, Heartbeat, Leave, Member, Message, View
+from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, FsRequest, FsResponse, Heartbeat, Leave, Member, Message, View
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes
@@ -75,7 +75,7 @@ def failure(number: int, about: Sequence[bytes | str] = (), why: str = "") -> OS
     return OSError(number, text, names[0]) if len(names) == 1 else OSError(number, text, names[0], None, names[1])
 
 
-class Line:
+class NodeConnection:
     """Connected to the gateway of session ``name`` (as ``net.session.find`` takes it) from the start. Raises SessionError."""
 
     def __init__(self, name: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
@@ -207,7 +207,7 @@ class Line:
             self._fail(pending)
             return pending
         self._pending[self._serial] = pending
-        self.transport.queue(self.gateway, FsDo(self._serial, call.op, call.args, self.uid, self.gid))
+        self.transport.queue(self.gateway, FsRequest(self._serial, call.op, call.args, self.uid, self.gid))
         return pending
 
     def _send(self) -> None:
@@ -262,7 +262,7 @@ class Line:
         self._turns.notify_all()  # what came may be for other threads, and one of them must drive when we leave
 
     def _take(self, sender: int, message: Message) -> None:
-        if isinstance(message, FsDone):
+        if isinstance(message, FsResponse):
             pending = self._pending.pop(message.serial, None)
             if pending is None or pending.generation != self.generation:
                 self._late(message)
@@ -281,12 +281,12 @@ class Line:
         elif isinstance(message, Heartbeat) and sender < CLIENT_ID_MIN:
             self.transport.queue(sender, Heartbeat(self.view.epoch if self.view else 0))
 
-    def _late(self, message: FsDone) -> None:
+    def _late(self, message: FsResponse) -> None:
         """An answer that nobody waits for any more; if it is a handle, it is given back."""
         value = message.value
         if not message.error and isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], int):
             self._serial += 1
-            self.transport.queue(self.gateway, FsDo(self._serial, "close", (value[0],), self.uid, self.gid))
+            self.transport.queue(self.gateway, FsRequest(self._serial, "close", (value[0],), self.uid, self.gid))
 
     def _look(self) -> None:
         pid, started = self._pids.get(self.gateway, (0, 0))
@@ -314,7 +314,7 @@ class Line:
                 pending.serial, pending.generation = self._serial, self.generation
                 pending.deadline = time.monotonic() + self.answer_s
                 self._pending[pending.serial] = pending
-                self.transport.queue(self.gateway, FsDo(self._serial, pending.call.op, pending.call.args, self.uid, self.gid))
+                self.transport.queue(self.gateway, FsRequest(self._serial, pending.call.op, pending.call.args, self.uid, self.gid))
             else:
                 self._fail(pending)
         self._turns.notify_all()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, Join, Leave, Member, Message, Numbered, View
+from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, IdAssigned, Join, Leave, Member, Message, View
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host.processes import host_id
@@ -111,7 +111,7 @@ class Client:
     def number(self, member: Member, manager: int, timeout_s: float = 10.0) -> int:
         """A number from the manager for a node that wants to join. Raises SessionError if it does not answer."""
         self._need_a_way([manager])
-        answers = self.ask({manager: Join(member)}, Numbered, timeout_s)
+        answers = self.ask({manager: Join(member)}, IdAssigned, timeout_s)
         if manager not in answers:
             raise SessionError(f"the manager (node {manager}) of session {self.session.name} does not answer within {timeout_s:g} s")
         return answers[manager].node

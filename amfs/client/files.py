@@ -28,7 +28,7 @@ from typing import IO, Any, NamedTuple
 
 from amfs.client import transfer as files_copy
 from amfs.client import tree as files_tree
-from amfs.client.connection import ANSWER_S, Call, Line, failure
+from amfs.client.connection import ANSWER_S, Call, NodeConnection, failure
 from amfs.client.keyvalue import KeyValue
 from amfs.client.open_file import RawFile, flags_of, wrap
 from amfs.client.paths import clean, join
@@ -83,21 +83,21 @@ def layout_of(layout: str | None, stripe: int = 0, rank: int | None = None) -> L
 def umask() -> int:
     """The file mode creation mask of this process."""
     with open("/proc/self/status", "rb") as status:  # os.umask would have to change it to tell
-        for line in status:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
+        for connection in status:
+            if connection.startswith(b"Umask:"):
+                return int(connection.split()[1], 8)
     return 0o022
 
 
-def _close_all(line: Line, opened: weakref.WeakSet[Any]) -> None:
+def _close_all(connection: NodeConnection, opened: weakref.WeakSet[Any]) -> None:
     """What is open is written out, as at the end of a program with local files; then the line ends."""
-    if not line.closed and line.pid == os.getpid():
+    if not connection.closed and connection.pid == os.getpid():
         for file in list(opened):
             try:
                 file.close()
             except (OSError, ValueError, SessionError):
                 continue
-    line.close()
+    connection.close()
 
 
 class Files:
@@ -107,11 +107,11 @@ class Files:
     """
 
     def __init__(self, session: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
-        self.line = Line(session, node=node, answer_s=answer_s)
-        self.session = self.line.session.name
+        self.connection = NodeConnection(session, node=node, answer_s=answer_s)
+        self.session = self.connection.session.name
         self.kv = KeyValue(self)
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._finalizer = weakref.finalize(self, _close_all, self.line, self._opened)
+        self._finalizer = weakref.finalize(self, _close_all, self.connection, self._opened)
 
     def close(self) -> None:
         """Close what is open here and hang up. Repeatable."""
@@ -126,23 +126,23 @@ class Files:
     @property
     def gateway(self) -> int:
         """The node that serves us."""
-        return self.line.gateway
+        return self.connection.gateway
 
     @property
     def client(self) -> int:
         """The number by which the nodes know us."""
-        return self.line.transport.own_id
+        return self.connection.transport.own_id
 
     def call_many(self, calls: Iterable[Call]) -> list[Any]:
         """Make many calls of the file system's own (see ``files_line.Call``) at a time; value or OSError of each."""
-        return self.line.call_many(calls)
+        return self.connection.call_many(calls)
 
     def _path(self, op: str, path: StrPath, *args: Any) -> Any:
         """A call whose first argument is a path."""
-        return self.line.call(op, clean(path), *args, about=(os.fspath(path),))
+        return self.connection.call(op, clean(path), *args, about=(os.fspath(path),))
 
     def _paths(self, op: str, one: StrPath, other: StrPath, *args: Any) -> Any:
-        return self.line.call(op, clean(one), clean(other), *args, about=(os.fspath(one), os.fspath(other)))
+        return self.connection.call(op, clean(one), clean(other), *args, about=(os.fspath(one), os.fspath(other)))
 
     # ── what is there ──────────────────────────────────────────────────────────────────────────────
 
@@ -152,7 +152,7 @@ class Files:
 
     def info_many(self, paths: Sequence[StrPath], *, follow: bool = True) -> list[Attr | OSError]:
         """The same for many paths at a time."""
-        answers = self.line.call_many(Call("walk", (clean(path), follow), (os.fspath(path),)) for path in paths)
+        answers = self.connection.call_many(Call("walk", (clean(path), follow), (os.fspath(path),)) for path in paths)
         return [answer if isinstance(answer, OSError) else Attr(*answer[0]) for answer in answers]
 
     def stat(self, path: StrPath, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -164,7 +164,7 @@ class Files:
         return self.stat(path, follow_symlinks=False)
 
     def _kind(self, path: StrPath, follow: bool = True) -> int:
-        attr = files_tree.lookup(self.line, clean(path), follow)
+        attr = files_tree.lookup(self.connection, clean(path), follow)
         return stat.S_IFMT(attr.mode) if attr is not None else 0
 
     def exists(self, path: StrPath) -> bool:
@@ -186,7 +186,7 @@ class Files:
 
     def scandir(self, path: StrPath = "/") -> Iterator[Entry]:
         """The entries of a directory with what they are like, in no particular order."""
-        for page in files_tree.pages(self.line, clean(path)):
+        for page in files_tree.pages(self.connection, clean(path)):
             yield from page
 
     def listdir(self, path: StrPath = "/") -> list[Any]:
@@ -200,11 +200,11 @@ class Files:
         def stop(error: OSError) -> None:
             raise error
 
-        return files_tree.walk(self.line, clean(top), on_error or stop)
+        return files_tree.walk(self.connection, clean(top), on_error or stop)
 
     def glob(self, pattern: StrPath) -> list[bytes]:
         """The paths that match; see ``files_tree.expand``."""
-        return files_tree.expand(self.line, clean(pattern))
+        return files_tree.expand(self.connection, clean(pattern))
 
     def readlink(self, path: StrPath) -> Any:
         """As ``os.readlink``."""
@@ -249,7 +249,7 @@ class Files:
         first: list[OSError] = []
         if not stat.S_ISDIR(self.info(path, follow=False).mode):
             raise failure(errno.ENOTDIR, (os.fspath(path),))
-        files_tree.remove_tree(self.line, clean(path), on_error or first.append)
+        files_tree.remove_tree(self.connection, clean(path), on_error or first.append)
         if first:
             raise first[0]
 
@@ -265,7 +265,7 @@ class Files:
 
     def symlink(self, target: StrPath, path: StrPath) -> None:
         """As ``os.symlink``."""
-        self.line.call("symlink_path", os.fsencode(os.fspath(target)), clean(path), about=(os.fspath(target), os.fspath(path)))
+        self.connection.call("symlink_path", os.fsencode(os.fspath(target)), clean(path), about=(os.fspath(target), os.fspath(path)))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -356,7 +356,7 @@ class Files:
 
     def df(self) -> list[Usage]:
         """What each node holds."""
-        return [Usage(*each[:4]) for each in self.line.call("df", about=(self.session,))]
+        return [Usage(*each[:4]) for each in self.connection.call("df", about=(self.session,))]
 
     def du(self, path: StrPath) -> list[tuple[bytes, int, int]]:
         """(directory, bytes, files) of every directory at and below ``path`` with all that is below it; a hard link counts once."""
@@ -383,7 +383,7 @@ class Files:
         wish = layout_of(layout, stripe, rank)
         flags_of(mode)
         raw = RawFile(
-            self.line, clean(path), os.fsdecode(os.fspath(path)), mode, permissions=permissions & ~umask(), layout=wish.kind,
+            self.connection, clean(path), os.fsdecode(os.fspath(path)), mode, permissions=permissions & ~umask(), layout=wish.kind,
             stripe=wish.stripe, rank=wish.rank, **({"behind": 0} if buffering == 0 else {}),
         )  # fmt: skip
         try:
@@ -407,7 +407,7 @@ class Files:
         for start in range(0, len(paths), files_copy.BATCH):
             batch = paths[start : start + files_copy.BATCH]
             calls = (Call("export", (clean(path),), (os.fspath(path),)) for path in batch)
-            exports = self.line.call_many(calls) if self.line.same_host else [None] * len(batch)
+            exports = self.connection.call_many(calls) if self.connection.same_host else [None] * len(batch)
             for path, exported in zip(batch, exports, strict=True):
                 try:
                     results.append(self._content(path, exported))
@@ -438,15 +438,15 @@ class Files:
                 file.write(data)
             self.rename(temporary, path)
         except OSError as error:
-            self.line.call_many([Call("unlink_path", (temporary,))])
+            self.connection.call_many([Call("unlink_path", (temporary,))])
             raise failure(error.errno or errno.EIO, (os.fspath(path),), error.strerror or "") from None
         except BaseException:
-            self.line.call_many([Call("unlink_path", (temporary,))])
+            self.connection.call_many([Call("unlink_path", (temporary,))])
             raise
 
     def beside(self, path: StrPath) -> bytes:
         """A path in the same directory that nobody else uses."""
-        return join(clean(path).rpartition(b"/")[0] or b"/", b".amfs-%x-%d" % (self.client, self.line.number()))
+        return join(clean(path).rpartition(b"/")[0] or b"/", b".amfs-%x-%d" % (self.client, self.connection.number()))
 
     def put_file(
         self,
@@ -463,13 +463,14 @@ class Files:
         facts = os.stat(local)
         source = Source(os.fspath(local), clean(path), facts.st_mode & 0o777 & ~umask(), facts.st_size)
         wish = layout_of(layout, stripe, rank)
-        return files_copy.put(self.line, source, wish, exclusive=exclusive, progress=progress or (lambda count: None))
+        return files_copy.put(self.connection, source, wish, exclusive=exclusive, progress=progress or (lambda count: None))
 
     def get_file(
         self, path: StrPath, local: str | os.PathLike[str], *, exclusive: bool = False, progress: Progress | None = None
     ) -> Attr:
         """Copy a file out of the file system."""
-        return files_copy.get(self.line, clean(path), os.fspath(local), exclusive=exclusive, progress=progress or (lambda count: None))
+        told = progress or (lambda count: None)
+        return files_copy.get(self.connection, clean(path), os.fspath(local), exclusive=exclusive, progress=told)
 
     def copy_file(
         self, source: StrPath, target: StrPath, *, layout: str | None = None, stripe: int = 0, progress: Progress | None = None
@@ -478,7 +479,7 @@ class Files:
         attr = self.info(source)
         if stat.S_ISDIR(attr.mode):
             raise failure(errno.EISDIR, (os.fspath(source),))
-        there = files_tree.lookup(self.line, clean(target), True)
+        there = files_tree.lookup(self.connection, clean(target), True)
         if there is not None and there.ino == attr.ino:
             raise failure(errno.EINVAL, (os.fspath(source), os.fspath(target)), "they are the same file")
         how: dict[str, Any] = {"permissions": attr.mode & 0o777, "layout": layout, "stripe": stripe}

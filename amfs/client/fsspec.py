@@ -36,7 +36,7 @@ def _files_of(session: str | None, node: int | None) -> Files:
     key = os.getpid(), session, node
     with _lock:
         files = _shared.get(key)
-        if files is None or files.line.closed:
+        if files is None or files.connection.closed:
             files = _shared[key] = Files(session, node=node)
         return files
 
@@ -58,7 +58,7 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
     @property
     def files(self) -> Files:
         """The connection; a new one if the old one was closed or belongs to the parent of this process."""
-        if self._kept.line.closed or self._kept.line.pid != os.getpid():
+        if self._kept.connection.closed or self._kept.connection.pid != os.getpid():
             self._kept = _files_of(self.session, self.node)
         return self._kept
 
@@ -336,7 +336,7 @@ class _Readers:
     def __init__(self, files: Files, names: list[str]) -> None:
         self._files = files
         calls = [Call("export", (clean(name),), (name,)) for name in names]
-        exports = files.call_many(calls) if files.line.same_host else [None] * len(names)
+        exports = files.call_many(calls) if files.connection.same_host else [None] * len(names)
         self._open: dict[str, Any] = {}
         for name, exported in zip(names, exports, strict=True):
             opened = open_exported(exported)

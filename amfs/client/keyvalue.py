@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from amfs.client.connection import Line
+from amfs.client.connection import NodeConnection
 from amfs.client.paths import join
 from amfs.client.tree import walk
 
@@ -53,7 +53,7 @@ def key_of(path: bytes) -> bytes:
 class Files(Protocol):
     """The calls of ``amfs.client.files.Files`` that values need."""
 
-    line: Line
+    connection: NodeConnection
 
     @property
     def client(self) -> int: ...
@@ -109,7 +109,7 @@ class KeyValue:
             if error.errno != errno.ENOENT:
                 raise error
 
-        for _, entries in walk(self._files.line, ROOT, tell):
+        for _, entries in walk(self._files.connection, ROOT, tell):
             for entry in entries:
                 if entry.is_file() and not entry.name.startswith(_TEMPORARY):
                     yield key_of(entry.path)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from amfs.client.connection import Call, GatewayLost, Line, Pending, failure
+from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
 from amfs.fs.attr import Attr
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class RawFile(io.RawIOBase):
     """One open file at the gateway. ``behind``: writes that may be on their way unacknowledged; 0: each waits."""
 
     def __init__(
-        self, line: Line, path: bytes, name: str, mode: str, *, permissions: int, layout: int = -1, stripe: int = 0, rank: int = -1,
-        behind: int = AHEAD,
+        self, connection: NodeConnection, path: bytes, name: str, mode: str, *, permissions: int, layout: int = -1, stripe: int = 0,
+        rank: int = -1, behind: int = AHEAD,
     ) -> None:  # fmt: skip
         self._handle = -1
-        self._line = line
+        self._connection = connection
         self._path = path
         self.name = name
         self.mode = mode
@@ -66,16 +66,17 @@ class RawFile(io.RawIOBase):
             self._at = self.attr.size
 
     def _open(self, flags: int, permissions: int = 0, layout: int = -1, stripe: int = 0, rank: int = -1) -> None:
-        answer = self._line.wait(self._line.submit(Call("open_path", (self._path, flags, permissions, layout, stripe, rank), (self.name,))))
+        call = Call("open_path", (self._path, flags, permissions, layout, stripe, rank), (self.name,))
+        answer = self._connection.wait(self._connection.submit(call))
         self._handle, self.attr = int(answer[0]), Attr(*answer[1])
-        self._generation = self._line.generation
+        self._generation = self._connection.generation
 
     def _call(self, op: str, *args: Any) -> Any:
         """A call on the handle. A reader whose gateway died goes on at another one, if the file is still the same."""
         while True:
             call = Call(op, (self._handle, *args), (self.name,))
             try:
-                return self._line.wait(self._line.submit(call, self._generation))
+                return self._connection.wait(self._connection.submit(call, self._generation))
             except GatewayLost:
                 if self._writes:
                     raise
@@ -188,13 +189,13 @@ class RawFile(io.RawIOBase):
             offset = self._ahead[-1][0] + CHUNK
         while len(self._ahead) < AHEAD and offset < self.attr.size:
             call = Call("read", (self._handle, offset, CHUNK), (self.name,))
-            self._ahead.append((offset, self._line.submit(call, self._generation)))
+            self._ahead.append((offset, self._connection.submit(call, self._generation)))
             offset += CHUNK
 
     def _next_ahead(self) -> memoryview:
         offset, pending = self._ahead.popleft()
         try:
-            held = memoryview(self._line.wait(pending))
+            held = memoryview(self._connection.wait(pending))
         except GatewayLost:
             self._drop_ahead()
             held = memoryview(self._call("read", offset, CHUNK))
@@ -224,11 +225,11 @@ class RawFile(io.RawIOBase):
                 while at < end and len(out) < BULK:
                     size = min(CHUNK, end - at)
                     call = Call("read", (self._handle, at, size), (self.name,))
-                    out.append((at, size, self._line.submit(call, self._generation)))
+                    out.append((at, size, self._connection.submit(call, self._generation)))
                     at += size
                 start, size, pending = out.popleft()
                 try:
-                    piece = self._line.wait(pending)
+                    piece = self._connection.wait(pending)
                 except GatewayLost:
                     piece = self._call("read", start, size)
                 yield piece
@@ -248,7 +249,7 @@ class RawFile(io.RawIOBase):
         for start in range(0, len(view), CHUNK):
             piece = bytes(view[start : start + CHUNK])
             call = Call("write", (self._handle, self._at, piece), (self.name,))
-            self._sent.append(self._line.submit(call, self._generation))
+            self._sent.append(self._connection.submit(call, self._generation))
             self._at += len(piece)
             while len(self._sent) > BULK:
                 self._arrived()
@@ -257,7 +258,7 @@ class RawFile(io.RawIOBase):
         return len(view)
 
     def _arrived(self) -> None:
-        self._line.wait(self._sent.popleft())
+        self._connection.wait(self._sent.popleft())
 
     def _drain(self) -> None:
         """Until what was written has arrived. Raises the first error; the writes after it may have arrived."""
@@ -316,7 +317,7 @@ class RawFile(io.RawIOBase):
         if self.closed:
             return
         try:
-            if self._handle >= 0 and not self._line.closed and self._line.pid == os.getpid():
+            if self._handle >= 0 and not self._connection.closed and self._connection.pid == os.getpid():
                 self._finish()
         finally:
             self._handle = -1
@@ -327,14 +328,14 @@ class RawFile(io.RawIOBase):
         try:
             self._drain()
         finally:
-            if self._generation == self._line.generation and self._line.gateway >= 0:
-                self._line.settle(self._stray)
-            if self._writes or (self._generation == self._line.generation and self._line.gateway >= 0):
+            if self._generation == self._connection.generation and self._connection.gateway >= 0:
+                self._connection.settle(self._stray)
+            if self._writes or (self._generation == self._connection.generation and self._connection.gateway >= 0):
                 call = Call("close", (self._handle,), (self.name,))
                 if self._writes:
-                    self._line.wait(self._line.submit(call, self._generation))
+                    self._connection.wait(self._connection.submit(call, self._generation))
                 else:
-                    self._line.discard([self._line.submit(call, self._generation)])  # nothing can go wrong that matters
+                    self._connection.discard([self._connection.submit(call, self._generation)])  # nothing can go wrong that matters
 
     def __repr__(self) -> str:
         return f"<amfs file {self.name!r} mode {self.mode!r}>"

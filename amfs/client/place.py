@@ -27,13 +27,13 @@ class FilesPlace(HostPlace):
             return gone
         if self.session is None:
             raise UsageError(f"{mine[0]} is a file of a session, and this run has none; start one with 'amfs up'")
-        from amfs.client.connection import Call, Line  # brings the network, which few runs without a session need
+        from amfs.client.connection import Call, NodeConnection  # brings the network, which few runs without a session need
 
-        line = Line(self.session or None)
+        connection = NodeConnection(self.session or None)
         try:
-            answers = line.call_many([Call("walk", (namespace_path(name), True)) for name in mine])
+            answers = connection.call_many([Call("walk", (namespace_path(name), True)) for name in mine])
         finally:
-            line.close()
+            connection.close()
         for name, answer in zip(mine, answers, strict=True):
             if isinstance(answer, SessionError):
                 raise answer

@@ -13,9 +13,9 @@ import stat
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from amfs.client.connection import Call, GatewayLost, Line, Pending, failure
+from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
 from amfs.fs.attr import Attr
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done
@@ -116,16 +116,16 @@ def _write_all(target: int, data: bytes) -> int:
 # ── into the file system ───────────────────────────────────────────────────────────────────────────
 
 
-def put(line: Line, source: Source, layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
+def put(connection: NodeConnection, source: Source, layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
     """Copy one local file. Raises OSError, with the name of the side at fault."""
-    result = put_many(line, [source], layout, exclusive=exclusive, progress=progress)[0]
+    result = put_many(connection, [source], layout, exclusive=exclusive, progress=progress)[0]
     if isinstance(result, OSError):
         raise result
     return result
 
 
 def put_many(
-    line: Line, sources: Sequence[Source], layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing
+    connection: NodeConnection, sources: Sequence[Source], layout: Layout, *, exclusive: bool = False, progress: Progress = _nothing
 ) -> list[Attr | OSError]:
     """Copy local files, ``BATCH`` of them at a time; returns what became of each."""
     results: list[Attr | OSError] = []
@@ -135,35 +135,37 @@ def put_many(
         while end < min(start + BATCH, len(sources)) and size + sources[end].size <= BATCH_BYTES:
             size += sources[end].size
             end += 1
-        results += _put_batch(line, sources[start:end], layout, exclusive, progress)
+        results += _put_batch(connection, sources[start:end], layout, exclusive, progress)
         start = end
     return results
 
 
-def _put_batch(line: Line, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress) -> list[Attr | OSError]:
+def _put_batch(
+    connection: NodeConnection, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress
+) -> list[Attr | OSError]:
     done: dict[int, Attr | OSError] = {}
-    if line.same_host and not layout.chosen:
-        done = _adopt_batch(line, sources, layout, exclusive, progress)
+    if connection.same_host and not layout.chosen:
+        done = _adopt_batch(connection, sources, layout, exclusive, progress)
     for index, source in enumerate(sources):
         if index not in done:
             try:
-                done[index] = _write(line, source, layout, exclusive, progress)
+                done[index] = _write(connection, source, layout, exclusive, progress)
             except OSError as error:
                 done[index] = error
     return [done[index] for index in range(len(sources))]
 
 
 def _adopt_batch(
-    line: Line, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress
+    connection: NodeConnection, sources: Sequence[Source], layout: Layout, exclusive: bool, progress: Progress
 ) -> dict[int, Attr | OSError]:
     """Copy files into the gateway's store and have them adopted. Those that are not in the answer must go the long way."""
     done: dict[int, Attr | OSError] = {}
-    generation = line.generation
+    generation = connection.generation
     above = [source.path.rpartition(b"/")[0] or b"/" for source in sources]
-    elsewhere = _striped_by_rule(line, set(above)) if layout.kind < 0 else set()
-    chosen = [index for index, source in enumerate(sources) if above[index] not in elsewhere and _has_room(line, source.size)]
-    calls = [Call("scratch", (b"%x-%d" % (line.transport.own_id, line.number()),), (sources[index].path,)) for index in chosen]
-    answers = zip(chosen, line.call_many(calls, generation=generation), strict=True)
+    elsewhere = _striped_by_rule(connection, set(above)) if layout.kind < 0 else set()
+    chosen = [index for index, source in enumerate(sources) if above[index] not in elsewhere and _has_room(connection, source.size)]
+    calls = [Call("scratch", (b"%x-%d" % (connection.transport.own_id, connection.number()),), (sources[index].path,)) for index in chosen]
+    answers = zip(chosen, connection.call_many(calls, generation=generation), strict=True)
     places = {index: os.fsencode(place) for index, place in answers if not isinstance(place, OSError)}
     try:
         filled = []
@@ -175,7 +177,7 @@ def _adopt_batch(
                 done[index] = outcome
         wanted = [(index, sources[index]) for index in filled]
         calls = [Call("adopt", (places[index], each.path, each.mode, exclusive), (each.path,)) for index, each in wanted]
-        for index, answer in zip(filled, line.call_many(calls, generation=generation), strict=True):
+        for index, answer in zip(filled, connection.call_many(calls, generation=generation), strict=True):
             if not isinstance(answer, OSError):
                 del places[index]
                 done[index] = Attr(*answer)
@@ -189,18 +191,18 @@ def _adopt_batch(
             _remove(place)
 
 
-def _has_room(line: Line, size: int) -> bool:
+def _has_room(connection: NodeConnection, size: int) -> bool:
     """Whether a file of this size may go to the gateway as a whole: only asked for large ones."""
     if size <= BATCH_BYTES:
         return True
-    usage = {node: (capacity, used) for node, capacity, used, *_ in line.call("df", about=(line.session.name,))}
-    capacity, used = usage.get(line.gateway, (0, 0))
+    usage = {node: (capacity, used) for node, capacity, used, *_ in connection.call("df", about=(connection.session.name,))}
+    capacity, used = usage.get(connection.gateway, (0, 0))
     return not capacity or size <= capacity - used
 
 
-def _striped_by_rule(line: Line, directories: set[bytes]) -> set[bytes]:
+def _striped_by_rule(connection: NodeConnection, directories: set[bytes]) -> set[bytes]:
     paths = list(directories)
-    answers = line.call_many(Call("get_xattr_path", (path, b"user.amfs.layout"), (path,)) for path in paths)
+    answers = connection.call_many(Call("get_xattr_path", (path, b"user.amfs.layout"), (path,)) for path in paths)
     return {path for path, answer in zip(paths, answers, strict=True) if not isinstance(answer, OSError) and answer.startswith(b"striped")}
 
 
@@ -235,71 +237,73 @@ def _remove(place: bytes) -> None:
         return
 
 
-def _write(line: Line, source: Source, layout: Layout, exclusive: bool, progress: Progress) -> Attr:
+def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive: bool, progress: Progress) -> Attr:
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
     with open(source.local, "rb", buffering=0) as file:
         about = (source.path,)
-        handle, _ = line.call("open_path", source.path, flags, source.mode, layout.kind, layout.stripe, layout.rank, about=about)
-        generation = line.generation
+        handle, _ = connection.call("open_path", source.path, flags, source.mode, layout.kind, layout.stripe, layout.rank, about=about)
+        generation = connection.generation
         out: deque[Pending] = deque()
         at = 0
         try:
             while data := file.read(CHUNK):
-                out.append(line.submit(Call("write", (handle, at, data), about), generation))
+                out.append(connection.submit(Call("write", (handle, at, data), about), generation))
                 at += len(data)
                 progress(len(data))
                 if len(out) >= IN_FLIGHT:
-                    line.wait(out.popleft())
+                    connection.wait(out.popleft())
             while out:
-                line.wait(out.popleft())
-            attr = Attr(*line.wait(line.submit(Call("stat", (handle,), about), generation)))
-            line.wait(line.submit(Call("close", (handle,), about), generation))
+                connection.wait(out.popleft())
+            attr = Attr(*connection.wait(connection.submit(Call("stat", (handle,), about), generation)))
+            connection.wait(connection.submit(Call("close", (handle,), about), generation))
             return attr
         except BaseException as error:
-            if line.generation == generation and line.gateway >= 0 and not line.closed:
-                line.settle(out)
+            if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
+                connection.settle(out)
                 left = [Call("close", (handle,), about)]
                 if isinstance(error, OSError):  # half of a file is none: who reads it would take it for all
                     left.append(Call("unlink_path", (source.path,), about))
                 for call in left:
                     with contextlib.suppress(OSError):
-                        line.wait(line.submit(call, generation))
+                        connection.wait(connection.submit(call, generation))
             raise
 
 
 # ── out of the file system ─────────────────────────────────────────────────────────────────────────
 
 
-def get(line: Line, path: bytes, local: str, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
+def get(connection: NodeConnection, path: bytes, local: str, *, exclusive: bool = False, progress: Progress = _nothing) -> Attr:
     """Copy one file to a local one, which is replaced in place if it is there. Raises OSError."""
-    result = get_many(line, [(path, local)], exclusive=exclusive, progress=progress)[0]
+    result = get_many(connection, [(path, local)], exclusive=exclusive, progress=progress)[0]
     if isinstance(result, OSError):
         raise result
     return result
 
 
 def get_many(
-    line: Line, pairs: Sequence[tuple[bytes, str]], *, exclusive: bool = False, progress: Progress = _nothing
+    connection: NodeConnection, pairs: Sequence[tuple[bytes, str]], *, exclusive: bool = False, progress: Progress = _nothing
 ) -> list[Attr | OSError]:
     """Copy files to local ones; returns what became of each."""
     results: list[Attr | OSError] = []
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]
-        exports = line.call_many(Call("export", (path,), (path,)) for path, _ in batch) if line.same_host else [None] * len(batch)
+        exports: list[Any] = [None] * len(batch)
+        if connection.same_host:
+            exports = connection.call_many(Call("export", (path,), (path,)) for path, _ in batch)
         for (path, local), exported in zip(batch, exports, strict=True):
             try:
-                results.append(_get(line, path, local, exported, exclusive, progress))
+                results.append(_get(connection, path, local, exported, exclusive, progress))
             except OSError as error:
                 results.append(error)
     return results
 
 
-def _get(line: Line, path: bytes, local: str, exported: object, exclusive: bool, progress: Progress) -> Attr:
+def _get(connection: NodeConnection, path: bytes, local: str, exported: object, exclusive: bool, progress: Progress) -> Attr:
     if isinstance(exported, OSError) and not (exported.errno in _FULL or isinstance(exported, GatewayLost)):
         raise exported
     opened = open_exported(exported)
     if opened is None:
-        return _read(line, path, local, exclusive, progress)
+        return _read(connection, path, local, exclusive, progress)
     source, attr = opened
     try:
         with _Local(local, exclusive) as target:
@@ -343,24 +347,24 @@ def open_exported(exported: object) -> tuple[int, Attr] | None:
     return descriptor, attr
 
 
-def _read(line: Line, path: bytes, local: str, exclusive: bool, progress: Progress) -> Attr:
+def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, progress: Progress) -> Attr:
     about = (path,)
-    handle, fields = line.call("open_path", path, os.O_RDONLY, 0, -1, 0, -1, about=about)
-    generation = line.generation
+    handle, fields = connection.call("open_path", path, os.O_RDONLY, 0, -1, 0, -1, about=about)
+    generation = connection.generation
     out: deque[Pending] = deque()
     asked = 0
     try:
         with _Local(local, exclusive) as target:
             while True:
                 while len(out) < IN_FLIGHT:
-                    out.append(line.submit(Call("read", (handle, asked, CHUNK), about), generation))
+                    out.append(connection.submit(Call("read", (handle, asked, CHUNK), about), generation))
                     asked += CHUNK
-                data = line.wait(out.popleft())
+                data = connection.wait(out.popleft())
                 _write_all(target, data)
                 progress(len(data))
                 if len(data) < CHUNK:
                     return Attr(*fields)
     finally:
-        if line.generation == generation and line.gateway >= 0 and not line.closed:
-            line.settle(out)
-            line.discard([line.submit(Call("close", (handle,), about), generation)])
+        if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
+            connection.settle(out)
+            connection.discard([connection.submit(Call("close", (handle,), about), generation)])

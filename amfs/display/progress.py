@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, sayable
+from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, json_safe
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -444,7 +444,7 @@ class JsonProgress(QuietProgress):
         try:
             line = self._encoder.encode(record)
         except UnicodeEncodeError:  # a name that is not UTF-8
-            line = self._encoder.encode(sayable(record))
+            line = self._encoder.encode(json_safe(record))
         self.stdout.write(line.decode() + "\n")
         self.stdout.flush()
 

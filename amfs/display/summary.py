@@ -101,12 +101,12 @@ class Meter:
         return rate, max(0.0, (total - done) / rate)
 
 
-def sayable(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """The value with strings that JSON can hold: bytes of names that are not UTF-8 are replaced."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {sayable(key): sayable(item) for key, item in value.items()}
+        return {json_safe(key): json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [sayable(item) for item in value]
+        return [json_safe(item) for item in value]
     return value

@@ -83,7 +83,7 @@ class Dispatcher(Machine):
             m.RunEnd: self.on_run_end,
             m.Submit: self.on_submit,
             m.Done: self.on_done,
-            m.Took: self.on_took,
+            m.TaskMoved: self.on_took,
             m.ReducePlan: self.on_reduce_plan,
         }
         self.on_event = {TimerFired: self.on_timer}
@@ -143,10 +143,10 @@ class Dispatcher(Machine):
         room = self._room(run)
         batches: dict[int, list[m.TaskSpec]] = {}
         # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
-        hand = max(1, min(32, len(queue) // (2 * len(self.workers))))
+        batch_size = max(1, min(32, len(queue) // (2 * len(self.workers))))
         alone = len(self.workers) == 1
         if alone:
-            hand = len(queue)
+            batch_size = len(queue)
         placement = run.placement
         urgent = False
         while queue:
@@ -177,7 +177,7 @@ class Dispatcher(Machine):
                     break
                 # The room may be full of tasks that wait for what this one makes.
                 worker = max(room, key=lambda worker: (room[worker], -worker))
-            take = min(hand, max(1, room[worker])) if alone or type(placement) is Even else 1
+            take = min(batch_size, max(1, room[worker])) if alone or type(placement) is Even else 1
             for count in range(take):
                 if count and (
                     not queue
@@ -303,7 +303,7 @@ class Dispatcher(Machine):
 
     # ── tasks move ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_took(self, peer: int, message: m.Took) -> None:
+    def on_took(self, peer: int, message: m.TaskMoved) -> None:
         run = self.runs.get(message.run)
         if run is None:
             return
@@ -424,5 +424,5 @@ class Dispatcher(Machine):
 
 def _next_attempt(spec: m.TaskSpec) -> m.TaskSpec:
     return m.TaskSpec(
-        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.fates, spec.options, spec.attempt + 1, spec.origin,
+        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.retentions, spec.options, spec.attempt + 1, spec.origin,
     )  # fmt: skip

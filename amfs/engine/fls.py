@@ -18,7 +18,7 @@ from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP
-SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need hold it
+SHARED_RETENTION = -1  # ``retention`` of a file that is on shared storage: no node need hold it
 
 
 class FileRecord:
@@ -67,7 +67,7 @@ class FlsShard(Machine):
             m.Locate: self.on_locate,
             m.Release: self.on_release,
             m.Poison: self.on_poison,
-            m.Settle: self.on_settle,
+            m.FinalizeFiles: self.on_settle,
             m.Lost: self.on_lost,
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
@@ -101,13 +101,13 @@ class FlsShard(Machine):
             record.made = True
             if first:
                 record.size = file.size
-            if file.fate == SHARED_FATE:
+            if file.retention == SHARED_RETENTION:
                 record.shared = True
             elif peer not in record.holders:
                 record.holders.append(peer)
-            if file.fate >= 0:
-                record.readers = file.fate >> 1
-                record.final = bool(file.fate & m.FINAL)
+            if file.retention >= 0:
+                record.readers = file.retention >> 1
+                record.final = bool(file.retention & m.FINAL)
             record.lost = False
             if record.settler >= 0:
                 self._settle(run, record, record.settler)
@@ -187,7 +187,7 @@ class FlsShard(Machine):
         for waiter, names in told.items():
             self.send(waiter, m.FileFailed(message.run, tuple(names), (message.cause,) * len(names)))
 
-    def on_settle(self, peer: int, message: m.Settle) -> None:
+    def on_settle(self, peer: int, message: m.FinalizeFiles) -> None:
         if message.run in self.gone:
             return
         for name in message.finals:

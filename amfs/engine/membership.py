@@ -55,7 +55,7 @@ class Membership(Machine):
         self.on_message = {
             m.View: self.on_view,
             m.Join: self.on_join,
-            m.Numbered: self.on_numbered,
+            m.IdAssigned: self.on_numbered,
             m.Heartbeat: self.on_heartbeat,
             m.Leave: self.on_leave,
             m.Shutdown: self.on_shutdown,
@@ -100,7 +100,7 @@ class Membership(Machine):
         new = message.member
         if new.node < 0:
             self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
-            self.send(peer, m.Numbered(self.next_id))
+            self.send(peer, m.IdAssigned(self.next_id))
             return
         known = {member.node: member for member in view.members}
         if new.node in known and known[new.node].incarnation == new.incarnation:
@@ -109,12 +109,12 @@ class Membership(Machine):
         if new.node in self.left or new.node in known:
             # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
             self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
-            self.send(new.node, m.Numbered(self.next_id))
+            self.send(new.node, m.IdAssigned(self.next_id))
             return
         self._admit(new.node)
         self._announce((*view.members, new), PartitionTable(view.table, view.epoch).with_node(new.node))
 
-    def on_numbered(self, peer: int, message: m.Numbered) -> None:
+    def on_numbered(self, peer: int, message: m.IdAssigned) -> None:
         """Our own number was somebody's before."""
         if self.view is None:
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))

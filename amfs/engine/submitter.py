@@ -30,7 +30,7 @@ from amfs.engine.events import (
     StopRun,
     TimerFired,
 )  # fmt: skip
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
 from amfs.engine.partition import PartitionTable
@@ -216,8 +216,8 @@ class Submitter(Machine):
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
-            fates = tuple([fate & ~m.FINAL if name in there else fate for name, fate in zip(spec.outputs, spec.fates, strict=True)])
-            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, fates=fates))
+            retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
+            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, retentions=tuple(retentions)))
         for dispatcher, specs in batches.items():
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
@@ -427,7 +427,7 @@ class Submitter(Machine):
     def _tell_shared(self, keys: list[str]) -> None:
         """Shards that lost their memory learn from us what is on shared storage."""
         for shard, names in self.table.group(keys).items():
-            self.send(shard, m.Publish(self.run, tuple([m.Published(name, 0, SHARED_FATE) for name in names])))
+            self.send(shard, m.Publish(self.run, tuple([m.Published(name, 0, SHARED_RETENTION) for name in names])))
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
@@ -477,7 +477,7 @@ class Submitter(Machine):
         for shard, names in self.table.group([scope + name for name in self._drops]).items():
             parts.setdefault(shard, ([], []))[1].extend(names)
         for shard, (flushes, drops) in parts.items():
-            self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
+            self.send(shard, m.FinalizeFiles(self.run, tuple(flushes), tuple(drops)))
 
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:

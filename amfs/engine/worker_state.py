@@ -305,8 +305,8 @@ class WorkerState(Machine):
         self.jobs[self.serial] = (kind, run, name, entry)
         return self.serial
 
-    def _publish_file(self, run: Run, name: str, size: int, fate: int) -> None:
-        self._publish.setdefault(run.id, []).append(m.Published(name, size, fate))
+    def _publish_file(self, run: Run, name: str, size: int, retention: int) -> None:
+        self._publish.setdefault(run.id, []).append(m.Published(name, size, retention))
         self._touched[run.id] = None
 
     def _end(self, entry: TaskEntry, result: m.Result) -> None:
@@ -375,7 +375,7 @@ class WorkerState(Machine):
         for key in [key for key in self._fetch if key[0] == run]:
             self.send(key[1], m.Fetch(run, tuple(self._fetch.pop(key))))
         for took in [key for key in self._took if key[0] == run]:
-            self.send(took[1], m.Took(run, tuple(self._took.pop(took)), took[2]))
+            self.send(took[1], m.TaskMoved(run, tuple(self._took.pop(took)), took[2]))
         known = self.runs.get(run)
         if known is None:
             return

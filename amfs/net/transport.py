@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amfs.engine.messages import CLIENT_ID_MIN, FsAnswer, FsAsk, FsDo, FsDone, Member, Message, RunBegin
+from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 from amfs.errors import ProtocolError
 from amfs.host.processes import host_id
 from amfs.net import wire
@@ -40,7 +40,7 @@ from amfs.net.weight import weight
 UNACKED_BYTES_MAX = 64 << 20  # per peer; beyond that messages wait in the queue
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - (1 << 20)
 _CLIENTS_MAX = 1024  # idle clients remembered
-_OF_ANY_SIZE = frozenset((FsAsk, FsAnswer, FsDo, FsDone, RunBegin))
+_OF_ANY_SIZE = frozenset((PeerRequest, PeerResponse, FsRequest, FsResponse, RunBegin))
 
 
 def random_client_id() -> int:
@@ -203,7 +203,7 @@ class Transport:
         record = self._peers.get(peer) or self._peer(peer)
         if type(message) in _OF_ANY_SIZE and (size := weight(message)) > MESSAGE_BYTES_MAX:
             self._too_large(message, f"a {type(message).__name__} of {size} bytes for {peer} is larger than {MESSAGE_BYTES_MAX}")
-            if not isinstance(message, (FsAnswer, FsDone)):
+            if not isinstance(message, (PeerResponse, FsResponse)):
                 return
             message = type(message)(message.serial, errno.EMSGSIZE)
         record.queue.append(message)

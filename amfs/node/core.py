@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 #: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
 WITHOUT_VIEW = frozenset((
-    m.View, m.Join, m.Numbered, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
+    m.View, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
 
 #: The timer before which the shell tells who was heard (``PeersHeard``).

@@ -32,7 +32,7 @@ START_PER_NODE_S = 1.0
 _MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the options of ``amfs up`` and ``amfs node`` say of a node."""
 
     slots: int = 0  # 0: the CPUs that the process may use
@@ -55,7 +55,7 @@ def mpi_rank() -> int:
 
 
 def node_config(
-    session: str, directory: Path, keys: Keys, node: int, wishes: Wishes, *, expected: int = 1, port_step: int = 0
+    session: str, directory: Path, keys: Keys, node: int, wishes: NodeOptions, *, expected: int = 1, port_step: int = 0
 ) -> NodeConfig:
     """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
     listen = [f"ipc://{directory}/node-{node}.ipc"]
@@ -77,11 +77,11 @@ def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
     return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
 
 
-def start_local(nodes: int, name: str | None = None, wishes: Wishes | None = None) -> SessionRecord:
+def start_local(nodes: int, name: str | None = None, wishes: NodeOptions | None = None) -> SessionRecord:
     """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
     if nodes < 1:
         raise UsageError("a session has at least one node: --nodes 1")
-    wishes = wishes or Wishes()
+    wishes = wishes or NodeOptions()
     orphans.sweep()
     chosen, directory = discovery.claim(name)
     sweep_mounts()
@@ -114,7 +114,7 @@ def sweep_mounts() -> None:
         fusemounts.sweep()
 
 
-def prepare_join(session: SessionRecord, wishes: Wishes) -> NodeConfig:
+def prepare_join(session: SessionRecord, wishes: NodeOptions) -> NodeConfig:
     """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
 
     Keeps a copy of the session file here, so that other commands find the session. Raises SessionError.

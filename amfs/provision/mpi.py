@@ -26,7 +26,7 @@ from amfs.provision import local as bootstrap
 T = TypeVar("T")
 
 
-def start(name: str | None, wishes: bootstrap.Wishes) -> tuple[int, SessionRecord]:
+def start(name: str | None, wishes: bootstrap.NodeOptions) -> tuple[int, SessionRecord]:
     """Called by every rank: start one node each. Returns our rank and the session; raises the same SessionError on all ranks."""
     comm = _world()
     rank, size = comm.Get_rank(), comm.Get_size()

@@ -77,7 +77,7 @@ class RunContext:
 
     def _embed(self, adopt: str) -> None:
         from amfs.host import orphans
-        from amfs.node.hands import Hands
+        from amfs.node.node_io import NodeIO
         from amfs.node.store import Store
 
         slots = self.options.slots or len(os.sched_getaffinity(0))
@@ -89,10 +89,10 @@ class RunContext:
                 self.store.take_back(aside(self.options.journal))
             else:
                 shutil.rmtree(aside(self.options.journal), ignore_errors=True)
-        self.hands: Hands | None = Hands(self.store, slots, memory=self.options.memory)
+        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=self.options.memory)
         core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
         self.core: NodeCore | None = core
-        self.loop = Loop(core, self.hands)
+        self.loop = Loop(core, self.node_io)
         self.run = 1
 
     def _connect(self, name: str) -> None:
@@ -101,7 +101,7 @@ class RunContext:
 
         found = discovery.find(name or None)
         self.store = None
-        self.hands = None
+        self.node_io = None
         self.core = None
         self.client = random_client_id()
         transport = Transport(self.client, found.keys)
@@ -121,7 +121,7 @@ class RunContext:
         end = now() + longest_s
         if self.loop.transport is not None:
             greeter = _Greeter(self.client)
-            self.loop.add_guest(greeter)
+            self.loop.add_client(greeter)
             for node in self._contacts:
                 self.loop.transport.queue(node, m.ClientHello(self.client))
             self.loop.transport.flush(now())
@@ -133,8 +133,8 @@ class RunContext:
 
     def close(self) -> None:
         """Leave nothing behind: processes, threads, files."""
-        if self.hands is not None:
-            self.hands.close()
+        if self.node_io is not None:
+            self.node_io.close()
         if self.store is not None:
             self.store.close()
         if self.loop.transport is not None:

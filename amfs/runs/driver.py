@@ -160,7 +160,7 @@ class RunDriver:
                 self.maker.ready.add(name)
             elif name in adopted:
                 size, mtime = adopted[name]
-                keep.append((self.maker.scope + name, size, mtime, m.fate(readers.get(name, 0))))
+                keep.append((self.maker.scope + name, size, mtime, m.retention(readers.get(name, 0))))
             else:
                 self.maker.ready.add(name)
         self._adopt = keep
@@ -183,7 +183,7 @@ class RunDriver:
     def begin(self) -> None:
         """Start submitting."""
         view = self.context.wait_for_view()
-        self.context.loop.add_guest(self)
+        self.context.loop.add_client(self)
         self.view_epoch = view.epoch
         self.context.loop.tell(self.client, Received(view.manager, view))
         if self._adopt and self.context.core is not None:
@@ -306,15 +306,15 @@ class RunDriver:
 
     def interrupt(self, reason: str) -> None:
         """Stop, but keep what a resumed run can use: the journal, and on disk the files between the tasks."""
-        hands = self.context.hands
-        if self.journal is not None and hands is not None:
-            hands.keep_files = True
+        node_io = self.context.node_io
+        if self.journal is not None and node_io is not None:
+            node_io.keep_files = True
         self.stop(reason)
 
     def set_aside(self) -> str:
         """After an interrupted run is over: its files go to disk. Returns a sentence about it, '' if there is nothing to tell."""
         store = self.context.store
-        if self.journal is None or store is None or self.context.hands is None or not self.context.hands.keep_files:
+        if self.journal is None or store is None or self.context.node_io is None or not self.context.node_io.keep_files:
             return ""
         place = aside(self.journal.path)
         try:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
-from amfs.display.summary import sayable
+from amfs.display.summary import json_safe
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError
@@ -136,7 +136,7 @@ class TraceWriter:
         try:
             line = self._encode(event)
         except UnicodeEncodeError:  # a name that is not UTF-8
-            line = self._encode(sayable(event))
+            line = self._encode(json_safe(event))
         self._write(self._separator + line)
         self._separator = b",\n"
         if self._pending >= _FLUSH_BYTES or self._clock() - self._flushed_at >= _FLUSH_SECONDS:

@@ -123,14 +123,14 @@ def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> Non
         for run, record in node.core.fls.records():
             assert record.released <= record.readers, f"{record.name} of run {run} was read {record.released} times, by {record.readers}"
         top = len(node.core.worker.store) + 1
-        left = [path for path in node.hands.files if "/given" not in path]
+        left = [path for path in node.node_io.files if "/given" not in path]
         assert not left, f"node {node.id} still has {[path[top:] for path in left[:5]]}, which nobody will read"
 
 
 def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
     """Long after the run no node keeps anything of it."""
     for node in cluster.alive():
-        core, hands = node.core, node.hands
+        core, node_io = node.core, node.node_io
         who = f"node {node.id} keeps "
         assert not core.worker.runs, who + f"runs {list(core.worker.runs)} at its worker"
         # A node that was cut off before it ever heard of the run cannot know that it ended.
@@ -141,8 +141,8 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         assert cut_off or not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
         assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
         assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
-        assert not hands.files, who + f"files {list(hands.files)[:5]}"
-        assert not hands.contexts and not hands.queue and not hands.running and not hands.jobs, who + "processes or contexts"
+        assert not node_io.files, who + f"files {list(node_io.files)[:5]}"
+        assert not node_io.contexts and not node_io.queue and not node_io.running and not node_io.jobs, who + "processes or contexts"
         left = set(node.timers) - LASTING_TIMERS
         assert not left, who + f"timers {left}"
         for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_took", "_flushed"):

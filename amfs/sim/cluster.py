@@ -110,7 +110,7 @@ class Joiner(Process):
         self.transport.flush(self.world.now)
 
     def tell(self, event: Event) -> None:
-        if type(event) is Received and type(event.message) is m.Numbered:
+        if type(event) is Received and type(event.message) is m.IdAssigned:
             self.transport.flush(self.world.now)
             self.die()
             self.cluster.join(event.message.node, self.slots, self.manager)

@@ -15,7 +15,8 @@ from amfs.sim.world import World
 #: Events at which a process may be hit, so that it is hit in the middle of something: messages that arrive, and tasks that begin.
 EVENTS = (
     "launches", "launches", "Publish", "Locate", "Located", "Fetch", "Content", "Replica", "Release", "Drop", "Submit", "Done", "Results",
-    "Assign", "Took", "StealAsk", "Poison", "FileFailed", "Lost", "Settle", "Flush", "Flushed", "ReducePlan", "View", "RunBegin", "RunEnd",
+    "Assign", "TaskMoved", "StealAsk", "Poison", "FileFailed", "Lost", "FinalizeFiles", "Flush", "Flushed", "ReducePlan", "View",
+    "RunBegin", "RunEnd",
 )  # fmt: skip
 
 

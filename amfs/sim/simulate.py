@@ -88,7 +88,7 @@ def simulate(
     submitter = client.submitter
     last = max((results[-1].end_us for results in client.ended.values()), default=0) * 1e-6
     makespan = max(last, client.ended_at)
-    task_s = sum(node.hands.task_s for node in cluster.nodes.values())
+    task_s = sum(node.node_io.task_s for node in cluster.nodes.values())
     busiest = max((node.busy_s for node in cluster.nodes.values()), default=0.0)
     transports = [process.transport for process in world.processes.values()]
     return Report(

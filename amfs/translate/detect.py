@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from amfs.engine.check_parts import Place
 from amfs.engine.check_texts import whole_faults
 from amfs.engine.checks import Plan, check
-from amfs.engine.workflow import FileState, Task, Workflow, complete
+from amfs.engine.workflow import DeclaredState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
 from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader, in_pieces, taken
@@ -263,7 +263,7 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
     faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
-    states: dict[str, FileState] = dict(reader.files)
+    states: dict[str, DeclaredState] = dict(reader.files)
     if files is not None:
         listing, _, _ = _read_all(files, "filelist")
         faults += listing.faults

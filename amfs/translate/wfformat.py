@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import FileState, Task
+from amfs.engine.workflow import DeclaredState, Task
 from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, taken, with_after
 from amfs.translate.shell_quoting import QuotingError, split
 
@@ -104,7 +104,7 @@ class Body(msgspec.Struct):
 class ExtraFiles(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What amfs says of files, under ``amfs`` at the top."""
 
-    files: dict[str, FileState] = {}
+    files: dict[str, DeclaredState] = {}
     paths: dict[str, str] = {}
 
 

@@ -77,7 +77,7 @@ def test_who_asks_without_a_number_gets_one_that_nobody_had() -> None:
     manager.feed(PeerDown(2)).forget()
     for asker, number in ((CLIENT, 3), (CLIENT + 1, 4)):
         manager.tell(asker, m.Join(member(-1)))
-        assert manager.take(m.Numbered, asker) == m.Numbered(number)
+        assert manager.take(m.IdAssigned, asker) == m.IdAssigned(number)
     manager.nothing_left()
 
 
@@ -87,7 +87,7 @@ def test_a_number_is_never_used_twice(dead: bool) -> None:
     if dead:
         manager.feed(PeerDown(2))
     manager.forget().tell(2, m.Join(member(2, incarnation=2)))
-    assert manager.take(m.Numbered, 2) == m.Numbered(3)
+    assert manager.take(m.IdAssigned, 2) == m.IdAssigned(3)
     manager.nothing_left()
 
 
@@ -95,7 +95,7 @@ def test_who_comes_with_a_used_number_leaves_and_says_which_is_free() -> None:
     node = Recorder(Membership(member(2, incarnation=2), 0))
     node.call(node.machine.start, node.now)
     assert node.take(m.Join, 0) == m.Join(member(2, incarnation=2))
-    node.tell(0, m.Numbered(3))
+    node.tell(0, m.IdAssigned(3))
     assert "join it as node 3" in node.effect(Stop).reason
 
 

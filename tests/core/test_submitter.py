@@ -17,7 +17,7 @@ from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, StreamChecker, check
 from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.records import unpack_body
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, Outcome
@@ -120,7 +120,8 @@ def test_specs_say_what_becomes_of_outputs() -> None:
     client = Client(task("a", "in", "x y z", keep="y"), task("b", "x y"), task("c", "x")).begun(0)
     specs = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
     assert (specs[0].shared, specs[0].inputs, specs[0].outputs) == (keys("in"), (), keys("x y z"))
-    assert specs[0].fates == (m.fate(2), m.fate(1, True), m.fate(0, True)), "read by two; kept and read by one; read by nobody"
+    read_by_two, kept_and_read_by_one, read_by_nobody = m.retention(2), m.retention(1, True), m.retention(0, True)
+    assert specs[0].retentions == (read_by_two, kept_and_read_by_one, read_by_nobody)
     assert specs[1].inputs == keys("x y")
     assert unpack_body(specs[0].body)[1] == ["run", "a"]
 
@@ -279,7 +280,7 @@ def test_finals_that_died_are_on_shared_storage_and_the_shard_that_misses_them_i
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.view(0).nothing_left()
     client.tell(0, m.Lost(RUN, keys("x"), -1))
-    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
+    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_RETENTION),))
     client.nothing_left()
 
 
@@ -290,20 +291,20 @@ def test_outputs_of_tasks_without_a_sandbox_are_on_shared_storage() -> None:
     client.submitted()
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.view(0).tell(0, m.Lost(RUN, keys("x"), -1))
-    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
+    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_RETENTION),))
     client.nothing_left()
 
 
 def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage() -> None:
     """Somebody may be reading it there. Whether the end of the first was heard of makes no difference."""
-    final, scratch = m.fate(1, True), m.fate(1)
+    final, scratch = m.retention(1, True), m.retention(1)
     writer = task("a", "", "x y", keep="x y")
     client = Client(writer, task("b", "x y"), task("c", "", "z"), task("d", "z")).begun(0, 1)
     client.submitted()
     client.tell(1, m.Flushed(RUN, (("x", 5, ""), ("y", 0, "no space left on device"))))
     client.effects_of(FilesFlushed)
     client.view(1)
-    again = {spec.tid: spec.fates for _, submit in client.take_all(m.Submit) for spec in submit.tasks}
+    again = {spec.tid: spec.retentions for _, submit in client.take_all(m.Submit) for spec in submit.tasks}
     assert again[0] == (scratch, final), "of y nothing is there"
 
     client = Client(task("a", "", "x y", keep="x"), task("b", "x y")).begun(0, 1)
@@ -311,7 +312,7 @@ def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage()
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.tell(0, m.Lost(RUN, keys("y"), -1))
     (spec,) = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
-    assert (spec.tid, spec.fates) == (0, (scratch, scratch))
+    assert (spec.tid, spec.retentions) == (0, (scratch, scratch))
 
 
 def test_a_shard_that_asked_too_early_is_answered_when_the_task_has_ended() -> None:
@@ -403,7 +404,7 @@ def test_an_open_list_runs_as_it_grows_and_does_not_end_by_itself() -> None:
     client = Client(open_ended=True).begun(0).nothing_left()
     client.add(task("a", "", "x"))
     ((_, submit),) = client.take_all(m.Submit)
-    assert submit.tasks[0].fates == (m.fate(m.KEEP),), "nobody knows yet how often it will be read"
+    assert submit.tasks[0].retentions == (m.retention(m.KEEP),), "nobody knows yet how often it will be read"
     client.ends(0, result(0)).effects_of(Ended)
     client.nothing_left()
     client.add(task("b", "x", "y"), task("c", "y"))
@@ -424,7 +425,7 @@ def closed(*tasks: Task) -> Client:
 
 def test_a_closed_list_is_settled_before_the_run_ends() -> None:
     client = closed(task("a", "", "x"), task("b", "x", "y z", keep="z")).feed(CloseList(finals=("y", "z"), drops=("x",)))
-    assert client.take(m.Settle, 0) == m.Settle(RUN, keys("y"), keys("x")), "z is there already"
+    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, keys("y"), keys("x")), "z is there already"
     client.nothing_left()
     client.tell(1, m.Flushed(RUN, (("y", 5, ""),)))
     client.effect(FilesFlushed)
@@ -433,7 +434,7 @@ def test_a_closed_list_is_settled_before_the_run_ends() -> None:
 
 def test_a_final_that_cannot_be_written_ends_the_waiting_too() -> None:
     client = closed(task("a", "", "x")).feed(CloseList(finals=("x",)))
-    client.take(m.Settle, 0)
+    client.take(m.FinalizeFiles, 0)
     client.tell(1, m.Flushed(RUN, (("x", 0, "disk full"),)))
     assert client.effect(FilesFlushed).files == [("x", 0, "disk full")]
     client.run_ended(0, 1)
@@ -444,17 +445,17 @@ def test_finals_of_an_open_list_that_died_are_made_again_before_it_is_settled() 
     client.view(0).feed(CloseList(finals=("x", "y")))
     assert client.submitted() == {0: [0, 1]}
     client.ends(0, result(0), result(1))
-    assert sorted(client.take(m.Settle, 0).finals) == sorted(keys("x y"))
+    assert sorted(client.take(m.FinalizeFiles, 0).finals) == sorted(keys("x y"))
 
 
 def test_a_node_that_dies_while_its_finals_are_copied_has_them_made_again() -> None:
     client = closed(task("a", "", "x"), task("b", "", "y")).feed(CloseList(finals=("x", "y")))
-    client.take(m.Settle)
+    client.take(m.FinalizeFiles)
     client.tell(1, m.Flushed(RUN, (("x", 5, ""),))).effect(FilesFlushed)
     client.view(0)
     assert client.submitted() == {0: [1]}, "x has arrived"
     client.ends(0, result(1, node=0))
-    assert client.take(m.Settle, 0).finals == keys("y")
+    assert client.take(m.FinalizeFiles, 0).finals == keys("y")
     client.tell(0, m.Flushed(RUN, (("y", 5, ""),))).effect(FilesFlushed)
     client.run_ended(0)
 

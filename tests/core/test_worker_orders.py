@@ -82,7 +82,7 @@ class RandomOrders(RuleBasedStateMachine):
                         self.end(task.tid, task.attempt)
                 case m.Publish() | m.Release() | m.Replica() | m.Lost():
                     assert to == SHARD
-                case m.Took() | m.StealNone() | m.Flushed() | m.StealAsk():
+                case m.TaskMoved() | m.StealNone() | m.Flushed() | m.StealAsk():
                     pass
                 case _:
                     raise AssertionError(f"a worker does not say {message}")
@@ -140,7 +140,7 @@ class RandomOrders(RuleBasedStateMachine):
         """The dispatcher takes it for lost and has another attempt made, here again."""
         tid = sorted(self.here)[which % len(self.here)]
         old = self.here[tid]
-        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.fates, old.options, old.attempt + 1, old.origin)
+        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.retentions, old.options, old.attempt + 1, old.origin)
         self.came.discard((tid, old.attempt))  # superseded: reported as the new attempt
         self.came.add((tid, task.attempt))
         self.here[tid] = task

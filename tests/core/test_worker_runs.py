@@ -21,7 +21,7 @@ def test_half_of_what_waits_for_a_slot_is_given_to_who_asks() -> None:
     node = Node(slots=1).assign(*(mine(tid) for tid in range(1, 6))).forget()
     node.tell(2, m.StealAsk(10))
     assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4, 5]
-    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((4, 0), (5, 0)), 2)
+    assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((4, 0), (5, 0)), 2)
     node.nothing_left()
     node.tell(3, m.StealAsk(1))
     assert [task.tid for task in node.take(m.Assign, 3).tasks] == [3]
@@ -31,7 +31,7 @@ def test_pinned_tasks_and_those_that_have_a_slot_are_not_given() -> None:
     node = Node(slots=2).assign(mine(1), mine(2), mine(3, pin=0, pin_hard=False), mine(4)).forget()
     node.tell(2, m.StealAsk(10))
     assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4]
-    node.take(m.Took)
+    node.take(m.TaskMoved)
     node.tell(2, m.StealAsk(10)).take(m.StealNone, 2)
     node.nothing_left().exits(1)
     assert node.running() == [3]
@@ -62,7 +62,7 @@ def test_a_busy_node_does_not_ask() -> None:
 
 def test_a_stolen_task_is_told_to_its_dispatcher() -> None:
     node = Node().assign(mine(1), by=3)
-    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+    assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((1, 0),), -1)
     assert node.running() == [1]
     node.exits(1)
     assert [told.tid for told in node.done()] == [1]
@@ -127,8 +127,8 @@ def test_traffic_is_counted() -> None:
 
 def test_files_of_an_earlier_life_are_adopted() -> None:
     node = Node().assign(mine(1, "a")).forget()
-    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.fate(1)), (key("b"), 6, 78, m.fate(2))])
-    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.fate(1)), m.Published(key("b"), 6, m.fate(2)))
+    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2))])
+    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.retention(1)), m.Published(key("b"), 6, m.retention(2)))
     (record,) = node.launched()
     assert record.stamps == ((5, 77),)
     node.nothing_left()
@@ -140,7 +140,7 @@ def test_files_of_an_earlier_life_are_adopted() -> None:
 def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
     node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
     node.call(node.machine.set_view, PartitionTable([3] * 8), [1, 2, 3], {SHARD}, NODES - {SHARD})
-    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.fate(m.KEEP)),), "readers can be counted no more"
+    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.retention(m.KEEP)),), "readers can be counted no more"
     assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
     node.nothing_left()
 

@@ -190,7 +190,7 @@ def _at(file: m.FileAt | m.Published) -> str:
     name = file.name.partition("/")[2]
     if isinstance(file, m.FileAt):
         return f"{name}@{','.join(map(str, file.holders)) or 'shared'}"
-    return name + (" on shared storage" if file.fate < 0 else "")
+    return name + (" on shared storage" if file.retention < 0 else "")
 
 
 def _cut(world: World, side: set[int]) -> None:

@@ -275,7 +275,8 @@ def reader_counts_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
     def make(self: SpecMaker, tid: int, task: Task, origin: int) -> m.TaskSpec:
         spec = real(self, tid, task, origin)
-        return msgspec.structs.replace(spec, fates=tuple(fate + 2 if 1 < fate < m.fate(m.KEEP) else fate for fate in spec.fates))
+        more = [retention + 2 if 1 < retention < m.retention(m.KEEP) else retention for retention in spec.retentions]
+        return msgspec.structs.replace(spec, retentions=tuple(more))
 
     patch.setattr(SpecMaker, "make", make)
 

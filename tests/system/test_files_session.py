@@ -42,7 +42,7 @@ def files(session: SessionRecord, request: pytest.FixtureRequest, monkeypatch: p
         for module in (processes, discovery, transport):
             monkeypatch.setattr(module, "host_id", lambda: "elsewhere/0")
     with Files() as files:
-        assert files.line.same_host is (request.param == "same host")
+        assert files.connection.same_host is (request.param == "same host")
         for entry in list(files.scandir("/")):
             files.rmtree(entry.path) if entry.is_dir() else files.unlink(entry.path)
         yield files
@@ -291,7 +291,7 @@ def test_copies_name_the_side_at_fault(files: Files, tmp_path: Path) -> None:
 def test_no_scratch_file_is_left_behind(session: SessionRecord, tmp_path: Path) -> None:
     with Files() as files:
         (tmp_path / "in").write_bytes(b"x" * 1000)
-        place = os.path.dirname(os.fsencode(files.line.call("scratch", b"probe")))
+        place = os.path.dirname(os.fsencode(files.connection.call("scratch", b"probe")))
         os.unlink(os.path.join(place, os.listdir(place)[0]))
         files.mkdir("/dir")
         for target in ("/f", "/none/f", "/dir"):

@@ -48,7 +48,7 @@ class Caches(Protocol):
     def keep(self, ino: int) -> bool: ...
 
 
-class FileWork:
+class FileBackend:
     """Parts and handles of one node. ``root``: an existing directory of the store."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. Beside ``node.hands``.
+"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. Beside ``node.node_io``.
 
 They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
 was closed, is an error of the machines and ends the simulation.
@@ -70,7 +70,7 @@ class Node(Protocol):
     def arrive(self, item: tuple[Any, ...]) -> None: ...
 
 
-class Hands:
+class NodeIO:
     """Launcher, mover and store of one simulated node."""
 
     def __init__(self, node: Node, slots: int, memory: int, workload: Workload) -> None:
@@ -198,7 +198,7 @@ class Hands:
         for number in self.node.core.live:
             process = self.world.processes[number]
             if process.alive:
-                beside = [(other.run, other.tid) for other, _, _ in process.hands.running.values() if other.run != task.run]  # type: ignore[attr-defined]
+                beside = [(other.run, other.tid) for other, _, _ in process.node_io.running.values() if other.run != task.run]  # type: ignore[attr-defined]
                 assert not beside, f"task {task.tid} of run {task.run} begins beside {beside} on node {number}"
         for source, expected in task.inputs:
             self._check_inputs(task.tid, ((source, ""),))
@@ -308,7 +308,7 @@ class Hands:
         if peer is None or not world.reachable(self.node.id, effect.peer):
             world.at(world.now + min(1.0, FETCH_PATIENCE_S), self._fetched, effect, False)
             return
-        server: Hands = peer.hands  # type: ignore[attr-defined]
+        server: NodeIO = peer.node_io  # type: ignore[attr-defined]
         begin = max(world.now, server.serve_free_at, self.fetch_free_at)
         end = begin + effect.size / world.costs.bandwidth_bytes_s
         server.serve_free_at = self.fetch_free_at = end

@@ -37,7 +37,7 @@ from amfs.engine.events import (
 )
 from amfs.engine.states import Outcome
 from amfs.libexec import program
-from amfs.node.filework import FileWork
+from amfs.node.file_backend import FileBackend
 from amfs.node.mounts import Mounts
 from amfs.node.store import Store
 
@@ -58,12 +58,12 @@ def _serial_of(record: bytes) -> int:
     return int(_SERIAL.unpack_from(record)[0])
 
 
-class Hands:
+class NodeIO:
     """Launcher, mover and store of one node. ``host_of`` tells the address of a node's data port."""
 
     def __init__(
         self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1",
-        files: FileWork | None = None, mounts: Mounts | None = None,
+        files: FileBackend | None = None, mounts: Mounts | None = None,
     ) -> None:
         self.store = store
         self.files = files
