@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from amfs.errors import UsageError
-from amfs.net.bootstrap import Wishes
+from amfs.provision.local import NodeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,8 +42,8 @@ def node_options(command: F) -> F:
     return command
 
 
-def wishes_of(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> Wishes:
+def wishes_of(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> NodeOptions:
     """The options' values as the bootstrap takes them. Raises UsageError."""
     place = os.path.abspath(store) if store else ""
     sizes = {"memory": size_of(memory or "0"), "store_limit": size_of(store_limit or "0")}
-    return Wishes(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)
+    return NodeOptions(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)

@@ -15,10 +15,10 @@ import click
 from amfs.engine.versions import versioned
 from amfs.engine.workflow import Workflow
 from amfs.errors import Fault, UsageError, WorkflowError
+from amfs.host.umask import umask
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
 from amfs.translate.shape import Graph, later_in_words
-from amfs.umask import umask
 
 __all__ = ["translate"]
 

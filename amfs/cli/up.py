@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from amfs.cli.session_options import node_options, wishes_of
-from amfs.net.session import Session
+from amfs.net.records import SessionRecord
 
 
 @click.command()
@@ -23,7 +23,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
       mpiexec -n 16 amfs up
       srun --ntasks-per-node=1 --mpi=pmi2 amfs up
     """
-    from amfs.net import bootstrap
+    from amfs.provision import local as bootstrap
 
     wishes = wishes_of(slots, memory, tcp, store, store_limit, unit_size)
     if bootstrap.under_mpi():
@@ -35,9 +35,10 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
 
 def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
     from amfs.errors import AmfsError, UsageError
-    from amfs.net import bootstrap, bootstrap_mpi
+    from amfs.provision import local as bootstrap
+    from amfs.provision import mpi as bootstrap_mpi
 
-    assert isinstance(wishes, bootstrap.Wishes)
+    assert isinstance(wishes, bootstrap.NodeOptions)
     if nodes is not None:
         if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
             return UsageError.exit_code
@@ -53,7 +54,7 @@ def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
     return 0
 
 
-def _say(session: Session) -> None:
+def _say(session: SessionRecord) -> None:
     hosts = {entry.host.partition("/")[0] for entry in session.nodes}
     where = f"on {next(iter(hosts))}" if len(hosts) == 1 else f"on {len(hosts)} hosts"
     count = len(session.nodes)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 
 from amfs.errors import UsageError
-from amfs.umask import umask
+from amfs.host.umask import umask
 
 
 def write_out(output: str, pieces: Iterable[bytes]) -> None:

@@ -16,15 +16,16 @@ from urllib.parse import urlsplit
 from amfs._native import Meta
 from amfs.engine.messages import Leave, Member
 from amfs.fs.vfs.machine import FileSystem
-from amfs.net.daemon import enter, report_ready
-from amfs.net.session import NodeConfig, host_mark, usable_cpus
+from amfs.host.processes import host_id, usable_cpus
+from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
-from amfs.node.filework import FileWork
-from amfs.node.hands import Hands
+from amfs.node.file_backend import FileBackend
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
+from amfs.node.node_io import NodeIO
 from amfs.node.store import Store
+from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
 
@@ -32,9 +33,9 @@ log = logging.getLogger("amfs.node")
 def serve(config: NodeConfig, ready_fd: int | None) -> int:
     """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
     slots = config.slots or usable_cpus()
-    host = config.host or host_mark()
+    host = config.host or host_id()
     transport = Transport(config.node, config.keys, config.listen, host=host)
-    hands: Hands | None = None
+    node_io: NodeIO | None = None
     store: Store | None = None
     try:
         if config.manager != config.node:
@@ -52,17 +53,17 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
 
         meta = Meta(config.node)
-        files = FileWork(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
+        files = FileBackend(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
         files.store_path = store.path_of
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        hands = Hands(
+        node_io = NodeIO(
             store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files, mounts=mounts
         )
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
         fs = FileSystem(config.node, meta, time.time_ns)
         fs.owner = (os.geteuid(), os.getegid())
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
-        loop = Loop(core, hands, transport)
+        loop = Loop(core, node_io, transport)
 
         def on_view(view: object) -> None:
             current = {member.node: member for member in view.members}  # type: ignore[attr-defined]
@@ -81,7 +82,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         signal.signal(signal.SIGINT, stop)
         loop.start()
         report_ready(ready_fd, config.node, transport.endpoints)
-        log.info("serving %d slots, store %s, data port %d", slots, store.path, hands.mover.port)
+        log.info("serving %d slots, store %s, data port %d", slots, store.path, node_io.mover.port)
         while not loop.stopping:
             loop.turn()
         log.info("stopping: %s", loop.stopping)
@@ -91,8 +92,8 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         transport.drain(1.0)
         return 0
     finally:
-        if hands is not None:
-            hands.close()
+        if node_io is not None:
+            node_io.close()
         if store is not None:
             store.close()
         transport.close()

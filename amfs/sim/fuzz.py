@@ -13,10 +13,11 @@ from collections.abc import Callable
 import msgspec
 
 from amfs.engine import messages as m
+from amfs.engine.paths import scope_of
 from amfs.engine.workflow import Task
-from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import calamities, checker
+from amfs.sim import checker
+from amfs.sim import faults as calamities
 from amfs.sim.cluster import Cluster
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from amfs.engine.workflow import FileState, Task, Workflow, complete, value_faults
+from amfs.engine.workflow import DeclaredState, Task, Workflow, complete, value_faults
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, Word, quote, split, trim
+from amfs.translate.shell_quoting import Malformed, Word, quote, split, trim
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "
@@ -238,9 +238,9 @@ _PLAIN_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 _PLAIN_IDS = 100
 
 
-def parse_state(word: str) -> FileState | None:
+def parse_state(word: str) -> DeclaredState | None:
     """Shared or Invalid, in any case; None for anything else."""
-    return {"shared": FileState.SHARED, "invalid": FileState.INVALID}.get(word.lower())
+    return {"shared": DeclaredState.SHARED, "invalid": DeclaredState.INVALID}.get(word.lower())
 
 
 def format_task(task: Task) -> str:

@@ -109,7 +109,7 @@ int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct a
 int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bsize, uint64_t blocks, uint64_t bfree, uint64_t bavail,
                            uint64_t files, uint64_t ffree);
 
-/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry. Returns at once a number to be
+/* Have the kernel forget what it keeps of an inode (`data`: its pages too) or an entry (`dir` 0: look all names up again). Returns at once a number to be
  * waited for by amfs_fuse_await_invalidated. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 /* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */

@@ -239,6 +239,7 @@ uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
 }
 
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    if (dir == 0) return fuse_notify_epoch(mount);
     meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
     return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }

@@ -19,10 +19,10 @@ from recorder import Recorder
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, OpenRun, StoreInline, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body, unpack_record
 from amfs.engine.states import FileState, Outcome
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
 
 ME, DISPATCHER, SHARD = 0, 4, 5
 HOLDERS = (1, 2, 3)
@@ -82,7 +82,7 @@ class RandomOrders(RuleBasedStateMachine):
                         self.end(task.tid, task.attempt)
                 case m.Publish() | m.Release() | m.Replica() | m.Lost():
                     assert to == SHARD
-                case m.Took() | m.StealNone() | m.Flushed() | m.StealAsk():
+                case m.TaskMoved() | m.StealNone() | m.Flushed() | m.StealAsk():
                     pass
                 case _:
                     raise AssertionError(f"a worker does not say {message}")
@@ -140,7 +140,7 @@ class RandomOrders(RuleBasedStateMachine):
         """The dispatcher takes it for lost and has another attempt made, here again."""
         tid = sorted(self.here)[which % len(self.here)]
         old = self.here[tid]
-        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.fates, old.options, old.attempt + 1, old.origin)
+        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.retentions, old.options, old.attempt + 1, old.origin)
         self.came.discard((tid, old.attempt))  # superseded: reported as the new attempt
         self.came.add((tid, task.attempt))
         self.here[tid] = task

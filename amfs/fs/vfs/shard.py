@@ -27,6 +27,9 @@ from amfs.fs.attr import (
 )
 from amfs.fs.vfs.calls import All, Ask, Calls, Operation, Sleep, Work, failure
 
+#: Among names that are old: all that a kernel knows.
+EVERY_NAME = (0, b"")
+
 UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
