@@ -119,14 +119,14 @@ struct listed_entry {
     bool known;
     char name[META_NAME_MAX];
 };
-struct listing {
+struct py_listing {
     struct listed_entry *entries;
     size_t count, room, limit;
     bool failed;
 };
 
 static bool list_one(void *context, const struct meta_entry *entry, const struct meta_attr *attr) {
-    struct listing *listing = context;
+    struct py_listing *listing = context;
     if (listing->count == listing->room) {
         size_t room = listing->room == 0 ? 64 : 2 * listing->room;
         struct listed_entry *larger = realloc(listing->entries, room * sizeof *larger);
@@ -150,7 +150,7 @@ static PyObject *list_entries(PyObject *self, PyObject *args) {
     unsigned limit;
     struct meta *meta = of(self);
     if (!PyArg_ParseTuple(args, "KKI:list", &dir, &cursor, &limit)) return NULL;
-    struct listing listing = {.limit = limit};
+    struct py_listing listing = {.limit = limit};
     if (limit > 0) {
         WITHOUT_GIL(meta_list(meta, dir, cursor, list_one, &listing));
     }

@@ -15,7 +15,7 @@ static uint64_t seconds_of(int64_t time, uint32_t *ns) {
     return (uint64_t)seconds;
 }
 
-void fuse_put_attr(struct wire_attr *to, const struct meta_attr *from) {
+static void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->ino = from->ino;
     to->size = from->size;
     to->blocks = from->blocks;
@@ -38,7 +38,7 @@ bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_o
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
-    fuse_put_attr(&to->attr, attr);
+    put_attr(&to->attr, attr);
     return cache;
 }
 
@@ -47,7 +47,7 @@ void fuse_put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     to->padding = 0;
-    fuse_put_attr(&to->attr, attr);
+    put_attr(&to->attr, attr);
 }
 
 /* Complete a record by what only the data knows. 0, WAIT, or META_NOT_MINE: another node has to be asked. *cache: may the kernel keep it. */
@@ -131,7 +131,7 @@ int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const s
     return stamped ? span(looked.st_ctim) : 0;
 }
 
-int64_t fuse_stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
+static int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     int64_t stamped = fuse_stamp_whole(node, ino, mask, attr);
     if (stamped == 0)
         fsio_set_times(node->io, ino, mask & META_SET_ATIME ? &attr->atime : NULL,
@@ -179,7 +179,7 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
 static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want) {
     struct amfs_fuse *mount = call->mount;
     /* If the part is here: it is what is believed while it is written. */
-    if (mask & (META_SET_ATIME | META_SET_MTIME)) fuse_stamp_part(mount->node, call->in->ino, mask, want);
+    if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(mount->node, call->in->ino, mask, want);
     struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
     if (request != NULL) {
         request->attr = *want;
@@ -216,7 +216,7 @@ void fuse_do_setattr(struct call *call) {
         return;
     }
     if (timed &&
-        (stamped = fuse_stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
+        (stamped = stamp_part(node, ino, mask, &want)) != 0) { /* then the record knows what was written before this, and what later */
         fuse_seen_time(node, stamped);
         now = stamped;
     }
@@ -232,7 +232,7 @@ void fuse_do_setattr(struct call *call) {
             unsigned more = META_SET_BLOCKS | (cut && (mask & META_SET_MTIME) == 0 ? META_SET_MTIME : 0);
             if (fuse_files_part_stat(node, ino, &found) == 0) sized.blocks = (uint64_t)found.st_blocks;
             meta_setattr_here(node->meta, ino, more, &sized, done.ctime, &done);
-            fuse_stamp_part(node, ino, META_SET_MTIME, &done);
+            stamp_part(node, ino, META_SET_MTIME, &done);
         }
         fuse_complete_attr(node, &done, &cache, true);
         fuse_put_attr_out(mount, call->since, &out, &done, cache);

@@ -26,7 +26,7 @@ struct message *fuse_message_take(struct amfs_fuse *mount) {
     return message;
 }
 
-void fuse_message_give(struct amfs_fuse *mount, struct message *message) {
+static void message_give(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_lock(&mount->work_lock);
     bool keep = mount->spares < SPARES_MAX;
     if (keep) {
@@ -59,7 +59,7 @@ static void *work(void *argument) {
         else if (out == NULL) fuse_answer(mount, in->unique, ENOMEM, NULL, 0);
         else fuse_serve(mount, message->bytes, message->size, message->since, out, true);
         if (message->run != NULL) free(message);
-        else fuse_message_give(mount, message);
+        else message_give(mount, message);
         pthread_mutex_lock(&mount->work_lock);
     }
     pthread_mutex_unlock(&mount->work_lock);
@@ -86,7 +86,7 @@ bool fuse_work_add(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_unlock(&mount->work_lock);
     if (nobody && message->run == NULL) {
         fuse_answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
-        fuse_message_give(mount, message);
+        message_give(mount, message);
     }
     return !nobody;
 }

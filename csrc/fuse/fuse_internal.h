@@ -221,7 +221,6 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
 
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
-void fuse_put_attr(struct wire_attr *to, const struct meta_attr *from);
 /* `since`: changes of the mount before any of this was looked at; `cache`: may the kernel keep it, unless it has changed since. True: it may. */
 bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_out *to, const struct meta_attr *attr, bool cache);
 void fuse_put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache);
@@ -229,7 +228,6 @@ int fuse_complete_attr(struct node *node, struct meta_attr *attr, bool *cache, b
 bool fuse_handed_on(const struct call *call, uint64_t ino);
 int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask,
                          const struct meta_attr *attr); /* when; 0: there is no whole part */
-int64_t fuse_stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr);
 void fuse_do_getattr(struct call *call);
 void fuse_do_setattr(struct call *call);
 static inline bool goes_slow(int error) { return error == META_NOT_MINE || error == META_BUSY; }
@@ -348,7 +346,6 @@ void fuse_do_allocate(struct call *call);
 void fuse_do_copy(struct call *call);
 void fuse_do_flush(struct call *call);
 struct message *fuse_message_take(struct amfs_fuse *mount);
-void fuse_message_give(struct amfs_fuse *mount, struct message *message);
 bool fuse_work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
 /* Have a worker do this with a copy of those bytes. False: there is none, or no memory. */
 bool fuse_work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
