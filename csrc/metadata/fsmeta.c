@@ -248,7 +248,7 @@ void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in
     if (mask & META_SET_UID) *it.uid = in->uid;
     if (mask & META_SET_GID) *it.gid = in->gid;
     if (mask & META_SET_MODE) *it.mode = (*it.mode & S_IFMT) | (in->mode & 07777);
-    else if ((mask == 0 || mask & (META_SET_UID | META_SET_GID)) && !S_ISDIR(*it.mode)) *it.mode = fsmeta_without_setid(*it.mode);
+    else if (mask & (META_SET_UID | META_SET_GID) && !S_ISDIR(*it.mode)) *it.mode = fsmeta_without_setid(*it.mode);
     if (mask & META_SET_ATIME) *it.atime = in->atime;
     if (mask & META_SET_MTIME) *it.mtime = in->mtime;
     *it.ctime = mask & META_SET_CTIME ? in->ctime : now;

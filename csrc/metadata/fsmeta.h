@@ -144,8 +144,8 @@ enum {
     META_SET_RANK = 256,
     META_SET_BLOCKS = 512
 };
-/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory, with no
- * owner too (`mask` 0), clears suid (and sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
+/* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
+ * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
  * leaves `asker` as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see
  * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,

@@ -93,7 +93,7 @@ def owned(attr: Attr, mask: int, new: Attr, now: int) -> Attr:
     mode = attr.mode
     if mask & META_SET_MODE:
         mode = stat.S_IFMT(mode) | stat.S_IMODE(new.mode)
-    elif (not mask or mask & (META_SET_UID | META_SET_GID)) and not stat.S_ISDIR(mode):
+    elif mask & (META_SET_UID | META_SET_GID) and not stat.S_ISDIR(mode):
         mode = without_setid(mode)
     return attr._replace(
         mode=mode,
