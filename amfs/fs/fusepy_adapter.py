@@ -1,10 +1,10 @@
-"""The portable mount: the same operations through libfuse, by fusepy (libfuse 2) or its fork mfusepy (libfuse 3). I/O.
+"""The portable face of the file system: the same operations through libfuse, by fusepy (libfuse 2) or mfusepy (libfuse 3). I/O.
 
 The only module that imports either; ``fusepy_calls`` is what they call, and comes from above as ``serve``. libfuse runs in a thread of its
-own, one request at a time, and knows paths; here they are walked to inodes, so that hard links are one file. In a session of one node
-that thread looks up, reads and opens with Meta and Io; for the rest it asks the machine through the poll loop and waits. What other nodes
-change is seen after the time-outs of the kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes;
-attributes are tuples as ``Attr``, but bare.
+own, one request at a time, and knows paths; here they are walked to inodes, so that hard links are one file. Bytes of open files are read
+and written in that thread with Io; for all else it asks the machine through the poll loop and waits. What other nodes change is seen
+after the time-outs of the kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes; attributes are
+tuples as ``Attr``, but bare.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from amfs._native import Io, IoHandle, Meta
 from amfs.engine.events import FsReplied, FsRequested
 from amfs.errors import SystemSetupError
 from amfs.fs.attr import (
-    META_BUSY,
-    META_NOT_MINE,
     META_SET_ATIME,
     META_SET_MTIME,
     META_SET_SIZE,
@@ -43,12 +41,9 @@ ANSWER_S = 60.0  # the machine's own time-outs end sooner
 _LIST = 4096
 _COARSE = 5  # CLOCK_REALTIME_COARSE
 _DIRS_MAX = 100_000
-_SLOW = (META_NOT_MINE, META_BUSY)
 _TIMES = META_SET_ATIME | META_SET_MTIME
 #: Places in an attribute tuple.
-_INO, _MODE, _LAYOUT, _FINISHED, _WRITER, _SIZE, _ATIME, _MTIME, _CTIME = map(
-    Attr._fields.index, ("ino", "mode", "layout", "finished", "writer", "size", "atime", "mtime", "ctime")
-)
+_INO, _MODE, _SIZE = map(Attr._fields.index, ("ino", "mode", "size"))
 Facts = tuple[int, ...]
 
 
@@ -80,14 +75,13 @@ class Open(NamedTuple):
 
 
 class Using:
-    """The handles of this mount on one inode. ``foreign``: the machine opened it, and must be told when they are closed."""
+    """The handles of this mount on one inode."""
 
-    __slots__ = ("foreign", "numbers", "readers", "writers")
+    __slots__ = ("numbers", "readers", "writers")
 
     def __init__(self) -> None:
         self.readers = self.writers = 0
         self.numbers: set[int] = set()
-        self.foreign = False
 
 
 class FusepyAdapter:
@@ -96,15 +90,13 @@ class FusepyAdapter:
     adapter = "fusepy"
 
     def __init__(
-        self, number: int, path: str, session: str, node: int, meta: Meta, io: Io, alone: bool, serve: Callable[..., None]
+        self, number: int, path: str, session: str, meta: Meta, io: Io, alone: bool, serve: Callable[..., None]
     ) -> None:
-        """``serve``: ``fusepy_calls.serve``. Raises SystemSetupError."""
+        """``alone``: this node is the whole session now. ``serve``: ``fusepy_calls.serve``. Raises SystemSetupError."""
         self.number = number
         self.path = path
-        self.node = node
         self.meta = meta
         self.io = io
-        self.alone = alone
         self.writes_through = alone  # nothing is left to be done when a file is closed
         self.started = False
         self.ended = False
@@ -230,74 +222,30 @@ class FusepyAdapter:
         return self._look_in(*self.place(path))
 
     def _look_in(self, parent: int, name: bytes) -> Facts:
-        if self.alone:
-            try:
-                ino, kind, attr = self.meta.lookup(parent, name, self.node)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                if kind == stat.S_IFDIR:
-                    return self.about(ino)
-                if attr is not None and (live := self._live(attr)) is not None:
-                    return live
         answer: Facts = self.ask("lookup", parent, name)[0]
         return answer
 
     def about(self, ino: int) -> Facts:
-        if self.alone:
-            try:
-                live = self._live(self.meta.getattr(ino, self.node))
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                if live is not None:
-                    return live
+        """The attributes of an inode."""
         answer: Facts = self.ask("getattr", ino)[0]
         return answer
 
     def about_open(self, number: int) -> Facts:
         return self.about(self._files[number].ino)
 
-    def _live(self, attr: Facts) -> Facts | None:
-        """A file that is written here is what its data is. None: only the machine knows."""
-        if attr[_FINISHED] or not stat.S_ISREG(attr[_MODE]):
-            return attr
-        if attr[_WRITER] not in (-1, self.node):
-            return None
-        try:
-            found = self.io.part_stat(attr[_INO], -1)
-        except FileNotFoundError:
-            using = self._using.get(attr[_INO])
-            if using is None or not using.numbers:
-                return None
-            found = self._files[next(iter(using.numbers))].handle.stat()
-        size, blocks, atime, mtime, ctime = found  # times of 0 are not known there
-        return (*attr[:_SIZE], size, blocks, atime or attr[_ATIME], mtime or attr[_MTIME], max(ctime, attr[_CTIME]))
-
     def list(self, directory: int) -> list[tuple[bytes, int, int]]:
         """(name, inode, kind) of all that is in it."""
         above = self.meta.dir_get(directory)[1]
         found: list[tuple[bytes, int, int]] = [(b".", directory, stat.S_IFDIR), (b"..", above, stat.S_IFDIR)]
         cursor = 0
-        while page := self._page(directory, cursor):
+        while page := self.ask("list", directory, cursor, _LIST):
             found += [(bytes(entry[0]), entry[1], entry[2]) for entry in page]
             cursor = page[-1][3]
         return found
 
-    def _page(self, directory: int, cursor: int) -> Any:
-        if self.alone:
-            try:
-                return self.meta.list(directory, cursor, _LIST)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-        return self.ask("list", directory, cursor, _LIST)
-
     # ── open files ─────────────────────────────────────────────────────────────────────────────────
 
-    def _keep(self, ino: int, how: Sequence[int], writing: bool, create: bool, foreign: bool) -> int:
+    def _keep(self, ino: int, how: Sequence[int], writing: bool, create: bool) -> int:
         """``how``: kind, node, stripe, size, and, if the machine said so, which losses were known then."""
         kind, node, stripe, size, *known = how
         since: dict[str, Any] = {"since": known[0]} if known else {}
@@ -307,7 +255,6 @@ class FusepyAdapter:
             using = self._using[ino] = Using()
         number = next(self._numbers)
         using.numbers.add(number)
-        using.foreign = using.foreign or foreign
         if writing:
             using.writers += 1
         else:
@@ -318,25 +265,13 @@ class FusepyAdapter:
     def open(self, path: bytes, flags: int) -> int:
         writing = flags & os.O_ACCMODE != os.O_RDONLY
         ino = self.look(path)[_INO]
-        if self.alone:
-            try:
-                found = self.meta.open_here(ino, writing)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-            else:
-                fresh = not found[_SIZE] and not self._has_part(ino)
-                number = self._keep(ino, (LOCAL, -1, 0, found[_SIZE]), writing, not found[_SIZE], False)
-                if fresh:
-                    self._stamp(ino, _TIMES, Attr._make(found))
-                return number
         how = self.ask("open", ino, flags & ~os.O_TRUNC)
-        return self._keep(ino, how, writing, how[3] == 0, True)
+        return self._keep(ino, how, writing, how[3] == 0)
 
     def create(self, path: bytes, mode: int) -> int:
         parent, name = self.place(path)
         attr, *how = self.ask("create", parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT)
-        return self._keep(attr[_INO], how, True, how[3] == 0, True)
+        return self._keep(attr[_INO], how, True, how[3] == 0)
 
     def handle(self, number: int) -> IoHandle:
         return self._files[number].handle
@@ -375,9 +310,9 @@ class FusepyAdapter:
                 del self._using[ino]
             attr = None if said is None else (ino, *(0,) * (_SIZE - 1), *said)
             if attr is not None or last:
-                self._closed(ino, attr, last, using.foreign)
+                self._closed(ino, attr, last)
 
-    def _closed(self, ino: int, attr: Facts | None, last: bool, foreign: bool) -> None:
+    def _closed(self, ino: int, attr: Facts | None, last: bool) -> None:
         """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
         if attr is not None:
             self.meta.closing(ino)
@@ -397,13 +332,6 @@ class FusepyAdapter:
             self._stamp(ino, mask, want)  # if it is here: it is what is believed while written
         self.ask("setattr", ino, mask, tuple(want))
 
-    def _has_part(self, ino: int) -> bool:
-        try:
-            self.io.part_stat(ino, -1)
-        except FileNotFoundError:
-            return False
-        return True
-
     def _stamp(self, ino: int, mask: int, want: Attr) -> None:
         """The part of a file here has the same times as the record."""
         path = self.io.part_path(ino, -1)
@@ -417,11 +345,4 @@ class FusepyAdapter:
             self.io.set_times(ino, atime, mtime)
 
     def xattr(self, path: bytes, name: bytes) -> bytes:
-        ino = self.look(path)[_INO]
-        if self.alone and name.startswith(b"security."):  # the kernel wants one before every first writing
-            try:
-                return self.meta.get_xattr(ino, name)
-            except OSError as error:
-                if error.errno not in _SLOW:
-                    raise
-        return bytes(self.ask("get_xattr", ino, name))
+        return bytes(self.ask("get_xattr", self.look(path)[_INO], name))

@@ -122,7 +122,7 @@ class FusepyMount:
         return False  # likewise
 
     def set_alone(self, alone: bool) -> None:
-        self.adapter.alone = alone
+        """Nothing hangs on it."""
 
     def is_started(self) -> bool:
         return bool(self.adapter.started)
@@ -295,7 +295,7 @@ class Mounts:
         self._serial += 1
         try:
             adapter = FusepyAdapter(
-                self._serial, order.path, self.session, self.node, self.meta, self.io, self.alone, fusepy_calls.serve
+                self._serial, order.path, self.session, self.meta, self.io, self.alone, fusepy_calls.serve
             )
         except SystemSetupError as error:
             self._answer(line, Answer(str(error)))
