@@ -139,6 +139,7 @@ class Cluster:
         self.core = None
         self.client = random_client_id()
         transport = Transport(self.client, found.keys)
+        self.data_key = found.keys.data
         for node in found.nodes:
             transport.connect(node.node, node.endpoints, node.host)
         self.loop = Loop(None, None, transport)

@@ -125,13 +125,11 @@ class Published(Struct, frozen=True):
 
 
 class Blob(Struct, frozen=True):
-    """Answer to a fetch: content inline when small, else a ticket for the data port."""
+    """Answer to a fetch: content inline when small, else it is to be read from the holder's data server."""
 
     name: str
     size: int
     data: bytes | None = None
-    ticket: bytes = b""  # 16 bytes, good for one fetch
-    port: int = 0
     mode: int = 0o444
     missing: bool = False
 
@@ -346,7 +344,7 @@ class Fetch(Message, frozen=True, tag=40):
 
 
 class Content(Message, frozen=True, tag=41):
-    """Holder -> worker: here they are, or the tickets for them."""
+    """Holder -> worker: here they are, or how large they are."""
 
     run: int
     blobs: tuple[Blob, ...]
@@ -363,6 +361,7 @@ class Member(Struct, frozen=True):
     endpoints: tuple[str, ...]  # where its ROUTER listens, best first
     slots: int
     host: str = ""
+    data_port: int = 0  # of its data server; 0: it has none
 
 
 class View(Message, frozen=True, tag=50):

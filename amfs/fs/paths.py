@@ -28,6 +28,12 @@ def scope_of(run: int) -> str:
     return f"{run}/"
 
 
+def stored_as(key: str) -> str:
+    """Where every store keeps ``key``, relative to its root."""
+    cut = key.index("/") + 1
+    return f"{key[:cut]}{ABSOLUTE}{key[cut:]}" if key.startswith("/", cut) else key
+
+
 def store_path(root: str, scope: str, key: str) -> str:
     """Where the store below ``root`` keeps ``key``."""
     if key.startswith("/", len(scope)):

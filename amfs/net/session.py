@@ -28,7 +28,7 @@ import msgspec
 from amfs.errors import SessionError, UsageError
 from amfs.net import litter
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
 _STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
@@ -47,12 +47,16 @@ _NOUNS = (
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The CURVE key pairs of a session (Z85 text). Whoever holds them is the session's owner: there is one trust domain."""
+    """The CURVE key pairs of a session (Z85 text), and the key of its data connections.
+
+    Whoever holds them is the session's owner: there is one trust domain.
+    """
 
     server_public: str
     server_secret: str
     client_public: str
     client_secret: str
+    data: bytes  # 32 random bytes
 
     def __repr__(self) -> str:  # so that no log or traceback shows a secret
         return f"Keys(server_public={self.server_public!r}, …)"
@@ -72,7 +76,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 0  # bytes for tasks, 0: not accounted
     store_limit: int = 0  # bytes of the file system that this node may keep, 0: as many as there is room for
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
-    data_address: str = "127.0.0.1"  # address of the mover's data port
+    data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one
     expected: int = 1  # how many nodes the session starts with
     log_file: str = ""

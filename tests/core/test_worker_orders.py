@@ -194,7 +194,7 @@ class RandomOrders(RuleBasedStateMachine):
         elif size <= BIG:
             blob = m.Blob(name, size, b"x" * size)
         else:
-            blob = m.Blob(name, size, ticket=b"T" * 16, port=9)
+            blob = m.Blob(name, size)
         self.node.tell(holder, m.Content(RUN, (blob,)))
         self.listen()
 
