@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 NodeId = int  # 0..N-1 for nodes; clients (submitters, status commands) draw a random id >= CLIENT_ID_MIN
 CLIENT_ID_MIN = 1 << 32
