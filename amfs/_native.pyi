@@ -1,4 +1,7 @@
-"""The C extension: XXH64, the launcher thread and the data mover. Contracts; the C headers repeat them for C readers."""
+"""The C extension: hashes, launcher, copier, data connections, the file system and its mounts.
+
+Contracts; the C headers repeat them for C readers.
+"""
 
 import builtins
 from collections.abc import Sequence
