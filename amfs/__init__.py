@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from amfs.api import RunResult, Session, TaskFailed, run
-    from amfs.cluster import Cluster
-    from amfs.engine.workflow import FileState, Task, Workflow
+    from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
         Fault,
@@ -28,12 +26,14 @@ if TYPE_CHECKING:
         UsageError,
         WorkflowError,
     )
+    from amfs.runs.api import RunResult, Session, TaskFailed, run
+    from amfs.runs.cluster import Cluster
 
 __all__ = [
     "AmfsError",
     "Cluster",
+    "DeclaredState",
     "Fault",
-    "FileState",
     "ProtocolError",
     "RunResult",
     "Session",
@@ -48,9 +48,9 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.api"),
-    "Cluster": "amfs.cluster",
-    **dict.fromkeys(("Task", "Workflow", "FileState"), "amfs.engine.workflow"),
+    **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
+    "Cluster": "amfs.runs.cluster",
+    **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"
     ),

@@ -11,7 +11,6 @@ class WorkerLimits(msgspec.Struct, frozen=True):
     backlog_s: float = 0.01  # work queued at the launcher beyond its slots, as time
     backlog_max: int = 128  # the same, as tasks
     forward_bytes_min: int = 1 << 16  # data-aware: inputs smaller than this are fetched, not followed
-    inline_bytes_max: int = 1 << 16  # files up to this travel inside messages
     steal_first_s: float = 0.005
     steal_last_s: float = 0.1  # an idle node must not sleep through the start of a new stage
     parked_step: int = 32  # tell the dispatcher when the number of parked tasks has changed by this much

@@ -122,6 +122,12 @@ def hint(text: str) -> str:
     return next((f": {advice}" for number, advice in _HINTS.items() if os.strerror(number) in text), "")
 
 
+def in_words(error: OSError) -> str:
+    """What the system calls an error: ``fs/vfs``, which does not ask the system, knows its name only (ENOSPC)."""
+    number = error.errno
+    return os.strerror(number) if number and error.strerror == errno.errorcode.get(number) else error.strerror or str(error)
+
+
 def understood(error: Exception) -> Exception:
     """An error of amfs that says what to do, in place of one of the system whose cause is known; else ``error`` itself."""
     if isinstance(error, AmfsError):

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from amfs.net import daemon
-from amfs.net import session as registry
+from amfs.client import discovery
+from amfs.net import records
+from amfs.provision import daemon
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,7 +41,7 @@ def own_home() -> Iterator[None]:
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.delenv("AMFS_SESSION", raising=False)
         yield
-        left = [session for session in registry.list_all() if registry.is_live(session, probe_s=0)]
+        left = [session for session in records.list_all() if discovery.is_live(session, probe_s=0)]
     daemon.stop([(entry.pid, entry.started) for session in left for entry in session.nodes])
     shutil.rmtree(home)
     assert not left, f"sessions were left running: {', '.join(session.name for session in left)}"

@@ -1,1 +1,1 @@
-"""Measuring amfs beside what it is compared with, and this machine for the simulator. See docs/benchmarks.md."""
+"""Measurements of amfs beside its peers and beside the limits of the machine."""

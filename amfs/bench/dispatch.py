@@ -232,7 +232,7 @@ def measure_load(bench: Bench, turn: int) -> dict[str, Sample]:
 @contextmanager
 def session(bench: Bench, nodes: int) -> Iterator[tuple[dict[str, str], list[int]]]:
     """A session of local nodes with one slot each: the environment in which "bench" is its name, and the pids of the nodes."""
-    from amfs.net.session import load
+    from amfs.net.records import load
 
     sessions = tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp")  # short: sockets lie in it
     env = {**os.environ, "AMFS_RUN_DIR": sessions}

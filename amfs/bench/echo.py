@@ -15,7 +15,7 @@ import msgspec
 
 from amfs.bench.process import Failed, Partner
 from amfs.engine import messages as m
-from amfs.net.session import Keys
+from amfs.net.keys import Keys
 from amfs.net.sockets import make_keys
 from amfs.net.transport import Transport, random_client_id
 

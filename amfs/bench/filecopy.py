@@ -24,9 +24,9 @@ from amfs.bench.dispatch import Bench, machine
 from amfs.bench.envelope_table import aligned
 from amfs.bench.mounts import NAME, Session
 from amfs.bench.process import Failed
+from amfs.client.files import Files
+from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError
-from amfs.files import Files
-from amfs.fs.partition import PartitionTable
 
 _MIB = 1 << 20
 WAYS = ("staged", "mounted")

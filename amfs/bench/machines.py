@@ -15,10 +15,10 @@ from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, check
 from amfs.engine.events import Effect, Ended, Event, Launch, Received, RunOver, Send, SetTimer, TasksExited, TimerFired
 from amfs.engine.machine import Machine
+from amfs.engine.paths import scope_of
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task, Workflow
-from amfs.fs.paths import scope_of
 from amfs.node.core import NodeCore
 
 _SLOTS = 2

@@ -18,10 +18,10 @@ from amfs.bench.dispatch import machine
 from amfs.bench.envelope_table import aligned
 from amfs.bench.mounts import Session
 from amfs.bench.process import Failed
+from amfs.client.files import Files
+from amfs.engine.partition import PartitionTable
 from amfs.engine.workflow import Task, Workflow
 from amfs.errors import AmfsError
-from amfs.files import Files
-from amfs.fs.partition import PartitionTable
 
 TARGET = 1.1
 _CHUNK = 1 << 20

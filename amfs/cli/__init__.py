@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""The commands of `amfs`: options, messages to people, exit codes."""

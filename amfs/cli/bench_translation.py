@@ -39,7 +39,7 @@ def translate(only: tuple[str, ...], sizes: tuple[int, ...], repeat: int, output
 
 def curve_table(curve: Curve) -> str:
     """The curve as people read it: for each format the sizes below each other, and what ten times the tasks cost."""
-    from amfs.cli.output import table_text
+    from amfs.display.progress import table_text
 
     rows = [["format", "tasks", "document", "CPU s", "µs a task", "KiB a task"]]
     before: Point | None = None
@@ -85,7 +85,7 @@ def simulate(
 
 def prediction_table(report: Report) -> str:
     """The comparison as people read it: a row for each workflow and number of nodes."""
-    from amfs.cli.output import table_text
+    from amfs.display.progress import table_text
 
     settings = report.settings
     rows = [["workflow", "tasks", "nodes", "real", "simulated", "error"]]

@@ -14,18 +14,20 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
 
     NAME is the name of a session or the path of a session file; without it, $AMFS_SESSION or the newest session.
     """
+    from amfs.client import discovery
     from amfs.errors import UsageError
-    from amfs.net import bootstrap, litter
-    from amfs.net import session as registry
+    from amfs.host import orphans
+    from amfs.net import records
+    from amfs.provision import local as bootstrap
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
-    sessions = registry.list_all() if everything else [registry.find(name)]
+    sessions = records.list_all() if everything else [discovery.find(name)]
     for session in sessions:
         for remark in bootstrap.end(session, timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)
         click.echo(f"{session.name} is down")
-    for path in litter.sweep():
+    for path in orphans.sweep():
         click.echo(f"removed {path}, left by a node that died", err=True)
     if everything and not sessions:
         click.echo("no session is running", err=True)

@@ -34,7 +34,7 @@ def explain(task: str, file: str, directory: str, journal: str | None, session: 
     from pathlib import Path
 
     from amfs.engine.workflow import complete
-    from amfs.journal import default_path, read
+    from amfs.runs.journal import default_path, read
     from amfs.translate.detect import load
 
     base = os.path.abspath(directory)
@@ -56,12 +56,12 @@ def _embedded(store: str) -> str:
     """Whether the last run, that kept its files in ``store``, is going on inside its own command; '' if it was a session's."""
     from pathlib import Path
 
-    from amfs.net import litter
+    from amfs.host import orphans
 
     if not store:
         return ""
     try:
-        alive = not litter.is_orphan(Path(store), None)
+        alive = not orphans.is_orphan(Path(store), None)
     except OSError:
         alive = False
     if alive:
@@ -81,7 +81,7 @@ def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:
 
 def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> list[str]:
     """What list, journal and shared storage say of the task at ``index``. ``done_keys``: of finished tasks, as in the journal."""
-    from amfs.journal import task_key
+    from amfs.runs.journal import task_key
 
     done: set[int] = set(done_keys)  # type: ignore[call-overload]
     task = tasks[index]
@@ -154,11 +154,11 @@ def _makes(writer: Task, reader: Task) -> str:
 
 def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
     """What the nodes of a session know of task number ``index`` in each of their runs."""
+    from amfs.client import discovery
+    from amfs.client.control import Client
     from amfs.engine.messages import Explain, ExplainAsk, Status, StatusAsk
-    from amfs.net import session as registry
-    from amfs.net.client import Client
 
-    session = registry.find(name) if name else registry.newest_live()
+    session = discovery.find(name) if name else discovery.newest_live()
     if session is None:
         return []
     lines: list[str] = []

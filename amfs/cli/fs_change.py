@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, session_option, stripe_of
+from amfs.client.paths import below, join
 from amfs.errors import UsageError
-from amfs.files_path import below, join
 
 
 @click.command(context_settings=CONTEXT)
@@ -23,8 +23,8 @@ from amfs.files_path import below, join
 @session_option
 def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, verbose: bool, session: str | None) -> int:
     """Remove files. Patterns are expanded: amfs rm 'amfs:/tmp/*'. The root itself is never removed."""
-    from amfs.files_line import Call
-    from amfs.files_tree import remove_tree
+    from amfs.client.connection import Call
+    from amfs.client.tree import remove_tree
 
     if not paths and not force:
         raise UsageError("rm: what shall be removed?")
@@ -35,9 +35,9 @@ def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, 
         for path, attr in zip(chosen, work.files.info_many(chosen, follow=False) if chosen else [], strict=True):
             if isinstance(attr, OSError):
                 if not (force and attr.errno in (errno.ENOENT, errno.ENOTDIR)):
-                    work.complain(attr, path)
+                    work.report_error(attr, path)
             elif path == b"/":
-                work.complain("it is dangerous to remove the root; name what is in it, such as 'amfs:/*'", path)
+                work.report_error("it is dangerous to remove the root; name what is in it, such as 'amfs:/*'", path)
             elif not stat.S_ISDIR(attr.mode):
                 plain.append(path)
             elif recursive:
@@ -48,13 +48,13 @@ def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, 
                     if verbose:
                         line(b"removed directory " + path)
                 except OSError as error:
-                    work.complain(error, path)
+                    work.report_error(error, path)
             else:
-                work.complain("Is a directory", path)
+                work.report_error("Is a directory", path)
         for path, answer in zip(plain, work.files.call_many(Call("unlink_path", (path,), (path,)) for path in plain), strict=True):
             if isinstance(answer, OSError):
                 if not (force and isinstance(answer, FileNotFoundError)):
-                    work.complain(answer, path)
+                    work.report_error(answer, path)
             elif verbose:
                 line(b"removed " + path)
 
@@ -62,7 +62,7 @@ def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, 
             line((b"removed directory " if directory else b"removed ") + path)
 
         for path in trees:
-            remove_tree(work.files.line, path, work.complain, removed if verbose else None)
+            remove_tree(work.files.connection, path, work.report_error, removed if verbose else None)
         return work.status
 
 
@@ -86,10 +86,10 @@ def mv(names: tuple[str, ...], keep: bool, force: bool, as_is: bool, verbose: bo
         for path in chosen:
             place = join(to, path.rpartition(b"/")[2]) if into else to
             if path == place:
-                work.complain(f"and {os.fsdecode(place)} are the same file", path)
+                work.report_error(f"and {os.fsdecode(place)} are the same file", path)
                 continue
             if below(place, path):
-                work.complain(f"cannot be moved below itself ({os.fsdecode(place)})", path)
+                work.report_error(f"cannot be moved below itself ({os.fsdecode(place)})", path)
                 continue
             try:
                 work.files.rename(path, place, replace=not keep)
@@ -97,10 +97,10 @@ def mv(names: tuple[str, ...], keep: bool, force: bool, as_is: bool, verbose: bo
                     line(b"renamed " + path + b" -> " + place)
             except FileExistsError as error:
                 if not keep:
-                    work.complain(error, place)
+                    work.report_error(error, place)
             except OSError as error:
                 missing = error.errno == errno.ENOENT and work.files.lexists(path)
-                work.complain(error, place if missing or error.errno in (errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR) else path)
+                work.report_error(error, place if missing or error.errno in (errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR) else path)
         return work.status
 
 
@@ -133,7 +133,7 @@ def mkdir(
                 if verbose:
                     line(b"made " + path)
             except OSError as error:
-                work.complain(error, path)
+                work.report_error(error, path)
         return work.status
 
 

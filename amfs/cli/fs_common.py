@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from amfs.client.paths import parse
 from amfs.errors import UsageError
-from amfs.files_path import parse
 from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
-    from amfs.files import Files
+    from amfs.client.files import Files
     from amfs.fs.attr import Attr
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,13 +83,13 @@ class Work:
 
             sys.exit(_broken_pipe())  # click would make it an ordinary failure
         if isinstance(error, OSError) and error.filename is not None:  # else it is about standard output
-            self.complain(error)
+            self.report_error(error)
             raise click.exceptions.Exit(self.status)
 
     @property
     def files(self) -> Files:
         if self._files is None:
-            from amfs.files import Files
+            from amfs.client.files import Files
 
             self._files = Files(self._session)
         return self._files
@@ -115,7 +115,7 @@ class Work:
 
     def paths(self, texts: Sequence[str]) -> list[bytes]:
         """The paths that arguments name, patterns expanded; one that matches nothing stays as it is, for the command to complain about."""
-        from amfs.files_tree import has_magic
+        from amfs.client.tree import has_magic
 
         plain = [self.path(text) for text in texts]
         found: list[bytes] = []
@@ -125,9 +125,9 @@ class Work:
 
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
-    def complain(self, problem: OSError | str, path: bytes | str = b"", *, status: int = 1) -> None:
+    def report_error(self, problem: OSError | str, path: bytes | str = b"", *, status: int = 1) -> None:
         """Tell what went wrong with what; the exit status will be ``status`` at least."""
-        from amfs.cli.output import printable
+        from amfs.display.progress import printable
 
         if isinstance(problem, OSError):
             path = path or problem.filename or b""

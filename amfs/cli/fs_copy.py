@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
+from amfs.client.paths import below, join
 from amfs.errors import UsageError
-from amfs.files_path import below, join
 
 if TYPE_CHECKING:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_copy import Layout
+    from amfs.client.transfer import Layout
     from amfs.fs.attr import Attr
 
 PIECE = 1 << 20
@@ -37,18 +37,18 @@ def cat(paths: tuple[str, ...], session: str | None) -> int:
             except OSError as error:
                 if not error.filename:
                     raise  # standard output's, not the file's
-                work.complain(error, path)
+                work.report_error(error, path)
         return work.status
 
 
 def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
-    from amfs.files_copy import open_exported
+    from amfs.client.transfer import open_exported
 
     files = work.files
-    if files.line.same_host:
+    if files.connection.same_host:
         parts = files.locate(path)
         if len(parts) == 1 and files.gateway in parts[0].nodes:  # it lies there whole: no need to have it sent
-            opened = open_exported(files.line.call("export", path, about=(path,)))
+            opened = open_exported(files.connection.call("export", path, about=(path,)))
             if opened is not None:
                 with os.fdopen(opened[0], "rb", buffering=0) as local:
                     while piece := local.read(PIECE):
@@ -63,7 +63,7 @@ def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
 # ── what put, get and cp share ─────────────────────────────────────────────────────────────────────
 
 
-class Wishes(NamedTuple):
+class CopyOptions(NamedTuple):
     """The options of a copy."""
 
     recursive: bool = False
@@ -77,7 +77,7 @@ class Wishes(NamedTuple):
     rank: int | None = None
 
     def place(self) -> Layout:
-        from amfs.files import layout_of
+        from amfs.client.files import layout_of
 
         return layout_of(self.layout, self.stripe, self.rank)
 
@@ -95,8 +95,8 @@ def copy_options(command: Any) -> Any:
     return command
 
 
-def _finish(work: Work, wishes: Wishes, transfer: Transfer) -> int:
-    if wishes.form == "json":
+def _finish(work: Work, options: CopyOptions, transfer: Transfer) -> int:
+    if options.form == "json":
         print_json({"files": transfer.files, "bytes": transfer.done, "seconds": round(transfer.seconds, 6), "ok": not work.status})
     return work.status
 
@@ -128,9 +128,9 @@ def put(
       amfs put -r images amfs:/
       make-data | amfs put - amfs:/data.bin
     """
-    wishes = Wishes(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
     with Work("put", session) as work:
-        return _put(work, _several(names, "put"), names[-1], wishes)
+        return _put(work, _several(names, "put"), names[-1], options)
 
 
 def _several(names: Sequence[str], command: str) -> Sequence[str]:
@@ -153,12 +153,12 @@ class _Plan:
         self.bytes = 0
 
 
-def _put(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+def _put(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_tree import lookup
+    from amfs.client.tree import lookup
 
     to = work.path(target)
-    there = lookup(work.files.line, to, True)
+    there = lookup(work.files.connection, to, True)
     into = there is not None and stat.S_ISDIR(there.mode)
     if (len(sources) > 1 or (target.endswith("/") and not os.path.isdir(sources[0]))) and not into:
         raise UsageError(f"put: {target}: not a directory")
@@ -170,26 +170,26 @@ def _put(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int
                 raise UsageError(f"put: {target} is a directory: standard input has no name to get in it")
             streams.append(to)
             continue
-        _plan_put(work, plan, source, join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if into else to, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+        _plan_put(work, plan, source, join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if into else to, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         for path in streams:
-            _put_stream(work, path, wishes, transfer)
-        _put_planned(work, plan, wishes, transfer)
-    return _finish(work, wishes, transfer)
+            _put_stream(work, path, options, transfer)
+        _put_planned(work, plan, options, transfer)
+    return _finish(work, options, transfer)
 
 
-def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: Wishes) -> None:
+def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, options: CopyOptions) -> None:
     """Look at one argument and all that is below it. A symbolic link that is an argument is followed, one below a directory copied."""
     try:
         facts = os.stat(source)
     except OSError as error:
-        work.complain(error)
+        work.report_error(error)
         return
     if not stat.S_ISDIR(facts.st_mode):
         _plan_local(work, plan, source, to, facts)
         return
-    if not wishes.recursive:
-        work.complain("is a directory; to copy it with all that is in it: -r", source)
+    if not options.recursive:
+        work.report_error("is a directory; to copy it with all that is in it: -r", source)
         return
     plan.directories.append((source, to, facts))
     stack = [(source, to)]
@@ -199,7 +199,7 @@ def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: Wishes) -
             with os.scandir(above) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
-            work.complain(error)
+            work.report_error(error)
             continue
         for entry in entries:
             path = join(into, os.fsencode(entry.name))
@@ -213,21 +213,21 @@ def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: Wishes) -
                 else:
                     _plan_local(work, plan, entry.path, path, facts)
             except OSError as error:
-                work.complain(error)
+                work.report_error(error)
 
 
 def _plan_local(work: Work, plan: _Plan, source: str, to: bytes, facts: os.stat_result) -> None:
     if not stat.S_ISREG(facts.st_mode):
-        work.complain("not a regular file; left out", source)
+        work.report_error("not a regular file; left out", source)
         return
     plan.files.append((source, to, facts))
     plan.bytes += facts.st_size
 
 
-def _put_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
-    from amfs.files import umask
-    from amfs.files_copy import BATCH, Source, put_many
-    from amfs.files_line import Call
+def _put_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transfer) -> None:
+    from amfs.client.connection import Call
+    from amfs.client.files import umask
+    from amfs.client.transfer import BATCH, Source, put_many
 
     files, mask = work.files, umask()
     by_depth: dict[int, list[tuple[str, bytes, os.stat_result]]] = {}
@@ -238,32 +238,32 @@ def _put_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) ->
         calls = [Call("mkdir_path", (path, mode, False), (path,)) for path, mode in wanted]
         for (_, path, _), answer in zip(by_depth[depth], files.call_many(calls), strict=True):
             if isinstance(answer, OSError) and not (isinstance(answer, FileExistsError) and files.isdir(path)):
-                work.complain(answer, path)
+                work.report_error(answer, path)
     links = files.call_many(Call("symlink_path", (os.fsencode(target), path), (path,)) for target, path in plan.links)
     for (target, path), answer in zip(plan.links, links, strict=True):
-        if isinstance(answer, FileExistsError) and not wishes.keep:
+        if isinstance(answer, FileExistsError) and not options.keep:
             try:
                 files.unlink(path)
                 files.symlink(target, path)
             except OSError as error:
-                work.complain(error, path)
+                work.report_error(error, path)
         elif isinstance(answer, OSError) and not isinstance(answer, FileExistsError):
-            work.complain(answer, path)
+            work.report_error(answer, path)
     for start in range(0, len(plan.files), BATCH):
         chosen = plan.files[start : start + BATCH]
         sources = [Source(local, path, stat.S_IMODE(facts.st_mode) & ~mask & 0o777, facts.st_size) for local, path, facts in chosen]
-        results = put_many(files.line, sources, wishes.place(), exclusive=wishes.keep, progress=transfer.add)
+        results = put_many(files.connection, sources, options.place(), exclusive=options.keep, progress=transfer.add)
         for (local, path, facts), result in zip(chosen, results, strict=True):
             if isinstance(result, OSError):
-                if not (wishes.keep and isinstance(result, FileExistsError)):
-                    work.complain(result, os.fsencode(result.filename or path))
+                if not (options.keep and isinstance(result, FileExistsError)):
+                    work.report_error(result, os.fsencode(result.filename or path))
                 continue
             transfer.files += 1
-            if wishes.preserve:
+            if options.preserve:
                 _preserve(work, path, facts)
-            if wishes.verbose:
+            if options.verbose:
                 line(os.fsencode(local) + b" -> " + path)
-    if wishes.preserve:
+    if options.preserve:
         for _, path, facts in reversed(plan.directories):
             _preserve(work, path, facts)
 
@@ -275,14 +275,14 @@ def _preserve(work: Work, path: bytes, facts: os.stat_result) -> None:
         work.files.chmod(path, stat.S_IMODE(facts.st_mode))
         work.files.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     except OSError as error:
-        work.complain(error, path)
+        work.report_error(error, path)
 
 
-def _put_stream(work: Work, path: bytes, wishes: Wishes, transfer: Transfer) -> None:
+def _put_stream(work: Work, path: bytes, options: CopyOptions, transfer: Transfer) -> None:
     """Standard input to a file."""
     try:
         with work.files.open(
-            path, "xb" if wishes.keep else "wb", buffering=0, layout=wishes.layout, stripe=wishes.stripe, rank=wishes.rank
+            path, "xb" if options.keep else "wb", buffering=0, layout=options.layout, stripe=options.stripe, rank=options.rank
         ) as file:
             raw = getattr(sys.stdin, "buffer", None)
             while piece := (raw.read(PIECE) if raw is not None else os.read(0, PIECE)):
@@ -290,10 +290,10 @@ def _put_stream(work: Work, path: bytes, wishes: Wishes, transfer: Transfer) -> 
                 transfer.add(len(piece))
         transfer.files += 1
     except FileExistsError as error:
-        if not wishes.keep:
-            work.complain(error, path)
+        if not options.keep:
+            work.report_error(error, path)
     except OSError as error:
-        work.complain(error, path)
+        work.report_error(error, path)
 
 
 # ── get ────────────────────────────────────────────────────────────────────────────────────────────
@@ -315,13 +315,13 @@ def get(
       amfs get 'amfs:/results/*.csv' results/
       amfs get amfs:/data.tar - | tar t
     """
-    wishes = Wishes(recursive, preserve, keep, verbose, progress, form)
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form)
     with Work("get", session) as work:
         sources, target = (names[:-1], names[-1]) if len(names) > 1 else (names, ".")
-        return _get(work, sources, target, wishes)
+        return _get(work, sources, target, options)
 
 
-def _get(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+def _get(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
 
     chosen = work.paths(sources)
@@ -332,35 +332,35 @@ def _get(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int
     plan = _Plan()
     for path, attr in zip(chosen, found, strict=True):
         if isinstance(attr, OSError):
-            work.complain(attr, path)
+            work.report_error(attr, path)
         elif target == "-" and not stat.S_ISREG(attr.mode):
-            work.complain("is no regular file: it cannot go to standard output", path)
+            work.report_error("is no regular file: it cannot go to standard output", path)
         else:
             local = os.path.join(target, os.fsdecode(path.rpartition(b"/")[2])) if into else target
-            _plan_inside(work, plan, path, local, attr, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+            _plan_inside(work, plan, path, local, attr, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         if target == "-":
             for path, _, _ in plan.files:
                 _get_stream(work, path, transfer)
             return work.status
-        _get_planned(work, plan, wishes, transfer)
-    return _finish(work, wishes, transfer)
+        _get_planned(work, plan, options, transfer)
+    return _finish(work, options, transfer)
 
 
-def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wishes: Wishes) -> None:
+def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, options: CopyOptions) -> None:
     """Look at one path of the file system and all that is below it. ``to`` is local (str) or inside, too (bytes)."""
     if not stat.S_ISDIR(attr.mode):
         if stat.S_ISREG(attr.mode):
             plan.files.append((path, to, attr))
             plan.bytes += attr.size
         else:
-            work.complain("not a regular file; left out", path)
+            work.report_error("not a regular file; left out", path)
         return
-    if not wishes.recursive:
-        work.complain("is a directory; to copy it with all that is in it: -r", path)
+    if not options.recursive:
+        work.report_error("is a directory; to copy it with all that is in it: -r", path)
         return
     plan.directories.append((path, to, attr))
-    for above, entries in work.files.walk(path, work.complain):
+    for above, entries in work.files.walk(path, work.report_error):
         entries.sort(key=lambda entry: entry.name)
         part = above[len(path) :].strip(b"/")
         for entry in entries:
@@ -372,52 +372,52 @@ def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wish
                 try:
                     plan.links.append((work.files.readlink(entry.path), place))
                 except OSError as error:
-                    work.complain(error, entry.path)
+                    work.report_error(error, entry.path)
             elif entry.is_file():
                 plan.files.append((entry.path, place, entry.attr))
                 plan.bytes += entry.attr.size
             else:
-                work.complain("not a regular file; left out", entry.path)
+                work.report_error("not a regular file; left out", entry.path)
 
 
-def _get_planned(work: Work, plan: _Plan, wishes: Wishes, transfer: Transfer) -> None:
-    from amfs.files_copy import BATCH, get_many
+def _get_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transfer) -> None:
+    from amfs.client.transfer import BATCH, get_many
 
     for _, local, _ in plan.directories:
         try:
             os.makedirs(local, exist_ok=True)
         except OSError as error:
-            work.complain(error)
+            work.report_error(error)
     for target, local in plan.links:
         try:
-            if os.path.lexists(local) and not wishes.keep:
+            if os.path.lexists(local) and not options.keep:
                 os.unlink(local)
             if not os.path.lexists(local):
                 os.symlink(target, local)
         except OSError as error:
-            work.complain(error, local)
+            work.report_error(error, local)
     for start in range(0, len(plan.files), BATCH):
         chosen = plan.files[start : start + BATCH]
         pairs = [(path, local) for path, local, _ in chosen]
-        results = get_many(work.files.line, pairs, exclusive=wishes.keep, progress=transfer.add)
+        results = get_many(work.files.connection, pairs, exclusive=options.keep, progress=transfer.add)
         for (path, local, attr), result in zip(chosen, results, strict=True):
             if isinstance(result, OSError):
-                if not (wishes.keep and isinstance(result, FileExistsError)):
-                    work.complain(result, os.fsencode(result.filename or path))
+                if not (options.keep and isinstance(result, FileExistsError)):
+                    work.report_error(result, os.fsencode(result.filename or path))
                 continue
             transfer.files += 1
-            _settle(work, local, attr, wishes)
-            if wishes.verbose:
+            _settle(work, local, attr, options)
+            if options.verbose:
                 line(path + b" -> " + os.fsencode(local))
-    if wishes.preserve:
+    if options.preserve:
         for _, local, attr in reversed(plan.directories):
-            _settle(work, local, attr, wishes)
+            _settle(work, local, attr, options)
 
 
-def _settle(work: Work, local: str, attr: Attr, wishes: Wishes) -> None:
+def _settle(work: Work, local: str, attr: Attr, options: CopyOptions) -> None:
     """Give a local copy the mode of its original (execution is worth keeping in any case) and, with -p, its times and owner."""
     try:
-        if wishes.preserve:
+        if options.preserve:
             if os.geteuid() == 0:
                 os.chown(local, attr.uid, attr.gid)
             os.chmod(local, stat.S_IMODE(attr.mode))
@@ -426,7 +426,7 @@ def _settle(work: Work, local: str, attr: Attr, wishes: Wishes) -> None:
             here = stat.S_IMODE(os.stat(local).st_mode)
             os.chmod(local, here | (here & 0o444) >> 2 & attr.mode)
     except OSError as error:
-        work.complain(error, local)
+        work.report_error(error, local)
 
 
 def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
@@ -439,7 +439,7 @@ def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
     except OSError as error:
         if not error.filename:
             raise
-        work.complain(error, path)
+        work.report_error(error, path)
 
 
 # ── cp ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -456,28 +456,28 @@ def cp(
     stripe: str, form: str, session: str | None,
 ) -> int:  # fmt: skip
     """Copy files: what begins with amfs: is in the file system, everything else is local."""
-    wishes = Wishes(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
     with Work("cp", session) as work:
         sources, target = _several(names, "cp"), names[-1]
         inside = {work.is_inside(source) for source in sources}
         if len(inside) > 1:
             raise UsageError("cp: the sources must all be local, or all in amfs")
         if work.is_inside(target):
-            return _copy_within(work, sources, target, wishes) if inside == {True} else _put(work, sources, target, wishes)
+            return _copy_within(work, sources, target, options) if inside == {True} else _put(work, sources, target, options)
         if inside == {False}:
             raise UsageError("cp: neither side is in amfs: paths there begin with amfs:/")
         if layout or stripe:
             raise UsageError("cp: --layout and --stripe are for files in amfs")
-        return _get(work, sources, target, wishes)
+        return _get(work, sources, target, options)
 
 
-def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes) -> int:
+def _copy_within(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
-    from amfs.files_tree import lookup
+    from amfs.client.tree import lookup
 
     to = work.path(target)
     chosen, files = work.paths(sources), work.files
-    there = lookup(files.line, to, True)
+    there = lookup(files.connection, to, True)
     into = there is not None and stat.S_ISDIR(there.mode)
     found = files.info_many(chosen)
     if (len(chosen) > 1 or (target.endswith("/") and not _is_directory(found[0]))) and not into:
@@ -485,40 +485,40 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: Wishes
     plan = _Plan()
     for path, attr in zip(chosen, found, strict=True):
         if isinstance(attr, OSError):
-            work.complain(attr, path)
+            work.report_error(attr, path)
             continue
         place = join(to, path.rpartition(b"/")[2]) if into else to
         if stat.S_ISDIR(attr.mode) and below(place, path):
-            work.complain(f"cannot be copied into itself ({os.fsdecode(place)})", path)
+            work.report_error(f"cannot be copied into itself ({os.fsdecode(place)})", path)
             continue
-        _plan_inside(work, plan, path, place, attr, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+        _plan_inside(work, plan, path, place, attr, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         for _, place, attr in plan.directories:
             try:
                 files.makedirs(place, stat.S_IMODE(attr.mode) | 0o700, exist_ok=True)
             except OSError as error:
-                work.complain(error, place)
+                work.report_error(error, place)
         for link, place in plan.links:
             try:
-                if not (wishes.keep and files.lexists(place)):
+                if not (options.keep and files.lexists(place)):
                     if files.lexists(place):
                         files.unlink(place)
                     files.symlink(link, place)
             except OSError as error:
-                work.complain(error, place)
+                work.report_error(error, place)
         for path, place, _ in plan.files:
             try:
-                if wishes.keep and files.lexists(place):
+                if options.keep and files.lexists(place):
                     continue
-                files.copy_file(path, place, layout=wishes.layout, stripe=wishes.stripe, progress=transfer.add)
+                files.copy_file(path, place, layout=options.layout, stripe=options.stripe, progress=transfer.add)
                 transfer.files += 1
-                if wishes.verbose:
+                if options.verbose:
                     line(path + b" -> " + place)
             except OSError as error:
-                work.complain(error)
-        if wishes.preserve:
-            from amfs.files import stat_result
+                work.report_error(error)
+        if options.preserve:
+            from amfs.client.files import stat_result
 
             for _, place, attr in [*plan.files, *reversed(plan.directories)]:
                 _preserve(work, place, stat_result(attr))
-    return _finish(work, wishes, transfer)
+    return _finish(work, options, transfer)

@@ -89,13 +89,13 @@ def _search(work: Work, top: bytes, maxdepth: int | None, show: Callable[[bytes,
     try:
         attr = work.files.info(top, follow=False)
     except OSError as error:
-        work.complain(error, top)
+        work.report_error(error, top)
         return
     show(top, attr, 0)
     if not stat.S_ISDIR(attr.mode) or maxdepth == 0:
         return
     above = 0 if top == b"/" else top.count(b"/")
-    for path, entries in work.files.walk(top, work.complain):
+    for path, entries in work.files.walk(top, work.report_error):
         depth = (0 if path == b"/" else path.count(b"/")) - above + 1
         entries.sort(key=lambda entry: entry.name)
         for entry in entries:
@@ -154,28 +154,28 @@ def locate(paths: tuple[str, ...], recursive: bool, human_: bool, extents: bool,
 
     A whole file may be on several nodes, all of it on each; of a striped one every node has a part.
     """
-    from amfs.files import Extent
-    from amfs.files_line import Call
+    from amfs.client.connection import Call
+    from amfs.client.files import Extent
 
     with Work("locate", session) as work:
         chosen: list[tuple[bytes, Attr]] = []
         given = work.paths(paths)
         for path, attr in zip(given, work.files.info_many(given), strict=True):
             if isinstance(attr, OSError):
-                work.complain(attr, path)
+                work.report_error(attr, path)
             elif not stat.S_ISDIR(attr.mode):
                 chosen.append((path, attr))
             elif recursive:
-                for _, entries in work.files.walk(path, work.complain):
+                for _, entries in work.files.walk(path, work.report_error):
                     chosen += sorted((entry.path, entry.attr) for entry in entries if entry.is_file())
             else:
-                work.complain("Is a directory; for the files below it: -r", path)
+                work.report_error("Is a directory; for the files below it: -r", path)
         answers = work.files.call_many(Call("locate", (path,), (path,)) for path, _ in chosen)
         size = human if human_ else str
         facts, rows = [], []
         for (path, attr), answer in zip(chosen, answers, strict=True):
             if isinstance(answer, OSError):
-                work.complain(answer, path)
+                work.report_error(answer, path)
                 continue
             parts = [Extent(offset, length, tuple(nodes)) for offset, length, nodes in answer]
             held = held_by(parts)
@@ -238,7 +238,7 @@ def du(
             try:
                 answers = work.files.du(top)
             except OSError as error:
-                work.complain(error, top)
+                work.report_error(error, top)
                 continue
             above = 0 if top == b"/" else top.count(b"/")
             for path, count, files in sorted(answers, key=lambda answer: (_after(answer[0]), answer[0])):

@@ -30,11 +30,12 @@ from amfs.cli.fs_common import (
     print_json,
     session_option,
     user_name,
+    write,
 )
 from amfs.fs.attr import LOST
 
 if TYPE_CHECKING:
-    from amfs.files_tree import Entry
+    from amfs.client.tree import Entry
     from amfs.fs.attr import Attr
 
 _LOST_TEXT = "content lost with a node that died"
@@ -96,7 +97,7 @@ def ls(
             if isinstance(attr, OSError):
                 attr = work.files.info_many([path], follow=False)[0]  # a link that leads nowhere is there all the same
             if isinstance(attr, OSError):
-                work.complain(attr, path, status=TROUBLE)
+                work.report_error(attr, path, status=TROUBLE)
             else:
                 found.append((path, attr))
         alone = [Shown(path, path, attr) for path, attr in found if directory or not modes.S_ISDIR(attr.mode)]
@@ -128,7 +129,7 @@ def _directories(work: Work, top: bytes, recursive: bool, style: Style) -> Any:
     """(path, entries in the order in which they are shown), all below ``top`` if ``recursive``."""
 
     def tell(error: OSError) -> None:
-        work.complain(error, status=TROUBLE if os.fsencode(error.filename or "") == top else 1)
+        work.report_error(error, status=TROUBLE if os.fsencode(error.filename or "") == top else 1)
 
     for path, entries in work.files.walk(top, tell):
         if not style.almost_all:
@@ -188,7 +189,7 @@ def _long(work: Work, rows: Sequence[Shown], style: Style) -> list[bytes]:
 
 
 def _targets(work: Work, links: Sequence[bytes]) -> dict[bytes, bytes]:
-    from amfs.files_line import Call
+    from amfs.client.connection import Call
 
     answers = work.files.call_many(Call("readlink_path", (path,), (path,)) for path in links)
     return {path: answer for path, answer in zip(links, answers, strict=True) if not isinstance(answer, OSError)}
@@ -239,7 +240,7 @@ def stat(paths: tuple[str, ...], dereference: bool, pattern: str, form: str, ses
         facts = []
         for path, attr in zip(chosen, work.files.info_many(chosen, follow=dereference), strict=True):
             if isinstance(attr, OSError):
-                work.complain(attr, path)
+                work.report_error(attr, path)
                 continue
             if pattern:
                 line(formatted(pattern, path, attr))
@@ -267,7 +268,7 @@ def _whereabouts(work: Work, path: bytes, attr: Attr) -> dict[str, Any]:
     try:
         nodes = sorted({node for extent in work.files.locate(path) for node in extent.nodes})
     except OSError as error:
-        work.complain(error, path)
+        work.report_error(error, path)
         nodes = []
     return {"nodes": nodes, "rank": attr.rank, "writer": attr.writer}
 
@@ -349,21 +350,21 @@ def tree(
 ) -> int:
     """Draw directories and what is below them."""
     with Work("tree", session) as work:
-        drawn = []
+        drawn: list[tuple[bytes, int]] = []
         counts = [0, 0]
         for top in work.paths(paths or ("amfs:/",)):
             attr = work.files.info_many([top])[0]
             if isinstance(attr, OSError):
-                work.complain(attr, top)
+                work.report_error(attr, top)
                 continue
             children = _read_tree(work, top, level, all_, directories) if modes.S_ISDIR(attr.mode) else {}
             if form == "json":
-                drawn.append({**fields_of(top, attr), "contents": _nested(children, top)})
+                drawn.append(_as_json(children, top, attr))
                 continue
             line(name_text(top))
             _draw(children, top, counts, (human if human_ else str) if sizes or human_ else None)
         if form == "json":
-            print_json(drawn)
+            _print_trees(drawn)
         else:
             words = f"{counts[0]} director{'y' if counts[0] == 1 else 'ies'}"
             line(f"\n{words}" if directories else f"\n{words}, {counts[1]} file{'' if counts[1] == 1 else 's'}")
@@ -374,7 +375,7 @@ def _read_tree(work: Work, top: bytes, level: int | None, hidden: bool, director
     """Entries by directory, sorted."""
     children: dict[bytes, list[Entry]] = {}
     depth = top.count(b"/") if top != b"/" else 0
-    for path, entries in work.files.walk(top, work.complain):
+    for path, entries in work.files.walk(top, work.report_error):
         shown = [entry for entry in entries if (hidden or not entry.name.startswith(b".")) and (not directories or entry.is_dir())]
         children[path] = sorted(shown, key=lambda entry: entry.name)
         below = (path.count(b"/") if path != b"/" else 0) - depth + 1
@@ -398,8 +399,37 @@ def _draw(children: dict[bytes, list[Entry]], top: bytes, counts: list[int], siz
             stack.append((entry.path, 0, indent + ("    " if last else "│   ")))
 
 
-def _nested(children: dict[bytes, list[Entry]], path: bytes) -> list[dict[str, Any]]:
-    return [
-        {**fields_of(entry.path, entry.attr), **({"contents": _nested(children, entry.path)} if entry.is_dir() else {})}
-        for entry in children.get(path, [])
-    ]
+#: How deep JSON may be nested to be set out on indented lines: beyond, the indentation would be most of it.
+INDENTED_MAX = 100
+
+
+def _as_json(children: dict[bytes, list[Entry]], path: bytes, attr: Attr) -> tuple[bytes, int]:
+    """What is at ``path``, and in it what is below it, as JSON; how deep that is. A tree may be deeper than Python's stack."""
+    import msgspec
+
+    pieces: list[bytes] = []
+    deepest = 0
+    todo: list[tuple[bytes, Attr | None]] = [(path, attr)]  # next last; without attributes: text that ends a directory
+    depth = 0
+    while todo:
+        path, attr_or_end = todo.pop()
+        if attr_or_end is None:
+            pieces.append(path)
+            depth -= 1
+            continue
+        pieces += [b"" if not pieces or pieces[-1].endswith(b"[") else b",", msgspec.json.encode(fields_of(path, attr_or_end))]
+        if depth and not modes.S_ISDIR(attr_or_end.mode):
+            continue
+        pieces[-1] = pieces[-1][:-1] + b',"contents":['
+        depth += 1
+        deepest = max(deepest, depth)
+        todo.append((b"]}", None))
+        todo += [(entry.path, entry.attr) for entry in reversed(children.get(path, []))]
+    return b"".join(pieces), deepest
+
+
+def _print_trees(trees: list[tuple[bytes, int]]) -> None:
+    import msgspec
+
+    text = b"[" + b",".join([tree for tree, _ in trees]) + b"]"
+    write((msgspec.json.format(text) if all(depth < INDENTED_MAX for _, depth in trees) else text) + b"\n")

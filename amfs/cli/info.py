@@ -39,10 +39,10 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
     if output == "json":
         import msgspec
 
-        from amfs.summary import sayable
+        from amfs.display.summary import json_safe
 
         fields = msgspec.to_builtins(shape) | {"remarks": [str(remark) for remark in workflow.remarks], "later": later}
-        click.echo(msgspec.json.format(msgspec.json.encode(sayable(fields)), indent=2).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(json_safe(fields)), indent=2).decode())
     else:
         click.echo(info_text(shape))
     return 0
@@ -50,7 +50,7 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
 
 def info_text(shape: Shape) -> str:
     """The shape as people read it."""
-    from amfs.cli.output import plural, printable, size_text, time_text
+    from amfs.display.progress import plural, printable, size_text, time_text
     from amfs.translate.shape import SHARED
 
     lines = [f"{printable(shape.name)} ({printable(shape.source)})" if shape.source else printable(shape.name)]
@@ -85,7 +85,7 @@ def info_text(shape: Shape) -> str:
 
 def kind_table(shape: Shape) -> str:
     """One row for each kind of task, in the order of the list."""
-    from amfs.cli.output import printable, table_text, time_text
+    from amfs.display.progress import printable, table_text, time_text
 
     rows = [["kind", "tasks", "levels", "reads", "writes", *(["run time"] if shape.timed else [])]]
     shown = shape.kinds

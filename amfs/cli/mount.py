@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from amfs.net import fusemounts
+    from amfs.host import fusemounts
 
 
 @click.command()
@@ -32,9 +32,9 @@ def mount(
       --cache data   open asks the node; bytes pass by it (as root) or through it. What suits files that are written and changed.
       --cache open   finished files are opened and read from the kernel's caches without asking: many small files, read again and again.
     """
+    from amfs.client import discovery
     from amfs.errors import SessionError, UsageError
-    from amfs.net import fusemounts
-    from amfs.net import session as registry
+    from amfs.host import fusemounts, processes
 
     path = os.path.realpath(directory)
     if not os.path.isdir(path):
@@ -42,9 +42,9 @@ def mount(
     if (there := fusemounts.at(path)) is not None:
         state = "a mount that nobody serves any more" if fusemounts.is_dead(there) else f"session {there.session} is mounted there already"
         raise UsageError(f"{directory}: {state}; amfs umount {directory} ends it")
-    session = registry.find(name)
-    host = registry.host_mark()
-    local = [entry.node for entry in session.nodes if entry.host == host and registry.is_running(entry.pid, entry.started)]
+    session = discovery.find(name)
+    host = processes.host_id()
+    local = [entry.node for entry in session.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
     if not local:
         raise SessionError(f"no node of session {session.name} runs on this host; one can join: amfs node --join {session.name}")
     if node is not None and node not in local:
@@ -67,7 +67,7 @@ def _mount_native(session: str, run_dir: str, node: int, order: fusemounts.Serve
     import msgspec
 
     from amfs.errors import AmfsError, SessionError
-    from amfs.net import fusemounts
+    from amfs.host import fusemounts
 
     path = order.path
     descriptor = fusemounts.mount_here(path, session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amfs.cli.session_options import node_options, wishes_of
+from amfs.cli.session_options import chosen_options, node_options
 
 
 @click.command()
@@ -17,11 +17,11 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
     ADDRESS"); copy its session file there (it holds keys: mode 600) and give the path.
     """
-    from amfs.net import bootstrap
-    from amfs.net import session as registry
+    from amfs.client import discovery
+    from amfs.provision import local as bootstrap
 
-    session = registry.find(session_name)
-    config = bootstrap.prepare_join(session, wishes_of(slots, memory, tcp, store, store_limit))
+    session = discovery.find(session_name)
+    config = bootstrap.prepare_join(session, chosen_options(slots, memory, tcp, store, store_limit))
     if detach:
         ready = bootstrap.join_detached(session, config)
         click.echo(f"node {ready.node} joined {session.name}; log in {config.log_file}", err=True)

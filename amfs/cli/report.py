@@ -18,10 +18,10 @@ import click
 import msgspec
 
 from amfs import __version__
-from amfs.cli.output import printable, size_text, tail_lines, time_text
 from amfs.cli.report_page import PALETTE, SCRIPT, STYLE
+from amfs.display.progress import printable, size_text, tail_lines, time_text
 from amfs.errors import UsageError
-from amfs.trace import Trace, read_trace
+from amfs.runs.trace import Trace, read_trace
 
 TASKS_DRAWN_MAX = 20_000  # beyond, columns of the timeline show shares
 ROWS_MAX = 240  # beyond, a row stands for several slots

@@ -30,13 +30,14 @@ _WHOLE = re.compile(
 )
 
 if TYPE_CHECKING:
-    from amfs.cli.output import Progress
+    from amfs.client.place import FilesPlace
+    from amfs.display.progress import Progress
     from amfs.engine.checks import Plan
     from amfs.engine.workflow import Workflow
-    from amfs.expansion import Expander
-    from amfs.files_place import FilesPlace
-    from amfs.journal import Past
-    from amfs.runner import RunOptions, RunShell
+    from amfs.runs.context import RunOptions
+    from amfs.runs.driver import RunDriver
+    from amfs.runs.expansion import Expander
+    from amfs.runs.journal import Past
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
 REMARKS_SHOWN = 20
@@ -114,7 +115,7 @@ def run(file: str, **given: Any) -> int:
       amfs run --resume tasks.txt              what an earlier run did not finish
       amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
     """
-    from amfs.cli.output import make_progress
+    from amfs.display.progress import make_progress
 
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
@@ -142,8 +143,8 @@ def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:
 
 
 def _options(file: str, given: dict[str, Any]) -> RunOptions:
-    from amfs.journal import default_path
-    from amfs.runner import RunOptions
+    from amfs.runs.context import RunOptions
+    from amfs.runs.journal import default_path
     from amfs.translate.tasklist import parse_size
 
     base = os.path.abspath(given["directory"] or os.getcwd())
@@ -191,10 +192,10 @@ def _options(file: str, given: dict[str, Any]) -> RunOptions:
 
 def _live_session() -> str | None:
     """The name of the session that $AMFS_SESSION names, else of the newest live one; None if there is none."""
-    from amfs.net import session as registry
+    from amfs.client import discovery
 
     try:
-        return registry.find(probe_s=0.3).name
+        return discovery.find(probe_s=0.3).name
     except SessionError:
         if os.environ.get("AMFS_SESSION"):
             raise
@@ -226,9 +227,10 @@ class Driver:
         self.expander: Expander | None = None
 
     def run(self) -> int:
-        from amfs import runner
-        from amfs.journal import read, unwritable
         from amfs.node.loop import now
+        from amfs.runs.context import RunContext
+        from amfs.runs.driver import RunDriver
+        from amfs.runs.journal import read, unwritable
 
         options = self.options
         if options.journal is not None and not self.journal_asked and (why := unwritable(options.journal)):
@@ -242,84 +244,84 @@ class Driver:
                 self.notes.append(f"nothing to resume: there is no journal {options.journal}")
         growing = _grows(self.file) and not self._is_document()
         tasks, plan, checker = self._open_list() if growing else self._load(past)
-        cluster = runner.Cluster(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
-        shell = None
+        context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
+        driver = None
         try:
-            shell = runner.RunShell(
-                cluster, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, expander=self.expander,
+            driver = RunDriver(
+                context, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, expander=self.expander,
             )  # fmt: skip
-            self._catch(shell)
+            self._catch(driver)
             if options.keep_sandbox and options.session is None:
                 self.sandboxes = tempfile.mkdtemp(prefix="amfs-sandboxes-")
-            shell.begin()
-            members = shell.submitter.members
+            driver.begin()
+            members = driver.submitter.members
             self.progress.start(None if growing else len(tasks), len(members), sum(members.values()))
             if options.trace:
-                from amfs.trace import TraceWriter
+                from amfs.runs.trace import TraceWriter
 
-                shell.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
+                driver.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
             if growing:
                 self.open = True
                 if self.file == "-" and sys.stdin.isatty():
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
-                self._read_along(shell, checker)
+                self._read_along(driver, checker)
             shown = now()
             gone = 0
-            while shell.over is None:
-                shell.turn(min(1.0, self.progress.interval))
+            while driver.over is None:
+                driver.turn(min(1.0, self.progress.interval))
                 time_now = now()
-                for node in shell.gone[gone:]:
+                for node in driver.tally.lost_nodes[gone:]:
                     self.progress.message(f"node {node} was lost; what it had and is still wanted is made again")
-                gone = len(shell.gone)
+                gone = len(driver.tally.lost_nodes)
                 if time_now - shown >= self.progress.interval:
                     shown = time_now
-                    self.progress.update(shell.snapshot(self.open))
+                    self.progress.update(driver.snapshot(self.open))
                 if self.broken is not None:
                     raise self.broken
-            return self._finish(shell)
+            return self._finish(driver)
         finally:
-            if shell is not None:
-                shell.finish()
-                if shell.trace is not None:
-                    shell.trace.close()
-            cluster.close()
+            if driver is not None:
+                driver.finish()
+                if driver.trace is not None:
+                    driver.trace.close()
+            context.close()
 
-    def _finish(self, shell: RunShell) -> int:
-        from amfs import runner
+    def _finish(self, driver: RunDriver) -> int:
+        from amfs.runs.driver import exit_code_of
 
-        code, outcome = runner.exit_code_of(shell, self.signal)
-        assert shell.over is not None
-        if shell.over.reason:
-            self.notes.append(shell.over.reason)
+        code, outcome = exit_code_of(driver, self.signal)
+        assert driver.over is not None
+        if driver.over.reason:
+            self.notes.append(driver.over.reason)
         if self.faulty:
             code = code or 2
             outcome = "failed" if outcome == "finished" else outcome
-        if code and shell.journal is not None and shell.submitter.ended:
+        if code and driver.journal is not None and driver.submitter.ended:
             self.notes.append("what is done is in the journal; run again with --resume to do the rest")
-        if kept := shell.set_aside():
+        if kept := driver.set_aside():
             self.notes.append(kept)
         if self.options.trace:
             self.notes.append(f"trace written to {self.options.trace}")
-        store = shell.cluster.store
+        store = driver.context.store
         if store is not None and any(
             result.outcome != Outcome.OUTPUT_LOST and _NO_SPACE in result.stderr + result.detail.encode("utf-8", "replace")
-            for _, result in shell.failures
+            for _, result in driver.tally.failures
         ):
             self.notes.append(f"files between tasks and sandboxes are in {store.path.parent}: if that is what is full, see --store")
         if self.sandboxes:
-            self._keep_sandboxes(shell)
-        shell.failures = [(tid, self._for_people(result)) for tid, result in shell.failures]
-        summary = shell.summary(code, outcome, self.notes)
-        if shell.trace is not None:
-            from amfs.cli.output import summary_fields
+            self._keep_sandboxes(driver)
+        driver.tally.failures = [(tid, self._for_people(result)) for tid, result in driver.tally.failures]
+        summary = driver.summary(code, outcome, self.notes)
+        if driver.trace is not None:
+            from amfs.display.progress import summary_fields
 
-            shell.trace.close(summary_fields(summary))
+            driver.trace.close(summary_fields(summary))
         self.progress.finish(summary)
         return code
 
-    def _keep_sandboxes(self, shell: RunShell) -> None:
+    def _keep_sandboxes(self, driver: RunDriver) -> None:
         """Move kept sandboxes out of the store, which ends with this process."""
-        store = shell.cluster.store
+        store = driver.context.store
         assert store is not None
         for name in os.listdir(store.sandboxes):
             shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(self.sandboxes, name), symlinks=True)
@@ -336,8 +338,8 @@ class Driver:
         return msgspec.structs.replace(result, detail=detail)
 
     def _load(self, past: Past | None) -> tuple[Any, Any, None]:
-        from amfs.expansion import Expander, take_in_made
-        from amfs.files_place import FilesPlace
+        from amfs.client.place import FilesPlace
+        from amfs.runs.expansion import Expander, take_in_made
         from amfs.translate.detect import load, load_checked
         from amfs.translate.shape import later_in_words
 
@@ -390,17 +392,17 @@ class Driver:
         return sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # lives as long as the thread that reads it
 
     def _open_list(self) -> tuple[Any, Any, Any]:
+        from amfs.client.place import FilesPlace
         from amfs.engine.checks import StreamChecker
-        from amfs.files_place import FilesPlace
 
         checker = StreamChecker(FilesPlace(self.options.base, self.options.session), self.options.source)
         return [], checker.plan, checker
 
-    def _read_along(self, shell: RunShell, checker: Any) -> None:
+    def _read_along(self, driver: RunDriver, checker: Any) -> None:
         """Read the list in a thread, as it grows; its tasks join the run in batches."""
         from amfs.translate.detect import read_stream
 
-        loop = shell.cluster.loop
+        loop = driver.context.loop
         stream: Any = self.stream or self._open_stream()
 
         def fault(one: Fault) -> None:
@@ -409,21 +411,21 @@ class Driver:
         def follow() -> None:
             try:
                 for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault):
-                    loop.post(lambda task=task: self._add(shell, checker, task))  # type: ignore[misc]
+                    loop.post(lambda task=task: self._add(driver, checker, task))  # type: ignore[misc]
             except AmfsError as error:
                 broken = error
                 loop.post(lambda: self._break(broken))
-            loop.post(lambda: self._end_of_list(shell, checker))
+            loop.post(lambda: self._end_of_list(driver, checker))
 
         threading.Thread(target=follow, name="list reader", daemon=True).start()
 
-    def _add(self, shell: RunShell, checker: Any, task: Any) -> None:
+    def _add(self, driver: RunDriver, checker: Any, task: Any) -> None:
         faults = checker.add(task)
         if faults:
             for one in faults:
                 self._fault(one)
-        elif not shell.submitter.ending:
-            shell.add([task])
+        elif not driver.submitter.ending:
+            driver.add([task])
 
     def _fault(self, fault: Fault) -> None:
         self.faulty = True
@@ -437,23 +439,23 @@ class Driver:
         else:
             self.broken = error
 
-    def _end_of_list(self, shell: RunShell, checker: Any) -> None:
+    def _end_of_list(self, driver: RunDriver, checker: Any) -> None:
         self.open = False
         orphans = checker.finish()
         for line in self.telling.rest():
             self.progress.fault(line)
         for line in told(Fault("", 0, words) for words in orphans.values()):
             self.progress.message(line)
-        shell.close_list(tuple(orphans))
+        driver.close_list(tuple(orphans))
 
-    def _catch(self, shell: RunShell) -> None:
+    def _catch(self, driver: RunDriver) -> None:
         words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal was closed"}
 
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
                 os._exit(128 + number)  # what runs is ended by the kernel and the launcher's watcher
             self.signal = number
-            shell.cluster.loop.post(lambda: shell.interrupt(words[signal.Signals(number)]))
+            driver.context.loop.post(lambda: driver.interrupt(words[signal.Signals(number)]))
 
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)

@@ -120,7 +120,7 @@ def simulate(workflow: str | None, **given: Any) -> int:
 
 
 def _hunt(text: str, quiet: bool) -> int:
-    from amfs.sim.hunt import hunt
+    from amfs.sim.fuzz_cli import hunt
 
     return 1 if hunt(parse_seeds(text), quiet=quiet, say=click.echo) else 0
 

@@ -19,15 +19,16 @@ def status(name: str | None, form: str, timeout: float) -> int:
 
     NAME is the name of a session or the path of a session file; without it, all sessions of this user on this host.
     """
+    from amfs.client import discovery
     from amfs.errors import SessionError
-    from amfs.net import session as registry
+    from amfs.net import records
 
     if name:
-        chosen = [registry.find(name)]
+        chosen = [discovery.find(name)]
     else:
-        chosen = [session for session in registry.list_all() if registry.is_live(session)]
+        chosen = [session for session in records.list_all() if discovery.is_live(session)]
         if not chosen:
-            registry.find()  # cleans up after the dead and says that there is none
+            discovery.find()  # cleans up after the dead and says that there is none
     facts = [_look(session, timeout) for session in chosen]
     if form == "json":
         import msgspec
@@ -45,9 +46,9 @@ def status(name: str | None, form: str, timeout: float) -> int:
 
 def _look(session: Any, timeout_s: float) -> dict[str, Any]:
     """What a session says of itself, as plain data."""
+    from amfs.client.control import Client
     from amfs.engine.messages import Status, StatusAsk
     from amfs.errors import SessionError
-    from amfs.net.client import Client
 
     fact: dict[str, Any] = {
         "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),
@@ -82,10 +83,10 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
 def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
     """What a node of this host serves; of others nobody else would see it."""
     from amfs.errors import SessionError
-    from amfs.net import fusemounts
-    from amfs.net.session import host_mark
+    from amfs.host import fusemounts
+    from amfs.host.processes import host_id
 
-    if host != host_mark():
+    if host != host_id():
         return []
     try:
         answer = fusemounts.ask(str(session.directory), node, fusemounts.ListMounts(), timeout_s=1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from amfs.net import fusemounts
+    from amfs.host import fusemounts
 
 
 @click.command()
@@ -23,7 +23,7 @@ def umount(directories: tuple[str, ...], everything: bool, name: str | None, laz
     What a killed node left behind is unmounted without --force. A mount that hangs (its node is stopped or stuck) needs --force.
     """
     from amfs.errors import UsageError
-    from amfs.net import fusemounts
+    from amfs.host import fusemounts
 
     if bool(directories) == everything:
         raise UsageError("name the directories to unmount, or --all")
@@ -51,7 +51,7 @@ def umount(directories: tuple[str, ...], everything: bool, name: str | None, laz
 def _find(directory: str) -> fusemounts.Mounted:
     """The mount at a directory, found without touching it: it may be stuck."""
     from amfs.errors import UsageError
-    from amfs.net import fusemounts
+    from amfs.host import fusemounts
 
     above, last = os.path.split(os.path.abspath(directory))
     path = os.path.join(os.path.realpath(above), last)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from amfs.cli.session_options import node_options, wishes_of
-from amfs.net.session import Session
+from amfs.cli.session_options import chosen_options, node_options
+from amfs.net.records import SessionRecord
 
 
 @click.command()
@@ -23,27 +23,28 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
       mpiexec -n 16 amfs up
       srun --ntasks-per-node=1 --mpi=pmi2 amfs up
     """
-    from amfs.net import bootstrap
+    from amfs.provision import local as bootstrap
 
-    wishes = wishes_of(slots, memory, tcp, store, store_limit, unit_size)
+    options = chosen_options(slots, memory, tcp, store, store_limit, unit_size)
     if bootstrap.under_mpi():
-        return _up_mpi(nodes, name, wishes)
-    session = bootstrap.start_local(nodes or 1, name, wishes)
+        return _up_mpi(nodes, name, options)
+    session = bootstrap.start_local(nodes or 1, name, options)
     _say(session)
     return 0
 
 
-def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
+def _up_mpi(nodes: int | None, name: str | None, options: object) -> int:
     from amfs.errors import AmfsError, UsageError
-    from amfs.net import bootstrap, bootstrap_mpi
+    from amfs.provision import local as bootstrap
+    from amfs.provision import mpi as bootstrap_mpi
 
-    assert isinstance(wishes, bootstrap.Wishes)
+    assert isinstance(options, bootstrap.NodeOptions)
     if nodes is not None:
         if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
             return UsageError.exit_code
         raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
     try:
-        rank, session = bootstrap_mpi.start(name, wishes)
+        rank, session = bootstrap_mpi.start(name, options)
     except AmfsError as error:
         if bootstrap.mpi_rank() > 0:  # all ranks know the reason; one says it
             return error.exit_code
@@ -53,7 +54,7 @@ def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
     return 0
 
 
-def _say(session: Session) -> None:
+def _say(session: SessionRecord) -> None:
     hosts = {entry.host.partition("/")[0] for entry in session.nodes}
     where = f"on {next(iter(hosts))}" if len(hosts) == 1 else f"on {len(hosts)} hosts"
     count = len(session.nodes)

@@ -1,1 +1,1 @@
-"""Pure machines and vocabulary: no socket, no clock, no file system."""
+"""The run engine as pure machines, with the messages, states and partition table that all processes share."""

@@ -14,11 +14,11 @@ import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace, shared_path
 
 
 class Availability(WorkerState):
@@ -45,12 +45,12 @@ class Availability(WorkerState):
     def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
         """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
         run = self.runs[number]
-        for name, size, mtime_ns, fate in files:
+        for name, size, mtime_ns, retention in files:
             file = run.files.get(name) or run.files.setdefault(name, File(name))
             fresh = file.state == FileState.INVALID
             file.size, file.mtime_ns = size, mtime_ns
             self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, name, size, fate)
+            self._publish_file(run, name, size, retention)
             self._there(run, file, fresh)
 
     # ── files become available ─────────────────────────────────────────────────────────────────────
@@ -342,7 +342,7 @@ class Availability(WorkerState):
             run.counters["copied_out_bytes"] += event.size
             run.counters["copied_out_files"] += 1
             if file is not None and file.state == FileState.LOCAL:
-                self._publish_file(run, name, event.size, SHARED_FATE)
+                self._publish_file(run, name, event.size, SHARED_RETENTION)
         if file is not None:
             self._leave(run, file)
         self._flushed.setdefault(run.id, []).append((short, event.size, event.error))
@@ -365,7 +365,7 @@ class Availability(WorkerState):
         if not failed:
             fresh = file.state == FileState.INVALID
             self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.fates, strict=True))[file.name])
+            self._publish_file(run, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.retentions, strict=True))[file.name])
             self._there(run, file, fresh)
         elif file.state == FileState.INVALID:
             self._delete.append(file.name)
@@ -393,7 +393,7 @@ class Availability(WorkerState):
                 elif changed and (moved is None or self._moved(file.name, moved)):
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
-                        self._publish_file(run, file.name, file.size, m.fate(m.KEEP))
+                        self._publish_file(run, file.name, file.size, m.retention(m.KEEP))
                     elif file.state == FileState.INVALID:
                         self._locate_file(run, file)
             for entry in list(run.tasks.values()):

@@ -35,7 +35,7 @@ from amfs.engine.check_parts import (
 from amfs.engine.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
 from amfs.engine.order import Producers, cycles, topological
 from amfs.engine.versions import producers_of, versioned
-from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, printable
+from amfs.engine.workflow import DeclaredState, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
 
 
@@ -253,7 +253,7 @@ class _Checker:
 
     def check_states(self, writers: Mapping[str, int]) -> None:
         for name, state in self.states.items():
-            if state is FileState.SHARED and name in writers:
+            if state is DeclaredState.SHARED and name in writers:
                 task = self.tasks[writers[name]]
                 self.fault(task.line, f"task {task.id}: writes {name!r}, which the file list says is Shared already")
 
@@ -317,7 +317,7 @@ class _Checker:
         if self.elsewhere:
             self.find_elsewhere(needed)
         missing = self.place.missing([name for name in needed if name not in self.paths] if self.paths else needed)
-        expected = {name for name in needed if self.states.get(name) is FileState.INVALID} if self.states else set()
+        expected = {name for name in needed if self.states.get(name) is DeclaredState.INVALID} if self.states else set()
         if missing or expected:
             tasks = self.tasks_with(missing | expected)
             suggest = Suggestions(writers)
@@ -437,7 +437,7 @@ class StreamChecker:
     in ``shared``, or waiting to be made by a later task. A task with faults is not taken in.
     """
 
-    def __init__(self, place: Place, source: str = "standard input", files: Mapping[str, FileState] | None = None) -> None:
+    def __init__(self, place: Place, source: str = "standard input", files: Mapping[str, DeclaredState] | None = None) -> None:
         self.place = place
         self.base = place.base
         self.source = source
@@ -481,7 +481,7 @@ class StreamChecker:
                     f"task {task.id}: writes {name!r}, which existed when task {reader.id}{on_line(reader)} was to read it; "
                     "in a list that grows, write the producer first"
                 )
-            elif self.states.get(name) is FileState.SHARED:
+            elif self.states.get(name) is DeclaredState.SHARED:
                 words.append(f"task {task.id}: writes {name!r}, which the file list says is Shared already")
             if name in inputs:
                 words.append(reads_own(task, name))
@@ -509,7 +509,7 @@ class StreamChecker:
             self.readers[name] = self.readers.get(name, 0) + 1
             if name in self.writers or name in self.shared or name in self.unmade:
                 continue
-            if self.states.get(name) is FileState.INVALID or self.place.missing((name,)):
+            if self.states.get(name) is DeclaredState.INVALID or self.place.missing((name,)):
                 self.unmade[name] = index
             else:
                 self.shared[name] = absolute(name, self.base)

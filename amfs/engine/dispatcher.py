@@ -16,9 +16,9 @@ from amfs.engine import messages as m
 from amfs.engine import reduction
 from amfs.engine.events import TimerFired
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
-from amfs.fs.partition import PartitionTable
 
 _NOTHING = m.Result(-1)
 _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
@@ -48,7 +48,7 @@ class DispatchRun:
     """One run at this dispatcher."""
 
     __slots__ = (
-        "client", "in_use", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
+        "client", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
     )  # fmt: skip
 
     def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int) -> None:
@@ -58,7 +58,6 @@ class DispatchRun:
         self.queue: deque[Record] = deque()
         self.out: dict[int, int] = {}  # worker -> tasks of ours that it has and that use up its window: all but the urgent ones
         self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
-        self.in_use: dict[int, int] = {}  # worker -> tasks at its launcher
         self.results: list[m.Result] = []
         self.told_parked = 0
         self.placement = placement
@@ -83,9 +82,8 @@ class Dispatcher(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
             m.Submit: self.on_submit,
-            m.SubmitEnd: self.on_submit_end,
             m.Done: self.on_done,
-            m.Took: self.on_took,
+            m.TaskMoved: self.on_took,
             m.ReducePlan: self.on_reduce_plan,
         }
         self.on_event = {TimerFired: self.on_timer}
@@ -108,9 +106,6 @@ class Dispatcher(Machine):
             for tid, record in run.records.items():
                 if record.state == RecordState.BACKING_OFF:
                     self.cancel_timer(("retry", message.run, tid))
-
-    def on_submit_end(self, peer: int, message: m.SubmitEnd) -> None:
-        """The submitter counts for itself; the message tells that dealing need no longer hold anything back."""
 
     # ── tasks in ───────────────────────────────────────────────────────────────────────────────────
 
@@ -148,10 +143,10 @@ class Dispatcher(Machine):
         room = self._room(run)
         batches: dict[int, list[m.TaskSpec]] = {}
         # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
-        hand = max(1, min(32, len(queue) // (2 * len(self.workers))))
+        batch_size = max(1, min(32, len(queue) // (2 * len(self.workers))))
         alone = len(self.workers) == 1
         if alone:
-            hand = len(queue)
+            batch_size = len(queue)
         placement = run.placement
         urgent = False
         while queue:
@@ -182,7 +177,7 @@ class Dispatcher(Machine):
                     break
                 # The room may be full of tasks that wait for what this one makes.
                 worker = max(room, key=lambda worker: (room[worker], -worker))
-            take = min(hand, max(1, room[worker])) if alone or type(placement) is Even else 1
+            take = min(batch_size, max(1, room[worker])) if alone or type(placement) is Even else 1
             for count in range(take):
                 if count and (
                     not queue
@@ -242,7 +237,6 @@ class Dispatcher(Machine):
         if run is None:
             return
         run.parked[peer] = message.parked
-        run.in_use[peer] = message.running
         records = run.records
         for result in message.results:
             record = records.get(result.tid)
@@ -309,7 +303,7 @@ class Dispatcher(Machine):
 
     # ── tasks move ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_took(self, peer: int, message: m.Took) -> None:
+    def on_took(self, peer: int, message: m.TaskMoved) -> None:
         run = self.runs.get(message.run)
         if run is None:
             return
@@ -365,7 +359,7 @@ class Dispatcher(Machine):
                 self._lost(run, record)
             if gone:
                 self._replant(number, run)
-            for known in (run.out, run.parked, run.in_use):
+            for known in (run.out, run.parked):
                 for worker in [worker for worker in known if worker not in everyone]:
                     del known[worker]
             run.placement.forget(set(everyone))
@@ -403,7 +397,7 @@ class Dispatcher(Machine):
             if run.results or abs(parked - run.told_parked) >= 32:
                 run.told_parked = parked
                 results, run.results = run.results, []
-                self.send(run.client, m.Results(number, tuple(results), parked, sum(run.in_use.values())))
+                self.send(run.client, m.Results(number, tuple(results), parked))
 
     def explain(self, run: int, tid: int) -> list[str]:
         known = self.runs.get(run)
@@ -430,5 +424,5 @@ class Dispatcher(Machine):
 
 def _next_attempt(spec: m.TaskSpec) -> m.TaskSpec:
     return m.TaskSpec(
-        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.fates, spec.options, spec.attempt + 1, spec.origin,
+        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.retentions, spec.options, spec.attempt + 1, spec.origin,
     )  # fmt: skip

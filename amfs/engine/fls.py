@@ -13,12 +13,12 @@ from collections.abc import Iterable
 
 from amfs.engine import messages as m
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.paths import scope_of
 from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
-from amfs.fs.paths import scope_of
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP
-SHARED_FATE = -1  # ``fate`` of a file that is on shared storage: no node need hold it
+SHARED_RETENTION = -1  # ``retention`` of a file that is on shared storage: no node need hold it
 
 
 class FileRecord:
@@ -67,7 +67,7 @@ class FlsShard(Machine):
             m.Locate: self.on_locate,
             m.Release: self.on_release,
             m.Poison: self.on_poison,
-            m.Settle: self.on_settle,
+            m.FinalizeFiles: self.on_settle,
             m.Lost: self.on_lost,
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
@@ -101,13 +101,13 @@ class FlsShard(Machine):
             record.made = True
             if first:
                 record.size = file.size
-            if file.fate == SHARED_FATE:
+            if file.retention == SHARED_RETENTION:
                 record.shared = True
             elif peer not in record.holders:
                 record.holders.append(peer)
-            if file.fate >= 0:
-                record.readers = file.fate >> 1
-                record.final = bool(file.fate & m.FINAL)
+            if file.retention >= 0:
+                record.readers = file.retention >> 1
+                record.final = bool(file.retention & m.FINAL)
             record.lost = False
             if record.settler >= 0:
                 self._settle(run, record, record.settler)
@@ -126,8 +126,11 @@ class FlsShard(Machine):
             if record is None or record.state != _VALID:
                 # Dropped while the copy was on its way: the copy must go too, or it would stay to the end of the run.
                 self._drops.setdefault((message.run, peer), []).append(name)
-            elif peer not in record.holders:
+                continue
+            if peer not in record.holders:
                 record.holders.append(peer)
+            if record.released >= record.readers:  # it is on shared storage, and its last reader ended while the copy was on its way
+                self._drop_if_done(message.run, record)
 
     def on_locate(self, peer: int, message: m.Locate) -> None:
         if message.run in self.gone:
@@ -184,7 +187,7 @@ class FlsShard(Machine):
         for waiter, names in told.items():
             self.send(waiter, m.FileFailed(message.run, tuple(names), (message.cause,) * len(names)))
 
-    def on_settle(self, peer: int, message: m.Settle) -> None:
+    def on_settle(self, peer: int, message: m.FinalizeFiles) -> None:
         if message.run in self.gone:
             return
         for name in message.finals:

@@ -2,8 +2,8 @@
 
 One node is the manager: it numbers those who join, notices those who fall silent, and announces every change as a ``View`` with a higher
 epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher their id
-is, so that normally only one speaks up. Should two speak up (a cut network), the higher epoch wins, then the lower manager id, and a node
-that finds itself outside the winning view leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
+is, so that normally only one speaks up. Should two speak up (a cut network), ``views.overtakes`` says which view counts, and a node that
+finds itself outside of it leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
 silent one are ended.
 """
 
@@ -15,8 +15,9 @@ from amfs.config import MemberLimits
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown, PeersHeard, Stop, TimerFired
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
-from amfs.fs.partition import PartitionTable
+from amfs.engine.views import overtakes
 
 
 class Peer:
@@ -54,7 +55,7 @@ class Membership(Machine):
         self.on_message = {
             m.View: self.on_view,
             m.Join: self.on_join,
-            m.Numbered: self.on_numbered,
+            m.IdAssigned: self.on_numbered,
             m.Heartbeat: self.on_heartbeat,
             m.Leave: self.on_leave,
             m.Shutdown: self.on_shutdown,
@@ -99,7 +100,7 @@ class Membership(Machine):
         new = message.member
         if new.node < 0:
             self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
-            self.send(peer, m.Numbered(self.next_id))
+            self.send(peer, m.IdAssigned(self.next_id))
             return
         known = {member.node: member for member in view.members}
         if new.node in known and known[new.node].incarnation == new.incarnation:
@@ -108,12 +109,12 @@ class Membership(Machine):
         if new.node in self.left or new.node in known:
             # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
             self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
-            self.send(new.node, m.Numbered(self.next_id))
+            self.send(new.node, m.IdAssigned(self.next_id))
             return
         self._admit(new.node)
         self._announce((*view.members, new), PartitionTable(view.table, view.epoch).with_node(new.node))
 
-    def on_numbered(self, peer: int, message: m.Numbered) -> None:
+    def on_numbered(self, peer: int, message: m.IdAssigned) -> None:
         """Our own number was somebody's before."""
         if self.view is None:
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))
@@ -132,7 +133,7 @@ class Membership(Machine):
 
     def on_view(self, peer: int, message: m.View) -> None:
         old = self.view
-        if old is not None and (message.epoch, -message.manager) <= (old.epoch, -old.manager):
+        if old is not None and not overtakes(message, old):
             return
         mine = next((member for member in message.members if member.node == self.node), None)
         if mine is not None and mine.incarnation < self.me.incarnation:
@@ -143,8 +144,8 @@ class Membership(Machine):
             self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
             self.out.append(Stop("the others took this node for dead"))
             return
-        if mine is None:
-            return
+        if mine is None or (old is not None and message.epoch < old.epoch):
+            return  # a node never goes back: partitions have moved since
         self.unit_size = message.unit_size
         self._adopt(message)
 

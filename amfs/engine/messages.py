@@ -13,15 +13,15 @@ import msgspec
 
 PROTOCOL_VERSION = 2
 
-NodeId = int  # 0..N-1 for nodes; clients (submitters, status commands) draw a random id >= CLIENT_ID_MIN
+#: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
 
-#: ``fate`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
+#: ``retention`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
 KEEP = 1 << 20
 FINAL = 1
 
 
-def fate(readers: int, final: bool = False) -> int:
+def retention(readers: int, final: bool = False) -> int:
     """Pack what happens to an output: dropped after ``readers`` releases; copied to shared storage first if ``final``."""
     return readers << 1 | (FINAL if final else 0)
 
@@ -61,7 +61,7 @@ class TaskSpec(Struct, frozen=True):
     inputs: tuple[str, ...] = ()  # keys that some task makes
     shared: tuple[str, ...] = ()  # keys that lie on shared storage
     outputs: tuple[str, ...] = ()
-    fates: tuple[int, ...] = ()  # one per output
+    retentions: tuple[int, ...] = ()  # one per output
     options: Options | None = None
     attempt: int = 0
     origin: int = 0  # the dispatcher that owns it (AME's tag)
@@ -121,7 +121,7 @@ class Published(Struct, frozen=True):
 
     name: str
     size: int
-    fate: int = KEEP << 1
+    retention: int = KEEP << 1
 
 
 class Blob(Struct, frozen=True):
@@ -147,11 +147,10 @@ class RunBegin(Message, frozen=True, tag=1):
 
 
 class RunReady(Message, frozen=True, tag=2):
-    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here; how many slots it has."""
+    """Node -> submitter: the node knows the run, and no earlier one with its journal goes on here."""
 
     run: int
     node: int
-    slots: int
 
 
 class Submit(Message, frozen=True, tag=3):
@@ -161,19 +160,12 @@ class Submit(Message, frozen=True, tag=3):
     tasks: tuple[TaskSpec, ...]
 
 
-class SubmitEnd(Message, frozen=True, tag=4):
-    """Submitter -> dispatcher: no more tasks (until the next Submit)."""
-
-    run: int
-
-
 class Results(Message, frozen=True, tag=5):
     """Dispatcher -> submitter: tasks that ended for good. Gives back one credit each, and lends one per parked task."""
 
     run: int
     results: tuple[Result, ...]
     parked: int = 0  # tasks of this dispatcher that wait for input
-    running: int = 0  # slots of its unit in use, for progress
 
 
 class Poison(Message, frozen=True, tag=6):
@@ -184,7 +176,7 @@ class Poison(Message, frozen=True, tag=6):
     cause: str
 
 
-class Settle(Message, frozen=True, tag=7):
+class FinalizeFiles(Message, frozen=True, tag=7):
     """Submitter -> FLS shard: an open list was closed. ``finals`` go to shared storage, ``drops`` may go."""
 
     run: int
@@ -231,10 +223,9 @@ class Done(Message, frozen=True, tag=21):
     run: int
     results: tuple[Result, ...]
     parked: int = 0
-    running: int = 0
 
 
-class Took(Message, frozen=True, tag=22):
+class TaskMoved(Message, frozen=True, tag=22):
     """Worker -> dispatcher: these tasks of yours are with me now, or, when I gave them away, with ``by`` (stolen or forwarded).
 
     Both sides tell, for either may die before it does. Repeatable: the same place twice; who gave tells only what was still its own.
@@ -375,7 +366,7 @@ class View(Message, frozen=True, tag=50):
 
 
 class Join(Message, frozen=True, tag=51):
-    """New node -> manager: let me in; answered by a View that has it. With node == -1: answered by Numbered."""
+    """New node -> manager: let me in; answered by a View that has it. With node == -1: answered by IdAssigned."""
 
     member: Member
 
@@ -425,7 +416,7 @@ class Explain(Message, frozen=True, tag=63):
     lines: tuple[str, ...]
 
 
-class Numbered(Message, frozen=True, tag=65):
+class IdAssigned(Message, frozen=True, tag=65):
     """Manager -> a process that asked to join with node -1: the id that is reserved for it."""
 
     node: int
@@ -440,7 +431,7 @@ class ClientHello(Message, frozen=True, tag=64):
 # ── the file system ────────────────────────────────────────────────────────────────────────────────
 
 
-class FsAsk(Message, frozen=True, tag=70):
+class PeerRequest(Message, frozen=True, tag=70):
     """Node -> node: do ``op`` of ``amfs.fs.vfs`` (its methods ``s_...``) and answer. Names are bytes, attributes tuples."""
 
     serial: int
@@ -448,7 +439,7 @@ class FsAsk(Message, frozen=True, tag=70):
     args: tuple[object, ...] = ()
 
 
-class FsAnswer(Message, frozen=True, tag=71):
+class PeerResponse(Message, frozen=True, tag=71):
     """Node -> node: how it went. ``error`` is an errno, 0: fine."""
 
     serial: int
@@ -456,8 +447,8 @@ class FsAnswer(Message, frozen=True, tag=71):
     value: object = None
 
 
-class FsDo(Message, frozen=True, tag=72):
-    """Client -> its gateway node: do ``op`` (the methods ``op_...``) as ``uid`` and ``gid``. Answered by FsDone."""
+class FsRequest(Message, frozen=True, tag=72):
+    """Client -> its gateway node: do ``op`` (the methods ``op_...``) as ``uid`` and ``gid``. Answered by FsResponse."""
 
     serial: int
     op: str
@@ -466,7 +457,7 @@ class FsDo(Message, frozen=True, tag=72):
     gid: int = 0
 
 
-class FsDone(Message, frozen=True, tag=73):
+class FsResponse(Message, frozen=True, tag=73):
     """Node -> client: how it went. ``error`` is an errno, 0: fine."""
 
     serial: int
@@ -475,11 +466,11 @@ class FsDone(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | SubmitEnd | Results | Poison | Settle | Flushed | RunEnd | RunGone
-    | Assign | Done | Took | StealAsk | StealNone | ReducePlan
+    RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone
+    | Assign | Done | TaskMoved | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content
     | View | Join | Heartbeat | Leave | Shutdown
-    | StatusAsk | Status | ExplainAsk | Explain | ClientHello | Numbered
-    | FsAsk | FsAnswer | FsDo | FsDone
+    | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
+    | PeerRequest | PeerResponse | FsRequest | FsResponse
 )  # fmt: skip

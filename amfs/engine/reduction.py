@@ -57,7 +57,7 @@ def plan(spec: m.TaskSpec, files: Sequence[m.FileAt], scope: str, first_tid: int
                     inputs=names,
                     shared=spec.shared,
                     outputs=(name,),
-                    fates=(m.fate(1),),
+                    retentions=(m.retention(1),),
                     options=_with(spec.options, node),
                     origin=spec.origin,
                 )
@@ -71,7 +71,7 @@ def plan(spec: m.TaskSpec, files: Sequence[m.FileAt], scope: str, first_tid: int
         inputs=names,
         shared=spec.shared,
         outputs=spec.outputs,
-        fates=spec.fates,
+        retentions=spec.retentions,
         options=_with(spec.options, _heaviest(level)),
         attempt=spec.attempt,
         origin=spec.origin,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
+from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.records import pack_body
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED
 from amfs.engine.tokens import token
 from amfs.engine.workflow import Task
-from amfs.fs.paths import in_namespace, shared_path
 
 
 class SpecMaker:
@@ -59,7 +59,7 @@ class SpecMaker:
             self.asked[before] = None
             made.append(scope + token(before))
         outputs: list[str] = []
-        fates: list[int] = []
+        retentions: list[int] = []
         for name in task.outputs:
             final = self.keep_all or name in task.keep or in_namespace(name)  # who names a place in the file system wants it there
             scratch = name in task.scratch
@@ -68,17 +68,17 @@ class SpecMaker:
                 name = aliases[name]
             outputs.append(scope + name)
             if self.open_ended:
-                fates.append(m.fate(m.KEEP, final))
+                retentions.append(m.retention(m.KEEP, final))
             else:
                 readers = m.KEEP if name in plan.unsettled else self.readers.get(name, 0)
-                fates.append(m.fate(readers, final or not (scratch or self.was_read.get(name, 0))))
+                retentions.append(m.retention(readers, final or not (scratch or self.was_read.get(name, 0))))
         return m.TaskSpec(
             tid,
             self.body(task),
             tuple(made),
             tuple(shared),
             tuple(outputs),
-            tuple(fates),
+            tuple(retentions),
             self.options(task, depth, {name: self.places[name] for name in task.inputs if name in self.places} if self.places else {}),
             0,
             origin,

@@ -29,17 +29,18 @@ from amfs.engine.events import (
     RunOver,
     StopRun,
     TimerFired,
-)
-from amfs.engine.fls import SHARED_FATE
+)  # fmt: skip
+from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
 from amfs.engine.tokens import is_token, task_of, token
 from amfs.engine.units import units
+from amfs.engine.views import are_rivals, overtakes
 from amfs.engine.workflow import Task
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace
 
 
 class Submitter(Machine):
@@ -74,8 +75,7 @@ class Submitter(Machine):
         for tid in skip:
             self.state[tid] = SKIPPED
         self.skipped = len(skip)
-        self.finished = 0
-        self.failed = 0
+        self.finished = self.failed = 0
         self.hierarchy: Hierarchy | None = None
         self.order: Iterator[int] = iter(plan.walk())
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
@@ -84,8 +84,8 @@ class Submitter(Machine):
         self.credits = Credits(self.limits)
         self.members: dict[int, int] = {}  # live node -> slots
         self.table = PartitionTable.even([0])
-        self.manager = 0
-        self.epoch = 0
+        self.view: m.View | None = None
+        self.manager = self.epoch = 0
         self.began = 0  # the epoch in which the run began
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
@@ -100,7 +100,6 @@ class Submitter(Machine):
         self.waiting_gone: set[int] = set()
         self.counters: dict[str, int] = {}
         self.over = False
-        self.redone = 0
         self.redone_times: dict[int, int] = {}
         self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
         self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
@@ -127,10 +126,16 @@ class Submitter(Machine):
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
 
     def on_view(self, peer: int, message: m.View) -> None:
-        if (message.epoch, -message.manager) <= (self.epoch, -self.manager) and self.members:
-            return
-        self.epoch, self.manager = message.epoch, message.manager
-        self.began = self.began or self.epoch
+        old = self.view
+        if old is not None and old.members:
+            won = overtakes(message, old)
+            if are_rivals(message, old):  # they do not talk to each other any more: only we can tell the one side of the other
+                self.send(*((old.manager, message) if won else (message.manager, old)))
+            if not won:
+                return
+        self.view, self.epoch, self.manager = message, message.epoch, message.manager
+        # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
+        self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
         now = {member.node: member.slots for member in message.members}
         dead = [node for node in self.members if node not in now]
         before, self.members = self.members, now
@@ -211,8 +216,8 @@ class Submitter(Machine):
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
-            fates = tuple([fate & ~m.FINAL if name in there else fate for name, fate in zip(spec.outputs, spec.fates, strict=True)])
-            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, fates=fates))
+            retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
+            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, retentions=tuple(retentions)))
         for dispatcher, specs in batches.items():
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
@@ -417,22 +422,21 @@ class Submitter(Machine):
             return
         self.state[tid] = PENDING
         self.finished -= 1
-        self.redone += 1
         self.again.append(tid)
 
     def _tell_shared(self, keys: list[str]) -> None:
         """Shards that lost their memory learn from us what is on shared storage."""
         for shard, names in self.table.group(keys).items():
-            self.send(shard, m.Publish(self.run, tuple([m.Published(name, 0, SHARED_FATE) for name in names])))
+            self.send(shard, m.Publish(self.run, tuple([m.Published(name, 0, SHARED_RETENTION) for name in names])))
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
+        settling = bool(self.settling)
         for name, _, error in message.files:
             writer = self.plan.writers.get(name, -1)
             if writer >= 0 and self.state[writer] == PENDING and not error:  # the news that the task has ended may be lost with a node
                 self.flushed.setdefault(writer, set()).add(self.info.scope + name)
-        if self.settling:
-            for name, _, error in message.files:
+            if settling:
                 self.settling.discard(name)
                 if not error:
                     self.on_shared.add(name)
@@ -442,9 +446,8 @@ class Submitter(Machine):
     def on_close(self, event: CloseList) -> None:
         self.open = False
         scope = self.info.scope
-        if event.orphans:
-            for shard, names in self.table.group([scope + name for name in event.orphans]).items():
-                self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
+        for shard, names in self.table.group([scope + name for name in event.orphans]).items():
+            self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
         self._finals, self._drops = event.finals, event.drops
 
     _finals: tuple[str, ...] = ()
@@ -474,7 +477,7 @@ class Submitter(Machine):
         for shard, names in self.table.group([scope + name for name in self._drops]).items():
             parts.setdefault(shard, ([], []))[1].extend(names)
         for shard, (flushes, drops) in parts.items():
-            self.send(shard, m.Settle(self.run, tuple(flushes), tuple(drops)))
+            self.send(shard, m.FinalizeFiles(self.run, tuple(flushes), tuple(drops)))
 
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:
@@ -517,13 +520,13 @@ class Submitter(Machine):
             self._over(self.reason)
 
     def _over(self, reason: str) -> None:
-        if not self.over:
-            self.over = True
-            self.ending = True
-            self.reason = reason
-            self.cancel_timer("run gone")
-            self.cancel_timer("run ready")
-            self.out.append(RunOver(reason, self.counters))
+        if self.over:
+            return
+        self.over = self.ending = True
+        self.reason = reason
+        self.cancel_timer("run gone")
+        self.cancel_timer("run ready")
+        self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
         if isinstance(event.key, tuple):

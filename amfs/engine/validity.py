@@ -74,8 +74,8 @@ def _submit(message: m.Submit) -> str:
 def _tasks(message: Any) -> str:
     scope = f"{message.run}/"
     for spec in message.tasks:
-        if len(spec.outputs) != len(spec.fates):
-            return f"task #{spec.tid} has {len(spec.outputs)} outputs and {len(spec.fates)} fates"
+        if len(spec.outputs) != len(spec.retentions):
+            return f"task #{spec.tid} has {len(spec.outputs)} outputs and {len(spec.retentions)} fates"
         if len(spec.body) < 8:
             return f"task #{spec.tid} has no command"
         if not all(_is_key(name, scope) for names in (spec.inputs, spec.shared, spec.outputs) for name in names):
@@ -129,7 +129,7 @@ def _op(message: Any) -> str:
     return "" if len(message.op) < 100 and _OP.match(message.op) else f"there is no operation {message.op[:100]!r}"
 
 
-def _fs_do(message: m.FsDo) -> str:
+def _fs_do(message: m.FsRequest) -> str:
     limit = (1 << 32) - 1
     return _op(message) or ("" if 0 <= message.uid < limit and 0 <= message.gid < limit else "there is no such user or group")
 
@@ -145,6 +145,6 @@ _CHECKS: dict[type, Callable[[Any], str]] = {
     m.Join: lambda message: _member(message.member),
     m.View: _view,
     m.Heartbeat: lambda message: "" if 0 <= message.epoch < 1 << 53 else f"there is no epoch {message.epoch}",
-    m.FsAsk: _op,
-    m.FsDo: _fs_do,
+    m.PeerRequest: _op,
+    m.FsRequest: _fs_do,
 }

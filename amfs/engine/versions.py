@@ -41,7 +41,7 @@ def versioned(workflow: Workflow, base: str = NOWHERE) -> Workflow:
     name, made = next(iter(several.items()))
     ids = [tasks[index].id for index in made]
     who = f"tasks {some(ids)}" if len(ids) > 1 else f"task {ids[0]}, which reads it,"
-    more = f" ({len(several) - 1} more files like this)" if len(several) > 1 else ""
+    more = f" ({len(several) - 1} more like this)" if len(several) > 1 else ""
     words = f"file {name!r} is written by {who}; each gets a version of its own here, and a real run refuses it{more}"
     remark = Fault(workflow.source or workflow.name, tasks[made[-1]].line, printable(words))
     return msgspec.structs.replace(workflow, tasks=found, sizes=sizes, remarks=[*workflow.remarks, remark])

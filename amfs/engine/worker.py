@@ -18,12 +18,12 @@ from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
-from amfs.fs.paths import in_namespace, sandbox_name, shared_path, store_path
 
 _DEFAULTS = m.Options()
 SUSPECTS_NAMED = 5
@@ -251,7 +251,7 @@ class Worker(Availability):
         in_place = options is not None and options.unstaged
         deep = options is not None and options.depth > 0
         cut = len(run.info.scope)
-        for name, fate, (size, mtime_ns) in zip(spec.outputs, spec.fates, made, strict=True):
+        for name, retention, (size, mtime_ns) in zip(spec.outputs, spec.retentions, made, strict=True):
             file = run.files.get(name)
             if in_place or (name[cut] == "/" and not deep) or mtime_ns == IS_DIRECTORY:  # written straight to shared storage
                 if file is None:
@@ -260,10 +260,10 @@ class Worker(Availability):
                 fresh = file.state == FileState.INVALID
                 if fresh:
                     self._move_file(file, FileEvent.ON_SHARED)
-                self._publish_file(run, name, size, SHARED_FATE)
+                self._publish_file(run, name, size, SHARED_RETENTION)
                 self._there(run, file, fresh)
                 continue
-            if not fate and file is None:  # nobody reads it, nobody wants it
+            if not retention and file is None:  # nobody reads it, nobody wants it
                 self._delete.append(name)
                 continue
             if file is None:
@@ -273,14 +273,14 @@ class Worker(Availability):
                 file.mtime_ns = mtime_ns
             file.fetching = False
             file.dropped = False
-            if fate & m.FINAL:
+            if retention & m.FINAL:
                 entry.flushing += 1
                 self._copy_out(run, name, entry)
                 if in_namespace(name, cut):
                     continue  # whether it becomes a file is known when it has been taken out: nobody reads it before
             fresh = file.state == FileState.INVALID
             self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, name, size, fate)
+            self._publish_file(run, name, size, retention)
             if file.waiting:
                 self._there(run, file, fresh)
 

@@ -16,10 +16,10 @@ from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CloseRun, Delete, Kill, OpenRun
 from amfs.engine.machine import Machine
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
 from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
 from amfs.engine.tokens import is_token
-from amfs.fs.partition import PartitionTable
 
 
 class File:
@@ -190,7 +190,7 @@ class WorkerState(Machine):
         """Tell the submitter that the run may begin here, unless tasks of another one with the same journal are still about."""
         journal = run.info.journal
         if not journal or not any(other is not run and other.info.journal == journal for other in self.runs.values()):
-            self.send(run.submitter, m.RunReady(run.id, self.node, self.slots))
+            self.send(run.submitter, m.RunReady(run.id, self.node))
 
     def _run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
         """The run, or None; a message that overtook its RunBegin is kept for it."""
@@ -305,8 +305,8 @@ class WorkerState(Machine):
         self.jobs[self.serial] = (kind, run, name, entry)
         return self.serial
 
-    def _publish_file(self, run: Run, name: str, size: int, fate: int) -> None:
-        self._publish.setdefault(run.id, []).append(m.Published(name, size, fate))
+    def _publish_file(self, run: Run, name: str, size: int, retention: int) -> None:
+        self._publish.setdefault(run.id, []).append(m.Published(name, size, retention))
         self._touched[run.id] = None
 
     def _end(self, entry: TaskEntry, result: m.Result) -> None:
@@ -375,18 +375,17 @@ class WorkerState(Machine):
         for key in [key for key in self._fetch if key[0] == run]:
             self.send(key[1], m.Fetch(run, tuple(self._fetch.pop(key))))
         for took in [key for key in self._took if key[0] == run]:
-            self.send(took[1], m.Took(run, tuple(self._took.pop(took)), took[2]))
+            self.send(took[1], m.TaskMoved(run, tuple(self._took.pop(took)), took[2]))
         known = self.runs.get(run)
         if known is None:
             return
         if flushed := self._flushed.pop(run, None):
             self.send(known.submitter, m.Flushed(run, tuple(flushed)))
-        running = len(self.inflight)
         for key in [key for key in self._results if key[0] == run]:
             origin = key[1]
             known.reported[origin] = known.parked.get(origin, 0)
-            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin], running))
+            self.send(origin, m.Done(run, tuple(self._results.pop(key)), known.reported[origin]))
         for origin, parked in known.parked.items():
             if abs(parked - known.reported.get(origin, 0)) >= self.limits.parked_step:
                 known.reported[origin] = parked
-                self.send(origin, m.Done(run, (), parked, running))
+                self.send(origin, m.Done(run, (), parked))

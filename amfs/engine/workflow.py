@@ -15,11 +15,11 @@ from typing import Protocol
 
 import msgspec
 
+from amfs.engine.paths import NAMESPACE, in_namespace
 from amfs.errors import Fault
-from amfs.fs.paths import NAMESPACE, in_namespace
 
 
-class FileState(enum.Enum):
+class DeclaredState(enum.Enum):
     """State of a file in a file list (AME Fig. 3)."""
 
     SHARED = "Shared"
@@ -80,7 +80,7 @@ class Workflow(msgspec.Struct):
     tasks: list[Task]
     name: str = "workflow"
     source: str = ""  # where it was read from, for messages
-    files: dict[str, FileState] = {}
+    files: dict[str, DeclaredState] = {}
     sizes: dict[str, int] = {}  # bytes of files, where the source says; for replays and reports
     paths: dict[str, str] = {}  # where shared inputs really are, when a catalog says so: name -> path or URL
     remarks: list[Fault] = []  # constructs that have no meaning here, once per kind

@@ -1,1 +1,1 @@
-"""Files: the partition table and key paths (pure), the node's store (I/O)."""
+"""The file system over all nodes as a pure machine (`vfs/`), and the mounts that serve it."""

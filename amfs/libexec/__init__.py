@@ -1,4 +1,4 @@
-"""Where the C programs of this package are. Knows the package's own directories and nothing else."""
+"""Paths of the small C programs that come with amfs."""
 
 from __future__ import annotations
 

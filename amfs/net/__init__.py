@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Messages between processes: frames, links, the ZeroMQ transport, keys and the records of sessions."""

@@ -18,7 +18,7 @@ from zmq.utils import z85
 from amfs.errors import SystemSetupError
 from amfs.net.addresses import advertised
 from amfs.net.guard import Handshakes, Refusals, answer_zap
-from amfs.net.session import Keys
+from amfs.net.keys import Keys
 
 FRAME_BYTES_MAX = 256 << 20
 _FRAMES_PER_TURN = 1000  # received from one socket before the loop gets its turn

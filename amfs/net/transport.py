@@ -26,20 +26,21 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
-from amfs.engine.messages import CLIENT_ID_MIN, FsAnswer, FsAsk, FsDo, FsDone, Member, Message, RunBegin
+from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 from amfs.errors import ProtocolError
+from amfs.host.processes import host_id
 from amfs.net import wire
 from amfs.net.addresses import pick
 from amfs.net.guard import Refusals
+from amfs.net.keys import Keys
 from amfs.net.link import Limits, Link, Packet, State
-from amfs.net.session import Keys, host_mark
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
 from amfs.net.weight import weight
 
 UNACKED_BYTES_MAX = 64 << 20  # per peer; beyond that messages wait in the queue
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - (1 << 20)
 _CLIENTS_MAX = 1024  # idle clients remembered
-_OF_ANY_SIZE = frozenset((FsAsk, FsAnswer, FsDo, FsDone, RunBegin))
+_OF_ANY_SIZE = frozenset((PeerRequest, PeerResponse, FsRequest, FsResponse, RunBegin))
 
 
 def random_client_id() -> int:
@@ -82,7 +83,7 @@ class Transport:
         """``keys`` are needed for tcp. ``incarnation`` 0: taken from the clock. Raises SystemSetupError if an endpoint cannot be bound."""
         self.own_id = own_id
         self.incarnation = incarnation or time.time_ns() // 1000
-        self.host = host or host_mark()
+        self.host = host or host_id()
         self.limits = limits or Limits()
         self.refusals = Refusals()  # of others by us, and of us by others
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "batches_sent": 0, "batches_received": 0, "lost": 0}
@@ -202,7 +203,7 @@ class Transport:
         record = self._peers.get(peer) or self._peer(peer)
         if type(message) in _OF_ANY_SIZE and (size := weight(message)) > MESSAGE_BYTES_MAX:
             self._too_large(message, f"a {type(message).__name__} of {size} bytes for {peer} is larger than {MESSAGE_BYTES_MAX}")
-            if not isinstance(message, (FsAnswer, FsDone)):
+            if not isinstance(message, (PeerResponse, FsResponse)):
                 return
             message = type(message)(message.serial, errno.EMSGSIZE)
         record.queue.append(message)

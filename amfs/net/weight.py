@@ -21,7 +21,15 @@ def _names(names: Sequence[str]) -> int:
 
 
 def _tasks(message: m.Submit | m.Assign) -> int:
-    return sum(_PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs) for spec in message.tasks)
+    return sum(
+        _PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs)
+        + (_places(spec.options.paths) if spec.options is not None else 0)
+        for spec in message.tasks
+    )  # fmt: skip
+
+
+def _places(paths: dict[str, str]) -> int:
+    return _names(tuple(paths)) + _names(tuple(paths.values()))
 
 
 def _results(message: m.Results | m.Done) -> int:
@@ -36,7 +44,7 @@ def _content(message: m.Content) -> int:
 
 def _run_begin(message: m.RunBegin) -> int:
     info = message.info
-    return _names(info.env) + _names(tuple(info.paths)) + _names(tuple(info.paths.values()))
+    return _names(info.env) + _places(info.paths)
 
 
 def _value(value: Any) -> int:
@@ -46,6 +54,8 @@ def _value(value: Any) -> int:
         return 4 * len(value) + 5
     if isinstance(value, (list, tuple)):
         return 5 + sum(map(_value, value))
+    if isinstance(value, dict):
+        return 5 + sum(map(_value, value)) + sum(map(_value, value.values()))
     return 9
 
 
@@ -56,15 +66,15 @@ _KINDS: dict[type, Callable[[Any], int]] = {
     m.Done: _results,
     m.Content: _content,
     m.RunBegin: _run_begin,
-    m.FsAsk: lambda message: _value(message.args),
-    m.FsDo: lambda message: _value(message.args),
-    m.FsAnswer: lambda message: _value(message.value),
-    m.FsDone: lambda message: _value(message.value),
+    m.PeerRequest: lambda message: _value(message.args),
+    m.FsRequest: lambda message: _value(message.args),
+    m.PeerResponse: lambda message: _value(message.value),
+    m.FsResponse: lambda message: _value(message.value),
     m.Publish: lambda message: sum(_PART + 4 * len(file.name) for file in message.files),
     m.Located: lambda message: sum(_PART + 4 * len(file.name) + 9 * len(file.holders) for file in message.files),
     m.Flushed: lambda message: sum(_PART + 4 * len(name) + 4 * len(error) for name, _, error in message.files),
     m.FileFailed: lambda message: _names(message.names) + _names(message.causes),
-    m.Settle: lambda message: _names(message.finals) + _names(message.drops),
+    m.FinalizeFiles: lambda message: _names(message.finals) + _names(message.drops),
     m.View: lambda message: 9 * len(message.table) + sum(_PART * 4 + _names(member.endpoints) for member in message.members),
     **dict.fromkeys((m.Locate, m.Replica, m.Release, m.Drop, m.Flush, m.Lost, m.Fetch, m.Poison), lambda message: _names(message.names)),
 }

@@ -1,1 +1,1 @@
-"""The real shell: one poll loop per process drives the pure machines of a node."""
+"""The process of one node: a poll loop that drives the pure machines, and its launcher, copier, store and mounts."""

@@ -37,10 +37,11 @@ from amfs.engine.events import (
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
+from amfs.engine.paths import in_namespace, namespace_path
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
-from amfs.fs.paths import in_namespace, namespace_path
+from amfs.errors import in_words
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 #: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
 WITHOUT_VIEW = frozenset((
-    m.View, m.Join, m.Numbered, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
+    m.View, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
 
 #: The timer before which the shell tells who was heard (``PeersHeard``).
@@ -224,7 +225,7 @@ class NodeCore:
         serial = effect.serial
 
         def answer(error: OSError | None, size: int) -> None:
-            self.staged.append(JobDone(serial, f"{effect.path}: {error.strerror}" if error is not None else "", size or 0))
+            self.staged.append(JobDone(serial, f"{effect.path}: {in_words(error)}" if error is not None else "", size or 0))
 
         if self.fs is None:
             answer(OSError(0, "there is no file system without a session: start one with 'amfs up'"), 0)

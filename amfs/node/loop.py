@@ -14,6 +14,7 @@ import heapq
 import logging
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, PeersH
 from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.node.core import HEARTBEAT, NodeCore
-from amfs.node.hands import Hands
+from amfs.node.node_io import NodeIO
 
 if TYPE_CHECKING:
     from amfs.net.transport import Transport
@@ -35,7 +36,7 @@ now = time.monotonic
 STAY_AWAKE_S = 0.0015
 
 
-class Guest(Protocol):
+class LoopClient(Protocol):
     """Something else that lives in the loop and talks as a client: a submitter, a status question."""
 
     client: int
@@ -81,15 +82,16 @@ class Timers:
 class Loop:
     """Drive ``core`` (with its ``hands``), guests and ``transport``, whichever there are."""
 
-    def __init__(self, core: NodeCore | None = None, hands: Hands | None = None, transport: Transport | None = None) -> None:
+    def __init__(self, core: NodeCore | None = None, node_io: NodeIO | None = None, transport: Transport | None = None) -> None:
         self.core = core
-        self.hands = hands
+        self.node_io = node_io
         self.transport = transport
-        self.guests: dict[int, Guest] = {}
+        self.clients: dict[int, LoopClient] = {}
         self.timers = Timers()
         self.stopping = ""
         self.inbox: deque[Callable[[], None]] = deque()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = threading.Lock()
         self.on_view: Callable[[m.View], None] = lambda view: None
         self._local: deque[tuple[int, int, m.Message]] = deque()  # from, to, message: between core and guests in this process
         self._poll = select.epoll() if transport is None else None
@@ -100,9 +102,11 @@ class Loop:
         self._cpus = len(os.sched_getaffinity(0))
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have ``call`` run in the loop's thread. The one thing that other threads may do."""
+        """Have ``call`` run in the loop's thread, unless the loop is closed. The one thing that other threads may do."""
         self.inbox.append(call)
-        os.eventfd_write(self.wake_fd, 1)
+        with self._waking:
+            if self.wake_fd >= 0:
+                os.eventfd_write(self.wake_fd, 1)
 
     def _watch(self, fd: int) -> None:
         if fd not in self._watched:
@@ -114,21 +118,21 @@ class Loop:
 
     def start(self) -> None:
         """Let the core found or join its session."""
-        if self.hands is not None:
-            for fd in self.hands.fds():
+        if self.node_io is not None:
+            for fd in self.node_io.fds():
                 self._watch(fd)
         if self.core is not None:
             self.act(self.core.node, self.core.start(now()))
             self._settle()
 
-    def add_guest(self, guest: Guest) -> None:
-        self.guests[guest.client] = guest
+    def add_client(self, loop_client: LoopClient) -> None:
+        self.clients[loop_client.client] = loop_client
 
     def tell(self, client: int, event: Event) -> None:
         """Give a guest an event."""
-        guest = self.guests.get(client)
-        if guest is not None:
-            self.act(client, guest.handle(event, now()))
+        loop_client = self.clients.get(client)
+        if loop_client is not None:
+            self.act(client, loop_client.handle(event, now()))
             self._settle()
 
     # ── one turn ───────────────────────────────────────────────────────────────────────────────────
@@ -156,9 +160,9 @@ class Loop:
                 os.eventfd_read(self.wake_fd)
             while self.inbox:
                 self.inbox.popleft()()
-            core, hands = self.core, self.hands
-            if hands is not None and core is not None:
-                for event in hands.collect():
+            core, node_io = self.core, self.node_io
+            if node_io is not None and core is not None:
+                for event in node_io.collect():
                     self._awake_until = time_now + STAY_AWAKE_S
                     self.act(core.node, core.first(event, time_now))  # successors start while the books are kept
                     self.act(core.node, core.rest(time_now))
@@ -178,8 +182,8 @@ class Loop:
                 if inner == HEARTBEAT and transport is not None:
                     self.act(owner, self.core.handle(PeersHeard(transport.heard()), time_now))
                 self.act(owner, self.core.handle(TimerFired(inner), time_now))
-            elif owner in self.guests:
-                self.act(owner, self.guests[owner].handle(TimerFired(inner), time_now))
+            elif owner in self.clients:
+                self.act(owner, self.clients[owner].handle(TimerFired(inner), time_now))
         self._settle()
         if transport is not None:
             transport.flush(now())
@@ -214,33 +218,33 @@ class Loop:
 
     def _settle(self) -> None:
         """Deliver what core and guests of this process said to each other, until they are silent."""
-        local, hands = self._local, self.hands
+        local, node_io = self._local, self.node_io
         while True:
             while local:
                 sender, to, message = local.popleft()
                 self._deliver(sender, to, message, now())
-            if hands is None or not hands.immediate:
+            if node_io is None or not node_io.immediate:
                 return
             assert self.core is not None
             # Only what ended at once: a program that never stops asking must not keep the loop from its timers and peers.
-            for event in hands.take_immediate():
+            for event in node_io.take_immediate():
                 self.act(self.core.node, self.core.handle(event, now()))
 
     def _deliver(self, peer: int, to: int, message: m.Message, time_now: float) -> None:
         core = self.core
         if core is not None and to == core.node:
             self.act(to, core.handle(Received(peer, message), time_now))
-        elif to in self.guests:
+        elif to in self.clients:
             if isinstance(message, m.View):
                 self._view(message)
-            self.act(to, self.guests[to].handle(Received(peer, message), time_now))
+            self.act(to, self.clients[to].handle(Received(peer, message), time_now))
 
     def _peer_down(self, peer: int, time_now: float) -> None:
         log.warning("%s %d does not answer", "client" if peer >= m.CLIENT_ID_MIN else "node", peer)
         if self.core is not None:
             self.act(self.core.node, self.core.handle(PeerDown(peer), time_now))
-        for client, guest in list(self.guests.items()):
-            self.act(client, guest.handle(PeerDown(peer), time_now))
+        for client, loop_client in list(self.clients.items()):
+            self.act(client, loop_client.handle(PeerDown(peer), time_now))
 
     def _view(self, view: m.View) -> None:
         if self.transport is not None:
@@ -251,20 +255,20 @@ class Loop:
 
     def act(self, owner: int, effects: list[Effect]) -> None:
         """Do what a machine said. ``owner``: the node's or the guest's id."""
-        core, hands = self.core, self.hands
+        core, node_io = self.core, self.node_io
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(owner, effect.to, effect.message)
-            elif hands is not None and type(effect) in hands.acts:
+            elif node_io is not None and type(effect) in node_io.acts:
                 try:
-                    answer = hands.acts[type(effect)](effect)
+                    answer = node_io.acts[type(effect)](effect)
                 except Exception as error:
-                    answer = hands.failed(effect, error)
+                    answer = node_io.failed(effect, error)
                 if answer is not None:
                     self._send(owner, answer.to, answer.message)
-                elif hands.grown:
-                    hands.grown = False
-                    for fd in hands.fds():
+                elif node_io.grown:
+                    node_io.grown = False
+                    for fd in node_io.fds():
                         self._watch(fd)
             elif isinstance(effect, SetTimer):
                 self.timers.set((owner, effect.key), effect.at)
@@ -274,15 +278,15 @@ class Loop:
                 log.log(effect.level, "%s", effect.text)
             elif isinstance(effect, Stop):
                 self.stopping = effect.reason
-            elif owner in self.guests:
-                self.guests[owner].act(effect)
+            elif owner in self.clients:
+                self.clients[owner].act(effect)
         if core is not None and owner == core.node and core.view_changed:
             core.view_changed = False
             if core.membership.view is not None:
                 self._view(core.membership.view)
 
     def _send(self, owner: int, to: int, message: m.Message) -> None:
-        if (self.core is not None and to == self.core.node) or to in self.guests:
+        if (self.core is not None and to == self.core.node) or to in self.clients:
             self._local.append((owner, to, message))
         elif self.transport is not None:
             self.transport.queue(to, message)
@@ -291,7 +295,10 @@ class Loop:
         """Close what the loop itself opened."""
         if self._poll is not None:
             self._poll.close()
-        os.close(self.wake_fd)
+        with self._waking:  # its number may soon be that of another file
+            if self.wake_fd >= 0:
+                os.close(self.wake_fd)
+            self.wake_fd = -1
 
     def __getstate__(self) -> Any:
         raise TypeError("a poll loop cannot be pickled")

@@ -16,15 +16,16 @@ from urllib.parse import urlsplit
 from amfs._native import Meta
 from amfs.engine.messages import Leave, Member
 from amfs.fs.vfs.machine import FileSystem
-from amfs.net.daemon import enter, report_ready
-from amfs.net.session import NodeConfig, host_mark, usable_cpus
+from amfs.host.processes import host_id, usable_cpus
+from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
-from amfs.node.filework import Address, FileWork
-from amfs.node.hands import Hands
+from amfs.node.file_backend import Address, FileBackend
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
+from amfs.node.node_io import NodeIO
 from amfs.node.store import Store
+from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
 
@@ -32,9 +33,9 @@ log = logging.getLogger("amfs.node")
 def serve(config: NodeConfig, ready_fd: int | None) -> int:
     """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
     slots = config.slots or usable_cpus()
-    host = config.host or host_mark()
+    host = config.host or host_id()
     transport = Transport(config.node, config.keys, config.listen, host=host)
-    hands: Hands | None = None
+    node_io: NodeIO | None = None
     store: Store | None = None
     try:
         if config.manager != config.node:
@@ -52,18 +53,18 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             return Address(addresses[0] or "127.0.0.1" if addresses else "127.0.0.1", member.data_port, member.incarnation)
 
         meta = Meta(config.node)
-        files = FileWork(
+        files = FileBackend(
             config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, key=config.keys.data,
             incarnation=transport.incarnation, store=store.root, member_of=member_of,
         )  # fmt: skip
         files.store_path = store.path_of
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        hands = Hands(store, slots, memory=config.memory, files=files, mounts=mounts)
+        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, time.time_ns)
         fs.owner = (os.geteuid(), os.getegid())
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
-        loop = Loop(core, hands, transport)
+        loop = Loop(core, node_io, transport)
 
         def on_view(view: object) -> None:
             current = {member.node: member for member in view.members}  # type: ignore[attr-defined]
@@ -92,8 +93,8 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         transport.drain(1.0)
         return 0
     finally:
-        if hands is not None:
-            hands.close()
+        if node_io is not None:
+            node_io.close()
         if store is not None:
             store.close()
         transport.close()

@@ -23,8 +23,8 @@ from amfs._native import Fuse, Io, Meta
 from amfs.engine.events import Event, FsReplied
 from amfs.errors import SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeFace
-from amfs.net import fusemounts
-from amfs.net.fusemounts import Answer, ListMounts, MountFacts, Serve, ServePortably
+from amfs.host import fusemounts
+from amfs.host.fusemounts import Answer, ListMounts, MountFacts, Serve, ServePortably
 
 log = logging.getLogger("amfs.fs")
 

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from amfs.engine.events import StoreInline
+from amfs.engine.paths import ABSOLUTE, store_path
 from amfs.errors import SystemSetupError
-from amfs.fs.paths import ABSOLUTE, store_path
-from amfs.net import hugetmpfs, litter
-from amfs.net.trees import files_below, make_directories, remove_tree
+from amfs.host import hugetmpfs, orphans
+from amfs.host.trees import files_below, make_directories, remove_tree
 
 _FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
 _AT_ONCE_BYTES = 64 << 20  # a file of so much is deleted while the poll loop waits: the kernel frees some GB in a second
@@ -35,7 +35,7 @@ def _room(path: Path) -> bool:
 
 def default_parent() -> Path:
     """/dev/shm where it is there and has room, else the temporary directory (a disk, usually)."""
-    return litter.SHM if _room(litter.SHM) else Path(tempfile.gettempdir())
+    return orphans.SHM if _room(orphans.SHM) else Path(tempfile.gettempdir())
 
 
 def _remove(path: str) -> None:
@@ -51,19 +51,19 @@ class Store:
     def __init__(self, session: str, node: int, parent: str = "", adopt: str = "", huge: bool = False) -> None:
         """Make it below ``parent`` ("": the default); ``adopt``: take over the directory of a dead owner; ``huge``: on a tmpfs of its own
         with huge pages if we may. Raises SystemSetupError."""
-        self.marked: litter.Marked | None = None
+        self.marked: orphans.Marked | None = None
         if adopt:
             try:
                 path = Path(adopt)
-                if litter.is_orphan(path, None):
-                    self.marked = litter.Marked(path, litter.mark(path, session))
+                if orphans.is_orphan(path, None):
+                    self.marked = orphans.Marked(path, orphans.mark(path, session))
             except OSError:
                 self.marked = None
         self.adopted = self.marked is not None
         if self.marked is None:
             place = Path(parent) if parent else default_parent()
             try:
-                self.marked = litter.make(session, f"n{node}", place)
+                self.marked = orphans.make(session, f"n{node}", place)
             except OSError as error:
                 raise SystemSetupError(
                     f"cannot make the store in {place}: {error.strerror}; name another place with --store"

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""The same machines on a virtual clock, with seeded faults and checks of every step."""

@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from amfs.sim.fuzz import Finding, describe, run_seed
-from amfs.sim.hunt import hunt
+from amfs.sim.fuzz_cli import hunt
 from amfs.sim.swarm import draw
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.worker_state import TaskEntry
-from amfs.net.link import State
 from amfs.node.core import NodeCore
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
-from amfs.sim.process import Linked
 from amfs.sim.settings import Faults
 from amfs.sim.workload import Workload
 
@@ -28,7 +26,8 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
             assert len(results) == 1, f"task {tid} ended {len(results)} times: {results}"
         last = results[-1]
         assert last.outcome == Outcome.OK or len([r for r in results if r.outcome]) == 1, f"task {tid} failed more than once: {results}"
-        assert sum(1 for r in results if not r.outcome) <= 1 + submitter.redone, f"task {tid} finished more often than it was redone"
+        again = submitter.redone_times.get(tid, 0)
+        assert sum(1 for r in results if not r.outcome) <= 1 + again, f"task {tid} finished more often than it was redone"
     if stopped:
         return
     assert not [tid for tid, s in enumerate(state) if s == PENDING], "the run ended well, and tasks are left"
@@ -105,7 +104,8 @@ def check_tries(workload: Workload, client: SimClient) -> None:
     assert client.over is not None
     if client.over.reason:
         return
-    assert not client.submitter.redone, f"{client.submitter.redone} tasks were done again although nothing was lost"
+    again = sorted(client.submitter.redone_times)
+    assert not again, f"tasks {again} were done again although nothing was lost"
     for tid, task in enumerate(workload.tasks):
         if task.reduce:
             continue
@@ -123,14 +123,14 @@ def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> Non
         for run, record in node.core.fls.records():
             assert record.released <= record.readers, f"{record.name} of run {run} was read {record.released} times, by {record.readers}"
         top = len(node.core.worker.store) + 1
-        left = [path for path in node.hands.files if "/given" not in path]
+        left = [path for path in node.node_io.files if "/given" not in path]
         assert not left, f"node {node.id} still has {[path[top:] for path in left[:5]]}, which nobody will read"
 
 
 def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
     """Long after the run no node keeps anything of it."""
     for node in cluster.alive():
-        core, hands = node.core, node.hands
+        core, node_io = node.core, node.node_io
         who = f"node {node.id} keeps "
         assert not core.worker.runs, who + f"runs {list(core.worker.runs)} at its worker"
         # A node that was cut off before it ever heard of the run cannot know that it ended.
@@ -141,8 +141,8 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         assert cut_off or not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
         assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
         assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
-        assert not hands.files, who + f"files {list(hands.files)[:5]}"
-        assert not hands.contexts and not hands.queue and not hands.running and not hands.jobs, who + "processes or contexts"
+        assert not node_io.files, who + f"files {list(node_io.files)[:5]}"
+        assert not node_io.contexts and not node_io.queue and not node_io.running and not node_io.jobs, who + "processes or contexts"
         left = set(node.timers) - LASTING_TIMERS
         assert not left, who + f"timers {left}"
         for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_took", "_flushed"):
@@ -152,11 +152,3 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
 def _ready(core: NodeCore) -> list[TaskEntry]:
     queue = core.worker.ready
     return [*queue._fifo, *[item[2] for item in queue._heap]]
-
-
-def check_links_are_silent(cluster: Cluster) -> None:
-    """Without faults everything that was sent has arrived."""
-    for node in cluster.alive():
-        if isinstance(node.transport, Linked):
-            for link in node.transport.links.values():
-                assert link.state is State.DOWN or not link.outstanding, f"node {node.id} still owes {link.peer} {link.outstanding} batches"

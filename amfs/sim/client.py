@@ -1,4 +1,4 @@
-"""The simulated submitter process: the real Submitter, driven as ``amfs.runner`` drives it."""
+"""The simulated submitter process: the real Submitter, driven as ``amfs.runs.driver`` drives it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from amfs.engine.events import (
     SetTimer,
     StopRun,
 )
+from amfs.engine.paths import scope_of
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
-from amfs.fs.paths import scope_of
+from amfs.engine.views import overtakes
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.node import items_in
 from amfs.sim.process import Process
@@ -72,7 +73,7 @@ class SimClient(Process):
         self.over: RunOver | None = None
         self.down: set[int] = set()
         self.began_at = world.now
-        self.view = (0, 0)  # epoch and manager that the submitter goes by, the later the larger
+        self.view: m.View | None = None  # that the submitter goes by
         self.held_s = 0.0
         self.before_end: Callable[[], None] | None = None
         self.ended_at = 0.0  # when the last task was heard to have ended
@@ -143,8 +144,9 @@ class SimClient(Process):
         effects = submitter.handle(event, world.now)
         if world.watched:
             submitter.check_invariants()
-            view = (submitter.epoch, -submitter.manager)
-            assert view >= self.view, f"the submitter goes back from view {self.view} to {view}"
+            old, view = self.view, submitter.view
+            forward = old is None or view is old or (view is not None and overtakes(view, old))
+            assert forward, f"the submitter goes back from {old} to {view}"
             self.view = view
         self.act(effects)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amfs.engine import messages as m
 from amfs.engine.events import Event, PeerDown, Received
-from amfs.fs.partition import PartitionTable
+from amfs.engine.partition import PartitionTable
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.node import SimNode
@@ -110,7 +110,7 @@ class Joiner(Process):
         self.transport.flush(self.world.now)
 
     def tell(self, event: Event) -> None:
-        if type(event) is Received and type(event.message) is m.Numbered:
+        if type(event) is Received and type(event.message) is m.IdAssigned:
             self.transport.flush(self.world.now)
             self.die()
             self.cluster.join(event.message.node, self.slots, self.manager)

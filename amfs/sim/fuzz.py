@@ -13,10 +13,11 @@ from collections.abc import Callable
 import msgspec
 
 from amfs.engine import messages as m
+from amfs.engine.paths import scope_of
 from amfs.engine.workflow import Task
-from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import calamities, checker
+from amfs.sim import checker
+from amfs.sim import faults as calamities
 from amfs.sim.cluster import Cluster
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw
@@ -148,7 +149,6 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     world.run(lambda: client.over is not None or not client.alive, latest)
     if faults.client_returns and client.over is None:
         world.let_pass(random.Random(f"returns {settings.seed}").choice((0.0, 0.1, 2.0, 20.0)))
-        workload.succeeded.clear()
         client = cluster.client(
             info=msgspec.structs.replace(info, scope=scope_of(2), life=2), run=2, number=client.id + 1,
             fail_fast=settings.fail_fast, keep_all=settings.keep_all,

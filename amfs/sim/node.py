@@ -10,7 +10,7 @@ from amfs.engine.dispatcher import Record
 from amfs.engine.events import CancelTimer, Effect, Event, Log, PeersHeard, Received, Send, SetTimer, Stop, TasksExited, TimerFired
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
-from amfs.sim.hands import Hands
+from amfs.sim.node_io import NodeIO
 from amfs.sim.process import Process
 from amfs.sim.settings import Costs, Limits
 from amfs.sim.world import World
@@ -92,7 +92,7 @@ class SimNode(Process):
         )  # fmt: skip
         self.core.costs = world.costs
         self.core.watched = world.watched
-        self.hands = Hands(self, me.slots, memory, workload)
+        self.node_io = NodeIO(self, me.slots, memory, workload)
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
         self.seen: m.View | None = None  # the view that was looked at last
@@ -123,7 +123,7 @@ class SimNode(Process):
         self.act(effects)
 
     def act(self, effects: list[Effect]) -> None:
-        hands = self.hands
+        node_io = self.node_io
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -132,8 +132,8 @@ class SimNode(Process):
                 self.set_timer(effect.key, effect.at)  # type: ignore[union-attr]
             elif kind is CancelTimer:
                 self.cancel_timer(effect.key)  # type: ignore[union-attr]
-            elif kind in hands.acts:
-                answer = hands.acts[kind](effect)
+            elif kind in node_io.acts:
+                answer = node_io.acts[kind](effect)
                 if answer is not None:
                     self._send(effect.to, answer)  # type: ignore[union-attr]
             elif kind is Log:

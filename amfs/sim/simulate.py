@@ -13,9 +13,9 @@ import time
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.fs.paths import scope_of
+from amfs.engine.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import calamities
+from amfs.sim import faults as calamities
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Faults, Limits, Storage
 from amfs.sim.workload import Workload
@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     slots: int  # of all nodes together
     unit_size: int  # 0: all nodes in one unit
     makespan_s: float
-    task_s: float  # of all tasks together, times their cores
+    task_s: float  # of all tasks together, times the slots that they had
     dispatch_rate: float  # tasks a second
     utilisation: float  # task_s over what the slots had; AME's efficiency (formula 1)
     bytes_between_nodes: int  # files
@@ -78,7 +78,7 @@ def simulate(
         client = cluster.client(info=info, heartbeat_s=1.0 if links else float("inf"))
         client.start()
         if faults is not None:
-            ideal_s = workload.work_s() / (nodes * slots)
+            ideal_s = workload.work_s(slots) / (nodes * slots)
             calamities.Schedule(cluster, client, calamities.draw(random.Random(seed), faults, nodes, ideal_s / 2))
         world.run(lambda: client.over is not None or not client.alive, latest_s)
     finally:
@@ -88,7 +88,7 @@ def simulate(
     submitter = client.submitter
     last = max((results[-1].end_us for results in client.ended.values()), default=0) * 1e-6
     makespan = max(last, client.ended_at)
-    task_s = sum(node.hands.task_s for node in cluster.nodes.values())
+    task_s = sum(node.node_io.task_s for node in cluster.nodes.values())
     busiest = max((node.busy_s for node in cluster.nodes.values()), default=0.0)
     transports = [process.transport for process in world.processes.values()]
     return Report(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
-from amfs.sim import calamities
+from amfs.sim import faults as calamities
 from amfs.sim.scenario import Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults
 from amfs.sim.shapes import BLOCKS, Mix, random_tasks
@@ -85,7 +85,7 @@ PLOTS: dict[str, Theme] = {
         "blocks": ("reduction",), "blocks_max": 4, "size_max": 8, "retries": (2, 3), "sizes": (1000, 70_000), "nodes": (3, 4, 5),
     },
     "death while settling": lambda rng: {
-        "crashes": 1, "on": ("Settle", "Flush", "Flushed"), "nodes": (2, 3, 4), "grows": 1.0, "shuffled": 0.0,
+        "crashes": 1, "on": ("FinalizeFiles", "Flush", "Flushed"), "nodes": (2, 3, 4), "grows": 1.0, "shuffled": 0.0,
         "blocks": ("independent", "fan out"), "pins": 0.0, "seconds": (0.02, 0.5), "scratch": 0.0,
     },
     "what waits takes the room": lambda rng: {
@@ -98,7 +98,7 @@ PLOTS: dict[str, Theme] = {
         "blocks": ("fan out", "random"), "size_max": 20, "sizes": (200_000_000, 5_000_000_000), "nodes": (4, 5, 7), "seconds": (0.02, 0.5),
     },
     "a thief dies": lambda rng: {
-        "crashes": rng.randint(1, 2), "on": ("Took", "StealAsk"), "blocks": ("independent", "fan out"), "size_max": 24,
+        "crashes": rng.randint(1, 2), "on": ("TaskMoved", "StealAsk"), "blocks": ("independent", "fan out"), "size_max": 24,
         "seconds": (0.5, 3.0), "nodes": (3, 4), "pins": 0.0, "cores": 0.0, "data_aware": False,
     },
     "copies that come late": lambda rng: {

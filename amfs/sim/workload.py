@@ -25,14 +25,15 @@ class Workload:
         tasks: Sequence[Task],
         *,
         name: str = "simulated",
+        source: str = "",
         base: str = BASE,
         seconds: float = 1.0,
         bytes_each: int = 10,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         """``seconds`` and ``bytes_each``: of tasks and files of which nothing else is said. ``sizes``: bytes by canonical name.
-        Raises WorkflowError if it is faulty."""
-        workflow = Workflow(list(tasks), name=name)
+        ``source``: the file that faults are told of. Raises WorkflowError if it is faulty."""
+        workflow = Workflow(list(tasks), name=name, source=source)
         self.name = name
         self.plan: Plan = check(workflow, AnyPlace(base))
         self.tasks = workflow.tasks
@@ -43,7 +44,7 @@ class Workload:
         self.broken: dict[int, None] = {}  # tasks that always fail
         self.flaky: dict[int, int] = {}  # task -> how often it fails before it succeeds
         self.tries: dict[int, int] = {}  # task -> how often it was run
-        self.succeeded: set[int] = set()  # tasks that ended well at least once, anywhere
+        self.succeeded: set[tuple[int, int]] = set()  # run and number of tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning
@@ -55,9 +56,9 @@ class Workload:
         self.first = first
         self.plan.count = first
 
-    def work_s(self) -> float:
-        """What all tasks need together, each run once, times their cores."""
-        return sum(self.seconds.get(tid, self.seconds_default) * task.cores for tid, task in enumerate(self.tasks))
+    def work_s(self, slots: int) -> float:
+        """What all tasks need together, each run once, times the slots that they take of a node that has ``slots``."""
+        return sum(self.seconds.get(tid, self.seconds_default) * min(task.cores, slots) for tid, task in enumerate(self.tasks))
 
     def spoil(self, rng: random.Random, faults: Faults) -> None:
         """Draw which tasks fail always, and which as often as their retries allow."""
@@ -130,7 +131,8 @@ def from_workflow(
     ``seconds`` and ``bytes_each`` hold, as they are, for the tasks and files of which nothing is recorded. Raises WorkflowError.
     """
     sizes = {canonical(name, base): round(size * size_scale) for name, size in workflow.sizes.items()}
-    workload = Workload(workflow.tasks, name=workflow.name, base=base, seconds=seconds, bytes_each=bytes_each, sizes=sizes)
+    about = {"name": workflow.name, "source": workflow.source}
+    workload = Workload(workflow.tasks, **about, base=base, seconds=seconds, bytes_each=bytes_each, sizes=sizes)
     for tid, task in enumerate(workload.tasks):
         if task.runtime is not None:
             workload.seconds[tid] = task.runtime * time_scale

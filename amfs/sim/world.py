@@ -10,13 +10,10 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from amfs._native import xxh64
 from amfs.sim.settings import NEVER, Costs, Faults, Storage
-
-if TYPE_CHECKING:
-    from amfs.sim.process import Process
 
 
 class OutOfEvents(AssertionError):
@@ -25,6 +22,15 @@ class OutOfEvents(AssertionError):
 
 class Stuck(AssertionError):
     """Nothing more will ever happen, or not in the time allowed, and the work is not done."""
+
+
+class Process(Protocol):
+    """A process of this world: things arrive at it while it lives."""
+
+    alive: bool
+    transport: Any  # its own kind of process.Transport
+
+    def arrive(self, item: tuple[Any, ...]) -> None: ...
 
 
 class World:

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Workflow formats, read and written: task lists, JSON Lines, DAX, Pegasus 5, WfFormat, Makeflow."""

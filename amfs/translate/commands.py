@@ -12,7 +12,7 @@ import re
 
 from amfs.engine.workflow import Task
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, QuotingError, Word, split, trim
+from amfs.translate.shell_quoting import Malformed, QuotingError, Word, split, trim
 
 SHELL = "/bin/sh"
 

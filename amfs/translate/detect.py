@@ -11,15 +11,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 from amfs.engine.check_parts import Place
 from amfs.engine.check_texts import whole_faults
 from amfs.engine.checks import Plan, check
-from amfs.engine.workflow import FileState, Task, Workflow, complete
+from amfs.engine.workflow import DeclaredState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
-from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader
+from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader, in_pieces, taken
 from amfs.translate.reader import FAULTS_MAX, Reader
 from amfs.translate.sniff import HEAD, Undetected, format_of_name, may_be_document, refuse_name, sniff, sniff_document
 
@@ -155,16 +156,19 @@ class Parser:
             self._waiting.append(text)
             if not _significant(text):
                 return
-            first, text = self._waiting_from, "\n".join(self._waiting)
-            self._waiting = []
             try:
-                found = sniff(text, self.source)
+                found = sniff("\n".join(self._waiting), self.source)
             except Undetected as error:
                 self._dead = True
-                self.faults.append(Fault(self.source, 0, str(error)))
+                self.faults = [Fault(self.source, 0, str(error))]  # what is wrong with a single line of it is no news
                 return
             self.format = found
             self._reader = make_reader("auto-commands" if found == "commands" else found, self.source)
+            first = self._waiting_from
+            for text in taken(self._waiting):
+                self._reader.text(text, first)
+                first += text.count("\n") + 1
+            return
         self._reader.text(text, first)
 
     def _without_nul(self, block: bytes, first: int) -> bytes:
@@ -259,7 +263,7 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
     faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
-    states: dict[str, FileState] = dict(reader.files)
+    states: dict[str, DeclaredState] = dict(reader.files)
     if files is not None:
         listing, _, _ = _read_all(files, "filelist")
         faults += listing.faults
@@ -289,19 +293,20 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
     try:
         with _quiet_gc():
             found, head = (format, b"") if format in DOCUMENTS else _look(file.read, title) if format == "auto" else ("", b"")
-            data = head or file.read(_CHUNK)
+            pieces = in_pieces(head, _CHUNK)  # a reader takes some times the memory of what it is given at once
             del head
+            data = chain(taken(pieces), _chunks(file))
             if found:
                 document = make_document_reader(found, title)
-                while data and not document.dead:
-                    document.feed(data)
-                    data = file.read(_CHUNK)
+                for piece in data:
+                    document.feed(piece)
+                    if document.dead:
+                        break
                 document.finish()
                 return document, title, found
             parser = Parser(title, format)
-            while data:
-                parser.feed(data)
-                data = file.read(_CHUNK)
+            for piece in data:
+                parser.feed(piece)
             parser.finish()
     except OSError as error:
         raise UsageError(f"cannot read {title}: {error.strerror or error}") from error
@@ -310,6 +315,11 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
             file.close()
     parser.reader.faults = parser.faults
     return parser.reader, title, parser.format
+
+
+def _chunks(file: BinaryIO | Replay) -> Iterator[bytes]:
+    while data := file.read(_CHUNK):
+        yield data
 
 
 def _look(read: Callable[[int], bytes], title: str = "") -> tuple[str, bytes]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -19,6 +20,8 @@ from amfs.engine.workflow import Later, Task, printable
 from amfs.errors import Fault
 from amfs.translate.reader import FAULTS_MAX as FAULTS_MAX
 from amfs.translate.reader import Reader
+
+_T = TypeVar("_T")
 
 STDIN = "standard input"
 
@@ -144,10 +147,6 @@ class DocumentReader(Reader):
             if (name[:1] == "/" or ".." in name) and _outside(name, what)
         ]
 
-    def set_after(self, parents: Mapping[str, Iterable[str]]) -> None:
-        """Put into ``Task.after`` what the document states of order (child id -> parent ids) and the files do not imply anyway."""
-        self.tasks = with_after(self.tasks, parents)
-
     def read_nested(self, child: DocumentReader, data: bytes, line: int, what: str) -> bool:
         """Read a document that is called at ``line``; its faults and remarks are ours. Whether it is a workflow without fault."""
         child.outer = (*self.outer, os.path.abspath(self.source))
@@ -176,6 +175,18 @@ class KeptReader(DocumentReader):
         data = b"".join(self._parts).removeprefix(b"\xef\xbb\xbf")
         self._parts = []
         return data
+
+
+def in_pieces(data: bytes, size: int) -> list[bytes]:
+    """``data`` in order, cut so that each part can be let go when it has been read."""
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def taken(values: list[_T]) -> Iterator[_T]:
+    """The values in turn, each of which leaves the list: it need not be kept beside what is made of it."""
+    values.reverse()
+    while values:
+        yield values.pop()
 
 
 def _outside(name: str, what: str) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amfs.engine.workflow import FileState, Workflow, complete
+from amfs.engine.workflow import DeclaredState, Workflow, complete
 from amfs.translate.reader import Reader
+from amfs.translate.shell_quoting import Malformed, quote, split, trim
 from amfs.translate.tasklist import parse_state
-from amfs.translate.words import Malformed, quote, split, trim
 
 HEADER = ["fileid", "filename", "state"]
 
@@ -53,19 +53,19 @@ class FileListReader(Reader):
             self._ids[file_id] = self._lines[name] = number
 
 
-def states(workflow: Workflow) -> dict[str, FileState]:
+def states(workflow: Workflow) -> dict[str, DeclaredState]:
     """The state of every file of the workflow: as its file list says; else Invalid if a task makes it and Shared if not.
 
     Files first named as inputs of the workflow come first, as in the paper.
     """
     tasks = [complete(task) for task in workflow.tasks]
     made = {name for task in tasks for name in task.outputs}
-    found = {name: FileState.SHARED for task in tasks for name in task.inputs if name not in made}
-    found |= {name: FileState.INVALID for task in tasks for name in task.outputs}
+    found = {name: DeclaredState.SHARED for task in tasks for name in task.inputs if name not in made}
+    found |= {name: DeclaredState.INVALID for task in tasks for name in task.outputs}
     return workflow.files | {name: state for name, state in found.items() if name not in workflow.files}
 
 
-def write(files: dict[str, FileState], *, header: bool = True) -> Iterator[str]:
+def write(files: dict[str, DeclaredState], *, header: bool = True) -> Iterator[str]:
     """The lines of a file list, without newlines. Raises ValueError if a name contains a NUL character."""
     if header:
         yield "FileID Filename State"

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from amfs.engine.workflow import FileState, Task, Workflow
+from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.translate.reader import Reader
 
 #: Task without ``line``: made from it, so that a field added there is part of the format at once.
@@ -33,7 +33,7 @@ TaskLine = msgspec.defstruct(
 
 class FileLine(msgspec.Struct, tag="file", tag_field="type", forbid_unknown_fields=True, omit_defaults=True, gc=False):
     name: str
-    state: FileState | None = None
+    state: DeclaredState | None = None
     size: Annotated[int, msgspec.Meta(ge=0)] | None = None
     path: str = ""
 

@@ -18,10 +18,10 @@ import msgspec
 from amfs.engine.workflow import Task
 from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
-from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, local_path
+from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, in_pieces, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
+from amfs.translate.shell_quoting import Malformed, quote, split
 from amfs.translate.tasklist import parse_size
-from amfs.translate.words import Malformed, quote, split
 
 _ASSIGNMENT = re.compile(r"(?P<local>@?)[ \t]*(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<add>\+?)=(?P<value>.*)", re.DOTALL)
 _ALONE = re.compile(r"[A-Za-z_]\w*\+?=\S*")
@@ -48,6 +48,10 @@ _OTHER_RESOURCES = ("DISK", "GPUS", "MPI_PROCESSES", "BATCH_OPTIONS", "MAKEFLOW_
 _TOLD = (*_RESOURCES, "DISK", "GPUS", "MPI_PROCESSES")
 
 
+#: Bytes of a Makeflow that are let go together when they have been read.
+_PIECE = 1 << 20
+
+
 class Rule(msgspec.Struct):
     """A rule whose command has not come yet."""
 
@@ -65,16 +69,15 @@ class MakeflowReader(KeptReader):
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self._expander = Expander()
-        self._values: dict[str, list[tuple[int, str]]] = {}  # variable -> (number of rules before, value), growing
+        self._values: dict[str, list[tuple[int, str]]] = {}  # variable -> (number of tasks before, value), growing
         self._exports: dict[str, None] = {}
         self._category = "default"
         self._categorized = False  # some category is named
         self._literal = False  # in JSON values are what they are
         self._resources: dict[str, dict[str, str]] = {}  # category -> variable -> value
         self._rule: Rule | None = None
-        self._rules = 0
         self._needs: list[tuple[str, dict[str, str]]] = []  # of each task: category, variables of its rule
-        self._at: list[int] = []  # of each task: number of its rule
+        self._alone: dict[str, tuple[str, dict[str, str]]] = {}  # category -> the same of its rules without variables
         self._nested: list[tuple[int, str, str]] = []  # index of a task, the Makeflow it calls, where
 
     def finish(self) -> None:
@@ -87,14 +90,16 @@ class MakeflowReader(KeptReader):
         if re.match(rb"(?:\s|#[^\n]*\n)*+\{", data):
             self._jx(data)
         else:
-            self._text(data.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
+            pieces = in_pieces(data, _PIECE)
+            del data  # the lines that have been read are not kept beside their tasks
+            self._text(pieces)
         if self.dead:
             return
         self._settle()
         self._expand()
 
-    def _text(self, text: str) -> None:
-        for number, line in logical_lines(text):
+    def _text(self, pieces: list[bytes]) -> None:
+        for number, line in logical_lines(pieces):
             if len(line) > ELEMENT_BYTES_MAX:
                 self.end(number, f"this line is longer than {ELEMENT_BYTES_MAX >> 20} MiB")
                 return
@@ -145,8 +150,11 @@ class MakeflowReader(KeptReader):
             variables["CATEGORY"] = rule.category
             self._categorized = True
         self._category = category
-        inputs, outputs = makeflow_jx.names(rule.inputs) + makeflow_jx.names(rule.input), makeflow_jx.names(rule.outputs)
-        made = Rule(line, outputs + makeflow_jx.names(rule.output), inputs, variables)
+        inputs, outputs = (
+            [(self.share(name), self.share(other)) for files in both for name, other in makeflow_jx.names(files)]
+            for both in ((rule.inputs, rule.input), (rule.outputs, rule.output))
+        )
+        made = Rule(line, outputs, inputs, variables)
         nested = rule.makeflow if isinstance(rule.makeflow, makeflow_jx.Nested) else None
         file = nested.path if nested is not None else rule.workflow or rule.makeflow
         if (rule.command is None) == (not file):
@@ -230,7 +238,7 @@ class MakeflowReader(KeptReader):
             self._resources.setdefault(self._category, {})[name] = value
             self._check_resource(name, value, number)
         else:
-            self._values.setdefault(name, []).append((self._rules, value))
+            self._values.setdefault(name, []).append((len(self.tasks), value))
 
     def _check_resource(self, name: str, value: str, number: int) -> None:
         if name in _OTHER_RESOURCES:
@@ -295,9 +303,6 @@ class MakeflowReader(KeptReader):
         for name in rule.local:
             if name in _RESOURCES or name in _OTHER_RESOURCES:
                 self._check_resource(name, rule.local[name], rule.line)
-        self._at.append(self._rules)
-        self._rules += 1
-        self._needs.append((category, rule.local))
         known = {name for name, _ in rule.inputs}
         if any(name[:at] in known for name in known for at, letter in enumerate(name) if letter == "/"):
             rule.inputs.sort(key=lambda pair: pair[0].count("/"))  # a directory is placed before what lies in it
@@ -310,6 +315,7 @@ class MakeflowReader(KeptReader):
         if category != "default":
             label = category
         words = [self.share(word) for word in argv]
+        self._needs.append((category, rule.local) if rule.local else self._alone.setdefault(category, (category, {})))
         self.tasks.append(Task(str(index), tuple(words), inputs, outputs, label=self.share(label), line=rule.line, **streams))
 
     def _argv(self, command: str, rule: Rule, inputs: set[str], outputs: set[str]) -> tuple[list[str], dict[str, Any], str]:
@@ -330,7 +336,7 @@ class MakeflowReader(KeptReader):
                     return argv, {field: self.share(name) for field, name in streams.items()}, label
         argv, label = command_argv(command)
         if argv[:1] == [SHELL] and command != plain:
-            label = command_argv(plain)[1] or posixpath.basename(plain.split()[0])
+            label = command_argv(plain)[1] or posixpath.basename((plain.split() or [plain])[0])
         return argv, {}, label
 
     # ── at the end ─────────────────────────────────────────────────────────────────────────────────
@@ -381,7 +387,7 @@ class MakeflowReader(KeptReader):
         """The value of a variable as the rule of a task sees it."""
         value = local.get(name, needs.get(name))
         if value is None and (history := self._values.get(name)):
-            found = bisect.bisect_right(history, self._at[index], key=lambda entry: entry[0]) - 1
+            found = bisect.bisect_right(history, index, key=lambda entry: entry[0]) - 1
             value = history[max(found, 0)][1]
         return self._plain(value) if value is not None else os.environ.get(name)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from amfs.translate.words import Malformed
+from amfs.translate.document import taken
+from amfs.translate.shell_quoting import Malformed
 
 
 class NotPlain(Malformed):
@@ -85,7 +86,7 @@ def parse(data: bytes) -> JxDocument:
 def rules(data: bytes, document: JxDocument) -> Iterator[tuple[int, JxRule | str, list[str]]]:
     """The line of each rule; the rule, or in words what is wrong with it; its members that mean nothing."""
     at, line = 0, 1
-    for raw in document.rules:
+    for raw in taken(document.rules):
         text = bytes(raw)
         found = data.find(text, at)
         if found >= 0:

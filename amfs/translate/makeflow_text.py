@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator
 
-from amfs.translate.words import Malformed, Word, joined, split
+from amfs.translate.document import taken
+from amfs.translate.shell_quoting import Malformed, Word, joined, split
 
 #: Characters of one value, and of all the expansions of a document: ``A=$A$A`` thirty times must not fill the memory.
 VALUE_MAX = 1 << 20
@@ -34,11 +35,11 @@ _REDIRECTION = re.compile(
 )
 
 
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with those that a backslash continues joined, each with the number of its first."""
+def logical_lines(pieces: list[bytes]) -> Iterator[tuple[int, str]]:
+    """Lines with those that a backslash continues joined, each with the number of its first. Empties the list as it goes."""
     joined: list[str] = []
     first = 0
-    for number, line in enumerate(_lines(text), 1):
+    for number, line in enumerate(_lines(pieces), 1):
         if not joined:
             first = number
         slashes = len(line) - len(line.rstrip("\\"))
@@ -52,13 +53,18 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first, " ".join(joined)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(pieces: list[bytes]) -> Iterator[str]:
     """The lines of a text, one at a time: a list of all of them may take far more memory than the text."""
-    at = 0
-    while (end := text.find("\n", at)) >= 0:
-        yield text[at:end]
-        at = end + 1
-    yield text[at:]
+    begun: list[bytes] = []  # of the line that is not complete yet
+    for piece in taken(pieces):
+        at = 0
+        while (end := piece.find(b"\n", at)) >= 0:
+            begun.append(piece[at:end])
+            yield b"".join(begun).removesuffix(b"\r").decode("utf-8", "surrogateescape")
+            begun.clear()
+            at = end + 1
+        begun.append(piece[at:])
+    yield b"".join(begun).decode("utf-8", "surrogateescape")
 
 
 def _in_comment(line: str) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.translate.document import FAULTS_MAX, DocumentReader, KeptReader, last_writers, tolerant, with_after
+from amfs.translate.document import FAULTS_MAX, DocumentReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
-from amfs.translate.pegasus_nested import Around, SubWorkflows
+from amfs.translate.pegasus_nested import Around, Job, NestingReader, SubWorkflows
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
-from amfs.translate.words import QuotingError, split
+from amfs.translate.shell_quoting import QuotingError, split
 from amfs.translate.yaml_stream import Map, YamlDocument, YamlError
 
 _TYPES = ("job", "pegasusWorkflow", "condorWorkflow")
@@ -33,16 +33,7 @@ _USE_KEYS = {
 }  # fmt: skip
 
 
-class Job(msgspec.Struct, gc=False):
-    """What a task needs of the catalogs when they are known. ``key``: of its transformation."""
-
-    key: str
-    profiles: Profiles
-    file: str = ""  # of a sub-workflow
-    planner: tuple[str, ...] = ()  # the arguments of a sub-workflow: options of the planner
-
-
-class PegasusReader(KeptReader):
+class PegasusReader(NestingReader):
     """Reads a workflow; ``tasks`` are complete after ``finish``."""
 
     def __init__(self, source: str) -> None:

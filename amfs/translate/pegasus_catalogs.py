@@ -16,7 +16,7 @@ import msgspec
 
 from amfs.translate.document import DocumentReader, local_path
 from amfs.translate.pegasus_profiles import Profiles
-from amfs.translate.words import Malformed, split
+from amfs.translate.shell_quoting import Malformed, split
 from amfs.translate.yaml_stream import Map, YamlDocument, YamlError
 
 #: Names under which Pegasus looks for catalogs when no properties say otherwise, and the properties that do.

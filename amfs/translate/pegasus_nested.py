@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from amfs.engine.paths import in_namespace
 from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.errors import Fault, WorkflowError
-from amfs.fs.paths import in_namespace
-from amfs.translate.document import NESTED_MAX, last_writers
+from amfs.translate.document import NESTED_MAX, KeptReader, last_writers
+from amfs.translate.pegasus_profiles import Profiles
 
 if TYPE_CHECKING:
-    from amfs.translate.pegasus import Job, PegasusReader
     from amfs.translate.pegasus_catalogs import Catalogs
 
 #: Pairs of tasks that one stated edge between two sub-workflows may become.
@@ -55,10 +55,39 @@ class Around(NamedTuple):
         return maker if maker != self.own else self.outer.undeclared(name) if self.outer is not None else ""
 
 
+class Job(msgspec.Struct, gc=False):
+    """What a task needs of the catalogs when they are known. ``key``: of its transformation."""
+
+    key: str
+    profiles: Profiles
+    file: str = ""  # of a sub-workflow
+    planner: tuple[str, ...] = ()  # the arguments of a sub-workflow: options of the planner
+
+
+class NestingReader(KeptReader):
+    """A reader of workflows that may have sub-workflows (``pegasus.PegasusReader``)."""
+
+    around: Around
+    nested: SubWorkflows
+
+    @property
+    def catalogs(self) -> Catalogs:
+        """For the sub-workflows of this one."""
+        raise NotImplementedError
+
+    def catalog_place(self, name: str) -> str:
+        """Where the catalogs have a file; '' if they do not say."""
+        raise NotImplementedError
+
+    def stand_in(self, around: Around) -> None:
+        """This is a sub-workflow, of what is ``around`` it."""
+        raise NotImplementedError
+
+
 class MadeLater:
     """A sub-workflow whose document a job makes: what is needed to take it in when that job has ended. An ``engine.workflow.Later``."""
 
-    def __init__(self, reader: PegasusReader, job: Job, makers: Mapping[str, str], document: str) -> None:
+    def __init__(self, reader: NestingReader, job: Job, makers: Mapping[str, str], document: str) -> None:
         self.document = document
         self._reader = reader
         self._job = job
@@ -96,7 +125,7 @@ class MadeLater:
 class SubWorkflows:
     """The sub-workflows of one document."""
 
-    def __init__(self, reader: PegasusReader) -> None:
+    def __init__(self, reader: NestingReader) -> None:
         self._reader = reader
         self.private: set[str] = set()  # canonical names of files of inner workflows that are not files of this one
         self.later: dict[str, MadeLater] = {}  # job -> what it stands for
@@ -108,7 +137,7 @@ class SubWorkflows:
         reader = self._reader
         spelled = {_canonical(name): name for task in tasks for name in task.outputs}
         makers = {_canonical(name): task.id for task in tasks for name in task.outputs}
-        children: dict[int, PegasusReader] = {}
+        children: dict[int, NestingReader] = {}
         found: dict[int, str] = {}  # those whose document was looked for beside this one
         for index, job in enumerate(jobs):
             if not job.file:
@@ -130,7 +159,7 @@ class SubWorkflows:
         return tasks, parents
 
     def _replace(
-        self, tasks: list[Task], children: Mapping[int, PegasusReader], parents: dict[str, list[str]], made: set[str]
+        self, tasks: list[Task], children: Mapping[int, NestingReader], parents: dict[str, list[str]], made: set[str]
     ) -> tuple[list[Task], dict[str, list[str]]]:
         reader = self._reader
         used = {_canonical(name) for task in tasks for name in (*task.inputs, *task.outputs)}
@@ -185,7 +214,7 @@ class SubWorkflows:
 
     def _child(
         self, task: Task, job: Job, makers: Mapping[str, str], found: dict[int, str], index: int
-    ) -> PegasusReader | None:
+    ) -> NestingReader | None:
         """The sub-workflow of a job, read; None (and a remark or a fault) if that cannot be."""
         reader = self._reader
         said = reader.paths.get(job.file) or reader.around.offered.get(job.file) or reader.catalog_place(job.file)
@@ -220,7 +249,7 @@ class SubWorkflows:
         return child if reader.read_nested(child, data, task.line, "sub-workflow") else None
 
     def _check_found(
-        self, tasks: list[Task], jobs: Sequence[Job], children: Mapping[int, PegasusReader], found: Mapping[int, str]
+        self, tasks: list[Task], jobs: Sequence[Job], children: Mapping[int, NestingReader], found: Mapping[int, str]
     ) -> None:
         """A document that was found beside this one must not be one that another sub-workflow makes: that one would be newer."""
         names = set(found.values())
@@ -284,7 +313,7 @@ class Taken(NamedTuple):
 
 
 def take_in(
-    child: PegasusReader, outer: Task, used: Callable[[str], bool], foreign: Callable[[str], bool], place: Callable[[str], str],
+    child: NestingReader, outer: Task, used: Callable[[str], bool], foreign: Callable[[str], bool], place: Callable[[str], str],
     share: Callable[[str], str],
 ) -> Taken:  # fmt: skip
     """The tasks of ``child`` as those of the workflow around it, in which ``outer`` stands for them.
@@ -324,10 +353,10 @@ def take_in(
     words = []
     if names:
         first = next(iter(names))
-        more = f" (and {len(names) - 1} more files like this)" if len(names) > 1 else ""
+        more = f" (and {len(names) - 1} more like this)" if len(names) > 1 else ""
         words.append(f"sub-workflow {stem}: its file {first!r} has the name of another workflow's; it becomes {names[first]!r}{more}")
     if unplaced:
-        more = f" (and {len(unplaced) - 1} more files like this)" if len(unplaced) > 1 else ""
+        more = f" (and {len(unplaced) - 1} more like this)" if len(unplaced) > 1 else ""
         words.append(
             f"sub-workflow {stem} reads {unplaced[0]!r}, which the uses of job {outer.id} do not declare: so it is not the file of that "
             f"name of another workflow, and no catalog says where it lies{more}"
@@ -429,7 +458,7 @@ def options(words: Iterable[str], *names: str) -> list[str]:
     return [value for value in found if value]
 
 
-def _open(reader: PegasusReader, path: str, format: str = "pegasus") -> PegasusReader:
+def _open(reader: NestingReader, path: str, format: str = "pegasus") -> NestingReader:
     """A reader for a document within that of ``reader``."""
     from amfs.translate.detect import make_document_reader
 

@@ -5,7 +5,7 @@ A reader never raises for faulty input: it notes a ``Fault`` and goes on with th
 
 from __future__ import annotations
 
-from amfs.engine.workflow import FileState, Task, printable
+from amfs.engine.workflow import DeclaredState, Task, printable
 from amfs.errors import Fault
 
 #: Faults kept of one text; a hostile one must not fill the memory with its own faults.
@@ -24,7 +24,7 @@ class Reader:
     def __init__(self, source: str) -> None:
         self.source = source
         self.tasks: list[Task] = []
-        self.files: dict[str, FileState] = {}
+        self.files: dict[str, DeclaredState] = {}
         self.sizes: dict[str, int] = {}  # file -> bytes, where the source says
         self.paths: dict[str, str] = {}  # shared input -> where it really is: an absolute path, or a URL that is not file:
         self.name = ""  # of the workflow, if the source says
@@ -32,7 +32,6 @@ class Reader:
         self.omitted = 0  # faults that are not kept
         self.suspects: set[str] = set()  # words on faulty lines: files that those lines may have been about
         self._strings: dict[str, str] = {}
-        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
 
     def text(self, text: str, first: int) -> None:
         """Read lines separated (not ended) by newlines, the first of which is number ``first``."""

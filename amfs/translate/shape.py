@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 from array import array
 from collections import Counter, defaultdict
+from itertools import chain
 
 import msgspec
 
@@ -44,7 +45,7 @@ class Graph:
         self.writers = {name: index for index, task in enumerate(tasks) for name in map(spelled, task.outputs)}
         self.parents: list[tuple[int, ...]] = []  # by files and by order, each once
         self.ordered: list[frozenset[int]] = []  # those of the parents by order only
-        by_id = {task.id: index for index, task in enumerate(tasks)}
+        by_id = {task.id: index for index, task in enumerate(tasks)} if any(task.after for task in tasks) else {}
         none: frozenset[int] = frozenset()
         get = self.writers.get
         faults = []
@@ -211,7 +212,7 @@ def _roles(graph: Graph) -> list[Role]:
     scratch = {name for task in graph.tasks for name in map(spelled, task.scratch)}
     sizes = {spelled(name): size for name, size in graph.workflow.sizes.items()}
     roles = {name: Role(name) for name in (SHARED, INTERMEDIATE, KEPT, FINAL, SCRATCH)}
-    for name in read | graph.writers.keys():
+    for name in chain(graph.writers, (name for name in read if name not in graph.writers)):
         if name not in graph.writers:
             role = roles[SHARED]
         elif name in read:

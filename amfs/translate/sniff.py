@@ -36,12 +36,12 @@ _LINE_TYPE = re.compile(rb'"type"\s*:\s*"(task|file|workflow)"')
 
 #: A rule of a Makeflow and the beginning of its command, indented by a tab, or by blanks where nothing looks like YAML.
 _BETWEEN = rb"(?:[ \t]*(?:#[^\n]*)?\n|@[^\n]*\n)*+"
-_RULE = re.compile(rb"^(?:[^\s:#][^\t\n:]*)?:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
+_RULE = re.compile(rb"^(?:[^\s:#][^\t\n:]*+)?:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
 _RULE_BLANKS = re.compile(
     rb"""^(?=[^\s#@-])(?:->|[^\s:=(){}\[\];|&<>#$`"']|\$[({]?\w+[)}]?|'[^'\n]*'|"[^"\n]*"|\\.|[ \t])++:(?![=/])(?:->|[^\n|>])*\n"""
     + _BETWEEN + rb"[ ][ \t]*[^\s#]", re.MULTILINE)  # fmt: skip
 _PREAMBLE = re.compile(
-    rb"(?:[ \t]*(?:#[^\n]*)?\n|(?:export[ \t]+)?[A-Za-z_]\w*[ \t]*\+?=[^\n]*\n|export[ \t][^\n:]*\n|\.[A-Z]+[ \t][^\n]*\n)*+"
+    rb"(?:[ \t]*(?:#[^\n]*)?\n|(?:export[ \t]++)?[A-Za-z_]\w*+[ \t]*+\+?=[^\n]*\n|export[ \t][^\n:]*\n|\.[A-Z]+[ \t][^\n]*\n)*+"
 )
 _YAML_INSIDE = re.compile(rb"""^[ \t]+(?:-[ \t]|["']?[\w.$/-]+["']?:(?:\s|\Z))|^(?:-[ \t]|---)""", re.MULTILINE)
 
@@ -102,7 +102,7 @@ def _outer_keys(text: bytes | memoryview) -> list[str]:
         return []
 
 
-_ASSIGNMENT = rb"""export(?:[ \t]+\w+)+|(?:export[ \t]+)?[A-Za-z_]\w*(?:\+?=(?:'[^'\n]*'|"[^"\n]*"|\$[({]\w+[)}]|[^\s'";|&()<>])*+
+_ASSIGNMENT = rb"""export(?:[ \t]+\w+)+|(?:export[ \t]+)?[A-Za-z_]\w*+(?:\+?=(?:'[^'\n]*'|"[^"\n]*"|\$[({]\w+[)}]|[^\s'";|&()<>])*+
     |[ \t]+\+?=(?![^\n]*[|;&])[^\n]*)""".replace(b"\n    ", b"")
 
 #: Blank lines, comments and what sets variables, then a line, and what ends it.

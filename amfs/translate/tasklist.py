@@ -6,13 +6,14 @@ The rules are in docs/reference/task-lists.md. Lines without quotes in the usual
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from amfs.engine.workflow import FileState, Task, Workflow, complete, value_faults
+from amfs.engine.workflow import DeclaredState, Task, Workflow, complete, value_faults
 from amfs.translate.reader import Reader
-from amfs.translate.words import Malformed, Word, quote, split, trim
+from amfs.translate.shell_quoting import Malformed, Word, quote, split, trim
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "
@@ -149,11 +150,18 @@ def _stray(word: str, before: list[str]) -> str:
     if not _is_option(word):
         where = f"after {before[-1]}" if before else "after the task id"
         return f"{word!r} {where} belongs to no option (arguments of the program follow -a)"
+    near = _nearest(word)
+    guess = f"; did you mean {near}?" if near else ""
+    return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
+
+
+@functools.lru_cache(64)  # the lines of a list often have the same mistake
+def _nearest(word: str) -> str:
+    """The option that a word may have been meant for; '' if there is none."""
     import difflib  # only for faulty lists
 
     near = difflib.get_close_matches(f"-{word.lstrip('-')}", [*_NAMES, *_LONG], 1, 0.7)
-    guess = f"; did you mean {_LONG.get(near[0], near[0])}?" if near else ""
-    return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
+    return _LONG.get(near[0], near[0]) if near else ""
 
 
 class TaskListReader(Reader):
@@ -238,9 +246,9 @@ _PLAIN_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 _PLAIN_IDS = 100
 
 
-def parse_state(word: str) -> FileState | None:
+def parse_state(word: str) -> DeclaredState | None:
     """Shared or Invalid, in any case; None for anything else."""
-    return {"shared": FileState.SHARED, "invalid": FileState.INVALID}.get(word.lower())
+    return {"shared": DeclaredState.SHARED, "invalid": DeclaredState.INVALID}.get(word.lower())
 
 
 def format_task(task: Task) -> str:

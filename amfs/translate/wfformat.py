@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import FileState, Task
-from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, with_after
-from amfs.translate.words import QuotingError, split
+from amfs.engine.workflow import DeclaredState, Task
+from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, taken, with_after
+from amfs.translate.shell_quoting import QuotingError, split
 
 Strings = list[str] | None
 Number = int | float | None
@@ -104,7 +104,7 @@ class Body(msgspec.Struct):
 class ExtraFiles(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What amfs says of files, under ``amfs`` at the top."""
 
-    files: dict[str, FileState] = {}
+    files: dict[str, DeclaredState] = {}
     paths: dict[str, str] = {}
 
 
@@ -175,7 +175,7 @@ class WfFormatReader(KeptReader):
         self._rewind()
         self._tasks(specification.tasks, runs)
         self._rewind()
-        for raw in specification.files or ():
+        for raw in taken(specification.files or []):
             if len(self.faults) >= FAULTS_MAX:
                 break
             file = self._decode(raw, File)
@@ -189,7 +189,7 @@ class WfFormatReader(KeptReader):
     def _runs(self, execution: Execution) -> dict[str, Task]:
         """What is known of the execution of each task, as a task without files."""
         runs: dict[str, Task] = {}
-        for raw in execution.tasks or ():
+        for raw in taken(execution.tasks or []):
             if len(self.faults) >= FAULTS_MAX:
                 break
             node = self._decode(raw, Node)
@@ -231,7 +231,7 @@ class WfFormatReader(KeptReader):
         downward = array("B")  # whether the other is a child
         by_name: dict[str, str | None] = {}
         ids: set[str] = set()
-        for raw in raws:
+        for raw in taken(raws):
             if len(self.faults) >= FAULTS_MAX:
                 self.end(self._line, "so many faults are enough: the rest is not read")
                 return

@@ -131,7 +131,7 @@ int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush *
 int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
 int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
-/* May who opens it here, and (`cuts`) truncates it then, have to wait for another node, or for who does? */
+/* Can opening it here (and then truncating it, if `cuts`) take as long as another node takes to answer? */
 bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts);
 bool fsio_grown(struct fsio *io, uint64_t ino); /* it is, or was, written through this node in stripes, whatever its record says still */
 /* Times were set by hand of a file that is open here in stripes: they are what fsio_stat says until it is read, or written. NULL: that one stays. */

@@ -1,5 +1,6 @@
-/* Stripes that were lost with a node. Their partitions have new owners, who have nothing of them: what is not there could be a hole as well. So it is
- * the one who reads or writes a file that knows: by the partitions that were lost, and the version of the table up to which the file was whole. */
+/* Stripes that were lost with a node. Their partitions have new owners, which have none of these stripes and cannot tell a lost one from a hole. So the
+ * node on which a file is open decides: it knows which partitions were lost with which version of the table, and up to which version nothing of the
+ * file was lost. */
 #include "fsio_internal.h"
 
 #include "common/xxh64.h"

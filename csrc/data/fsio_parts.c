@@ -88,8 +88,6 @@ static void cut_stripes(struct fsio *io, uint64_t ino, uint64_t end) {
     pthread_mutex_unlock(&io->stripes_lock);
 }
 
-/* ── what they take ── */
-
 /* ── listing ── */
 
 /* What a name in one of the directories stands for; false: nothing of ours. */

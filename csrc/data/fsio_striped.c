@@ -151,13 +151,11 @@ static int by_owner(const void *left, const void *right) {
     return a->owner < b->owner ? -1 : a->owner > b->owner;
 }
 
-/* The links to the owners of these segments, in order of their numbers: threads that need several do not wait in a circle. */
-static int open_lanes(struct fsio *io, const struct fsio_segment *segments, const int32_t *owners, size_t count,
-                      struct lane_of_owner *lanes) {
+/* The links to these owners, in order of their numbers: threads that need several do not wait in a circle. */
+static int open_lanes(struct fsio *io, const int32_t *owners, size_t count, struct lane_of_owner *lanes) {
     int used = 0;
     for (size_t i = 0; i < count; i++) {
         int at = 0;
-        (void)segments;
         if (owners[i] == io->node || owners[i] < 0) continue;
         while (at < used && lanes[at].owner != owners[i]) at++;
         if (at == used && used < BATCH_OWNERS) lanes[used++] = (struct lane_of_owner){.owner = owners[i]};
@@ -191,7 +189,7 @@ static int read_batch(struct fsio *io, uint64_t ino, const struct fsio_segment *
     int32_t owners[BATCH];
     bool done[BATCH] = {false};
     for (size_t i = 0; i < count; i++) owners[i] = fsio_stripe_owner(io, ino, segments[i].index);
-    int used = open_lanes(io, segments, owners, count, lanes);
+    int used = open_lanes(io, owners, count, lanes);
     for (size_t i = 0; i < count; i++) {
         struct lane_of_owner *lane = lane_for(lanes, used, owners[i]);
         struct data_request request = {

@@ -52,6 +52,7 @@ static void *work(void *argument) {
         }
         mount->work = message->next;
         if (mount->work == NULL) mount->work_tail = &mount->work;
+        mount->work_count--;
         pthread_mutex_unlock(&mount->work_lock);
         const struct wire_in *in = (const void *)message->bytes;
         if (message->run != NULL) message->run(mount, message->bytes);
@@ -71,12 +72,15 @@ bool work_add(struct amfs_fuse *mount, struct message *message) {
     message->next = NULL;
     *mount->work_tail = message;
     mount->work_tail = &message->next;
+    mount->work_count++;
     int most = mount->options.workers > 0 && mount->options.workers < WORKERS_MAX ? mount->options.workers : WORKERS_MAX / 2;
-    if (mount->idle == 0 && mount->workers < most && new_thread(&mount->worker_threads[mount->workers], work, mount) == 0) mount->workers++;
+    if (mount->work_count > mount->idle && mount->workers < most && new_thread(&mount->worker_threads[mount->workers], work, mount) == 0)
+        mount->workers++;
     bool nobody = mount->workers == 0;
     if (nobody) { /* no thread to be had, not even one */
         mount->work = NULL;
         mount->work_tail = &mount->work;
+        mount->work_count = 0;
     }
     pthread_cond_signal(&mount->work_wake);
     pthread_mutex_unlock(&mount->work_lock);

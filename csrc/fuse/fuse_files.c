@@ -362,6 +362,7 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     /* Another node may have come while our handle was open, have written and have gone since its end was looked at. */
     if (direct && files_part_stat(node, file->ino, &found) == 0) files_put_stat(node, said, &found);
     file->atime = said->atime;
+    if (fsio_losses(node->io) > 0 && fsio_lost(node->io, file->ino)) said->finished = META_LOST; /* with a node that had some of it */
     meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     if (error == 0) fsio_end_recorded(node->io, file->ino);

@@ -190,7 +190,7 @@ struct amfs_fuse {
     pthread_cond_t work_wake;
     struct message *work, **work_tail, *spare;
     struct conduit *conduits; /* that nobody uses */
-    int workers, idle, spares;
+    int workers, idle, work_count, spares; /* idle: they wait, or were woken and have not taken their work yet */
     pthread_t worker_threads[16];
 
     pthread_mutex_t known_lock;

@@ -189,6 +189,7 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
             amfs_run_signal(loop, slot, SIGKILL);
             amfs_collect(slot->pidfd, true, &ending);
             close(slot->pidfd);
+            loop->unswept = true; /* it may have started others */
             amfs_text_add(&detail, "cannot wait for '%s': %s", task->program, strerror(failed));
         }
     }

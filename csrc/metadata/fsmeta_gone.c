@@ -85,8 +85,9 @@ static bool forget_in_inode(void *context, struct link *link) {
         inode->finished = 1;
     }
     bool gone = inode->nlink == 0 && inode->users == 0;
-    /* What was being written and had no older copy elsewhere is lost as well, even if nothing of it was recorded yet. In stripes the old content was
-     * written over. Of what a living node writes it is that node which says so; unless it writes nothing after all. */
+    /* A file that the dead node was writing is lost unless another node holds what it contained before, even if nothing of it was recorded yet; in
+     * stripes the old content was written over. If a living node writes a whole file, its closing says what the file contains, and stop_using decides
+     * if it goes without closing. */
     bool lost =
         striped ? wrote || had_stripe(forget, inode) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
     inode->lost = inode->lost || lost;

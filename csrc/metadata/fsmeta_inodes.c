@@ -258,15 +258,13 @@ void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     leave(meta, 0);
 }
 
-/* The writer has gone without a word: what is recorded of the content stands. */
-static void end_writing(struct inode *inode) {
-    inode->writer = -1;
-    inode->finished = 1;
-}
-
+/* A writer that goes without a word leaves what is recorded of the content. If that has no holder any more, it went with a node before this one had
+ * fetched it. */
 void stop_using(struct inode *inode, int32_t node) {
     if (inode->writer >= 0 && inode->writer == node) {
-        end_writing(inode);
+        inode->writer = -1;
+        inode->finished = 1;
+        if (inode->layout == META_WHOLE && inode->holders == 0 && inode->size > 0) inode->lost = true;
         if (inode->holders == 0 && !inode->lost) set_holder(inode, node);
     }
     set_remove(&inode->users, node);

@@ -19,7 +19,7 @@ import stages
 import toolkit
 
 import amfs
-from amfs.api import Handle
+from amfs.runs.api import Handle
 
 
 def submit(run: amfs.Session, steps: list[stages.Step]) -> list[Handle]:

@@ -30,8 +30,8 @@ from amfs.engine.events import (
     SetTimer,
     TimerFired,
 )
+from amfs.engine.partition import PartitionTable
 from amfs.fs.attr import META_SET_SIZE, Attr
-from amfs.fs.partition import PartitionTable
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode

@@ -45,10 +45,10 @@ def spec(
 ) -> m.TaskSpec:
     """Task ``tid``, whose command is /bin/t<tid>. All its outputs have the same fate."""
     made = keys(outputs)
-    fates = (m.fate(readers, final),) * len(made)
+    retentions = (m.retention(readers, final),) * len(made)
     packed = m.Options(**options) if options else None
     body = pack_body(f"/bin/t{tid}", argv or (f"t{tid}",))
-    return m.TaskSpec(tid, body, keys(inputs), keys(shared), made, fates, packed, attempt, origin)
+    return m.TaskSpec(tid, body, keys(inputs), keys(shared), made, retentions, packed, attempt, origin)
 
 
 def result(tid: int, outcome: int = 0, *, attempt: int = 0, node: int = 0, detail: str = "") -> m.Result:

@@ -9,7 +9,7 @@ from test_submitter import Client
 from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, StreamChecker, check
 from amfs.engine.events import Ended
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
@@ -20,7 +20,7 @@ def task(name: str, after: str = "", inputs: str = "", outputs: str = "", scratc
 
 
 def told_shared(client: Client) -> list[tuple[str, int]]:
-    return [(file.name, file.fate) for _, publish in client.take_all(m.Publish) for file in publish.files]
+    return [(file.name, file.retention) for _, publish in client.take_all(m.Publish) for file in publish.files]
 
 
 # ── checks ─────────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +72,7 @@ def test_the_token_is_published_when_the_task_has_finished() -> None:
     assert [spec.inputs for spec in specs] == [(), ("7/./0",)]
     client.nothing_left()
     client.ends(0, result(0))
-    assert told_shared(client) == [("7/./0", SHARED_FATE)]
+    assert told_shared(client) == [("7/./0", SHARED_RETENTION)]
 
 
 def test_a_failed_task_poisons_its_token() -> None:
@@ -102,9 +102,9 @@ def test_a_shard_that_has_lost_its_memory_is_told_again() -> None:
     client.ends(0, result(0))
     client.take_all(m.Publish)
     client.tell(0, m.Lost(RUN, ("7/./0", "7/./1"), -1))
-    assert told_shared(client) == [("7/./0", SHARED_FATE)], "b has not finished: it will be told when it has"
+    assert told_shared(client) == [("7/./0", SHARED_RETENTION)], "b has not finished: it will be told when it has"
     client.ends(0, result(1))
-    assert told_shared(client) == [("7/./1", SHARED_FATE)]
+    assert told_shared(client) == [("7/./1", SHARED_RETENTION)]
     client.effects_of(Ended)
 
 
@@ -117,7 +117,7 @@ def test_the_heirs_of_partitions_are_told_of_their_tokens(died: bool) -> None:
     client.take_all(m.Publish)
     client.take_all(m.Poison)
     client.view(*((0,) if died else (0, 1, 2)), shard=0 if died else 2)
-    assert told_shared(client) == [("7/./0", SHARED_FATE)]
+    assert told_shared(client) == [("7/./0", SHARED_RETENTION)]
     assert [poison.names for _, poison in client.take_all(m.Poison)] == [("7/./1",)]
     client.view(0, 3, shard=0 if died else 2)
     assert not told_shared(client), "nothing has moved"
@@ -126,4 +126,4 @@ def test_the_heirs_of_partitions_are_told_of_their_tokens(died: bool) -> None:
 def test_scratch_does_not_go_to_shared_storage() -> None:
     client = Client(task("a", outputs="x y", scratch="x")).begun(0)
     (spec,) = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
-    assert spec.fates == (m.fate(0), m.fate(0, True))
+    assert spec.retentions == (m.retention(0), m.retention(0, True))

@@ -20,9 +20,9 @@ from recorder import Recorder
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body
 from amfs.engine.states import Outcome, RecordState
-from amfs.fs.partition import PartitionTable
 
 SHARD, ELSEWHERE = 9, 8
 LIMITS = DispatcherLimits()
@@ -290,7 +290,7 @@ def test_a_new_worker_gets_its_share() -> None:
 
 def test_a_stolen_task_is_lost_with_who_took_it() -> None:
     unit = Unit([0, 1, 2], data_aware=False).submit(spec(1)).forget()
-    unit.tell(2, m.Took(RUN, ((1, 0),)))
+    unit.tell(2, m.TaskMoved(RUN, ((1, 0),)))
     assert unit.machine.runs[RUN].records[1].worker == 2
     unit.view(0, 1)
     (task,) = [task for _, assign in unit.take_all(m.Assign) for task in assign.tasks]
@@ -302,7 +302,7 @@ def test_giver_and_taker_both_tell(giver_first: bool) -> None:
     unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
     ((giver, _),) = unit.assigned().items()
     taker = (giver + 1) % 3
-    gave, took = (giver, m.Took(RUN, ((1, 0),), taker)), (taker, m.Took(RUN, ((1, 0),)))
+    gave, took = (giver, m.TaskMoved(RUN, ((1, 0),), taker)), (taker, m.TaskMoved(RUN, ((1, 0),)))
     for peer, message in (gave, took) if giver_first else (took, gave):
         unit.tell(peer, message)
         assert unit.machine.runs[RUN].records[1].worker == taker
@@ -313,8 +313,8 @@ def test_late_word_of_a_gift_does_not_bring_the_task_back_from_further_on() -> N
     unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
     ((giver, _),) = unit.assigned().items()
     taker, last = (giver + 1) % 3, (giver + 2) % 3
-    unit.tell(last, m.Took(RUN, ((1, 0),)))
-    unit.tell(giver, m.Took(RUN, ((1, 0),), taker))
+    unit.tell(last, m.TaskMoved(RUN, ((1, 0),)))
+    unit.tell(giver, m.TaskMoved(RUN, ((1, 0),), taker))
     assert unit.machine.runs[RUN].records[1].worker == last
 
 
@@ -323,10 +323,10 @@ def test_a_task_given_to_a_node_that_died_meanwhile_is_given_out_again() -> None
     ((giver, _),) = unit.assigned().items()
     taker = (giver + 1) % 3
     unit.view(*({0, 1, 2} - {taker})).nothing_left()
-    unit.tell(giver, m.Took(RUN, ((1, 0),), taker))
+    unit.tell(giver, m.TaskMoved(RUN, ((1, 0),), taker))
     (task,) = [task for _, assign in unit.take_all(m.Assign) for task in assign.tasks]
     assert (task.tid, task.attempt) == (1, 1)
-    unit.tell(taker, m.Took(RUN, ((1, 0),))).nothing_left()
+    unit.tell(taker, m.TaskMoved(RUN, ((1, 0),))).nothing_left()
 
 
 def test_what_overtakes_the_begin_of_its_run_is_kept_for_it() -> None:
@@ -345,7 +345,7 @@ def test_nothing_of_an_ended_run_comes_back() -> None:
     unit.done(0, result(2, Outcome.EXIT))
     unit.tell(CLIENT, m.RunEnd(RUN))
     assert not unit.timers
-    unit.submit(spec(3)).done(0, result(1)).tell(CLIENT, begin()).tell(1, m.Took(RUN, ((1, 0),))).nothing_left()
+    unit.submit(spec(3)).done(0, result(1)).tell(CLIENT, begin()).tell(1, m.TaskMoved(RUN, ((1, 0),))).nothing_left()
     assert unit.machine.runs == {}
 
 
@@ -515,9 +515,9 @@ class RandomOrders(RuleBasedStateMachine):
         del self.has[worker][task.tid]
         self.has[to][task.tid] = task
         if giver_tells:
-            self.unit.tell(worker, m.Took(RUN, ((task.tid, task.attempt),), to))
+            self.unit.tell(worker, m.TaskMoved(RUN, ((task.tid, task.attempt),), to))
         if taker_tells:
-            self.unit.tell(to, m.Took(RUN, ((task.tid, task.attempt),)))
+            self.unit.tell(to, m.TaskMoved(RUN, ((task.tid, task.attempt),)))
         self.listen()
 
     @precondition(lambda self: len(self.nodes) > 1)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from recorder import Recorder
 
 from amfs.engine import messages as m
-from amfs.engine.fls import SHARED_FATE, FlsShard
+from amfs.engine.fls import SHARED_RETENTION, FlsShard
 from amfs.engine.states import LookupState
 
 RUN = 7
@@ -34,7 +34,7 @@ def shard() -> Recorder[FlsShard]:
 
 
 def publish(name: str, size: int = 5, readers: int = 1, final: bool = False) -> m.Publish:
-    return m.Publish(RUN, (m.Published(name, size, m.fate(readers, final)),))
+    return m.Publish(RUN, (m.Published(name, size, m.retention(readers, final)),))
 
 
 # ── stories ────────────────────────────────────────────────────────────────────────────────────────
@@ -79,9 +79,17 @@ def test_a_copy_that_was_on_its_way_while_the_file_was_dropped_is_dropped_too() 
     fls.nothing_left()
 
 
+def test_a_copy_that_comes_after_the_last_reader_of_a_file_on_shared_storage_is_dropped() -> None:
+    shared = m.Publish(RUN, (m.Published("7/a", 5, SHARED_RETENTION),))
+    fls = shard().tell(1, publish("7/a", readers=1, final=True), shared).tell(2, m.Release(RUN, ("7/a",))).forget()
+    fls.tell(2, m.Replica(RUN, ("7/a",)))
+    assert fls.take(m.Drop, 2) == m.Drop(RUN, ("7/a",))
+    fls.nothing_left()
+
+
 def test_a_final_stays_until_it_is_on_shared_storage() -> None:
     fls = shard().tell(1, publish("7/a", readers=1, final=True)).tell(2, m.Release(RUN, ("7/a",))).nothing_left()
-    fls.tell(1, m.Publish(RUN, (m.Published("7/a", 5, SHARED_FATE),)))
+    fls.tell(1, m.Publish(RUN, (m.Published("7/a", 5, SHARED_RETENTION),)))
     assert fls.take(m.Drop, 1) == m.Drop(RUN, ("7/a",))
     fls.tell(3, m.Locate(RUN, ("7/a",)))
     assert fls.take(m.Located, 3) == m.Located(RUN, (m.FileAt("7/a", 5, ()),)), "no holders: on shared storage"
@@ -90,7 +98,7 @@ def test_a_final_stays_until_it_is_on_shared_storage() -> None:
 
 def test_a_final_that_is_in_memory_as_well_is_read_from_there() -> None:
     """On shared storage it may be written again, under the eyes of a task that reads it."""
-    fls = shard().tell(1, publish("7/a", readers=2, final=True), m.Publish(RUN, (m.Published("7/a", 5, SHARED_FATE),)))
+    fls = shard().tell(1, publish("7/a", readers=2, final=True), m.Publish(RUN, (m.Published("7/a", 5, SHARED_RETENTION),)))
     fls.tell(3, m.Locate(RUN, ("7/a",)))
     assert fls.take(m.Located, 3) == m.Located(RUN, (m.FileAt("7/a", 5, (1,)),))
     fls.nothing_left()
@@ -132,7 +140,7 @@ def test_what_is_waited_for_when_a_node_dies_may_have_died_with_it() -> None:
 def test_nothing_of_an_ended_run_comes_back() -> None:
     fls = shard().tell(1, publish("7/a")).tell(CLIENT, m.RunEnd(RUN))
     fls.tell(1, publish("7/b")).tell(2, m.Locate(RUN, ("7/a",))).tell(2, m.Release(RUN, ("7/a",)), m.Poison(RUN, ("7/c",), "x"))
-    fls.tell(CLIENT, m.RunEnd(RUN), BEGIN, m.Settle(RUN, ("7/a",), ()))
+    fls.tell(CLIENT, m.RunEnd(RUN), BEGIN, m.FinalizeFiles(RUN, ("7/a",), ()))
     assert fls.machine.runs == {}
     fls.nothing_left()
 
@@ -245,7 +253,7 @@ class AgainstModel(RuleBasedStateMachine):
             self.expected += [("located", waiter, name, known.size, holders) for waiter in known.waiting]
             known.waiting.clear()
             self.drop_if_used_up(name, known)
-            self.say(node, m.Publish(RUN, (m.Published(name, size, SHARED_FATE if shared else m.fate(readers, final)),)))
+            self.say(node, m.Publish(RUN, (m.Published(name, size, SHARED_RETENTION if shared else m.retention(readers, final)),)))
 
     @rule(name=names, node=nodes, repeated=st.integers(1, 2))
     def locate(self, name: str, node: int, repeated: int) -> None:
@@ -279,8 +287,10 @@ class AgainstModel(RuleBasedStateMachine):
             known = self.files.get(name)
             if known is None or not known.valid:
                 self.expected.append(("drop", node, name))
-            elif node not in known.holders:
-                known.holders.append(node)
+            else:
+                if node not in known.holders:
+                    known.holders.append(node)
+                self.drop_if_used_up(name, known)
             self.say(node, m.Replica(RUN, (name,)))
 
     @rule(name=names, node=nodes, holder=nodes, repeated=st.integers(1, 2))
@@ -315,7 +325,7 @@ class AgainstModel(RuleBasedStateMachine):
         elif name in self.files:
             self.files[name].readers = 0
             self.drop_if_used_up(name, self.files[name])
-        self.say(CLIENT, m.Settle(RUN, (name,) if final else (), () if final else (name,)))
+        self.say(CLIENT, m.FinalizeFiles(RUN, (name,) if final else (), () if final else (name,)))
 
     def settled(self, name: str, known: Known) -> None:
         known.asked_by_submitter = False

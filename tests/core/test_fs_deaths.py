@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -113,6 +114,37 @@ def test_a_change_of_directories_reaches_all_or_none_though_a_node_dies_meanwhil
     assert (b"c" in top) != (b"c" in below)
     for name in (b"/again", b"/a/full/again"):
         assert refused(cluster, asker, "mkdir_path", name, 0o755, False) == 0  # nothing is left frozen
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_kernels_look_again_at_names_that_a_new_manager_knows_otherwise(late: int) -> None:
+    """The manager dies when half of the nodes have heard that a directory was renamed: the new one (node 1), or the others."""
+    cluster = Cluster(7, 1)
+    cluster.call(0, "mkdir_path", b"/old", 0o755, False)
+    cluster.settle()
+    cluster.held_links.add((0, late))
+    cluster.start(0, "rename_path", b"/old", b"/new", 0)
+    end = cluster.time + 5
+    while cluster.time < end and cluster.step():
+        pass
+    before = {node: listed_directories(cluster, node) for node in range(1, 7)}
+    for node in cluster.nodes.values():
+        node.invalidated.clear()
+    cluster.kill(0)
+    cluster.settle()
+    turned = {node for node in range(1, 7) if listed_directories(cluster, node) != before[node]}
+    assert turned == {2, 5, 6}
+    for node in turned:
+        assert any((0, b"") in entries for _, entries, _ in cluster.nodes[node].invalidated), f"the kernel of node {node} goes on believing"
+
+
+def listed_directories(cluster: Cluster, node: int) -> set[bytes]:
+    found = set()
+    for name in (b"old", b"new"):
+        with suppress(OSError):
+            cluster.nodes[node].meta.dir_find(1, name)
+            found.add(name)
+    return found
 
 
 def full(cluster: Cluster) -> int:

@@ -499,7 +499,7 @@ def test_a_client_that_goes_leaves_nothing_open() -> None:
     client = m.CLIENT_ID_MIN + 5
 
     def do(serial: int, op: str, *args: Any) -> Any:
-        cluster.tell(cluster.nodes[0], Received(client, m.FsDo(serial, op, args)))
+        cluster.tell(cluster.nodes[0], Received(client, m.FsRequest(serial, op, args)))
         while (client, serial) not in cluster.done:
             assert cluster.step()
         return cluster.done.pop((client, serial))

@@ -94,12 +94,12 @@ def test_a_document_is_wanted_when_all_has_finished_and_nothing_behind_it_goes_o
 def test_files_that_its_tasks_may_read_are_not_counted() -> None:
     run = Run(*ORDINARY)
     (made,) = [spec for _, submit in run.take_all(m.Submit) for spec in submit.tasks if spec.tid == run.tid("M")]
-    assert {fate >> 1 for fate in made.fates} == {m.KEEP}
+    assert {retention >> 1 for retention in made.retentions} == {m.KEEP}
     run.ends("M")
     run.expand("S", task("S.p", "a", "mid"), task("S.q", "mid", "out"))
-    fates = {run.tasks[spec.tid].id: spec.fates for _, submit in run.take_all(m.Submit) for spec in submit.tasks}
-    assert fates["S.p"] == (m.fate(1),)
-    assert fates["S.q"] == (m.fate(1),), "read by a task of the workflow around it"
+    retentions = {run.tasks[spec.tid].id: spec.retentions for _, submit in run.take_all(m.Submit) for spec in submit.tasks}
+    assert retentions["S.p"] == (m.retention(1),)
+    assert retentions["S.q"] == (m.retention(1),), "read by a task of the workflow around it"
 
 
 def test_a_task_that_fails_inside_fails_what_comes_after() -> None:

@@ -12,8 +12,8 @@ from amfs.config import MemberLimits
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown, PeersHeard, Stop
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PeerState
-from amfs.fs.partition import PartitionTable
 
 LIMITS = MemberLimits()
 BEAT = LIMITS.heartbeat_s
@@ -77,7 +77,7 @@ def test_who_asks_without_a_number_gets_one_that_nobody_had() -> None:
     manager.feed(PeerDown(2)).forget()
     for asker, number in ((CLIENT, 3), (CLIENT + 1, 4)):
         manager.tell(asker, m.Join(member(-1)))
-        assert manager.take(m.Numbered, asker) == m.Numbered(number)
+        assert manager.take(m.IdAssigned, asker) == m.IdAssigned(number)
     manager.nothing_left()
 
 
@@ -87,7 +87,7 @@ def test_a_number_is_never_used_twice(dead: bool) -> None:
     if dead:
         manager.feed(PeerDown(2))
     manager.forget().tell(2, m.Join(member(2, incarnation=2)))
-    assert manager.take(m.Numbered, 2) == m.Numbered(3)
+    assert manager.take(m.IdAssigned, 2) == m.IdAssigned(3)
     manager.nothing_left()
 
 
@@ -95,7 +95,7 @@ def test_who_comes_with_a_used_number_leaves_and_says_which_is_free() -> None:
     node = Recorder(Membership(member(2, incarnation=2), 0))
     node.call(node.machine.start, node.now)
     assert node.take(m.Join, 0) == m.Join(member(2, incarnation=2))
-    node.tell(0, m.Numbered(3))
+    node.tell(0, m.IdAssigned(3))
     assert "join it as node 3" in node.effect(Stop).reason
 
 
@@ -208,6 +208,20 @@ def test_the_higher_epoch_wins_then_the_lower_manager(view: m.View, adopted: boo
 def test_a_node_that_is_left_out_leaves() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 2).tell(0, view_of(2, 0, 0, 1))
     assert node.effect(Stop) == Stop("the others took this node for dead")
+
+
+def test_of_two_sides_that_have_given_each_other_up_the_larger_counts_whatever_its_epoch() -> None:
+    alone = node_in(view_of(7, 0, 0), 0).tell(CLIENT, view_of(5, 1, 1, 2))
+    assert alone.effect(Stop) == Stop("the others took this node for dead")
+    several = node_in(view_of(5, 1, 1, 2), 1).tell(CLIENT, view_of(7, 0, 0))
+    assert several.machine.view == view_of(5, 1, 1, 2)
+    assert not several.effects_of(Stop)
+
+
+def test_a_node_of_both_sides_stays_where_its_partitions_are() -> None:
+    node = node_in(view_of(7, 0, 0, 3), 3).tell(CLIENT, view_of(5, 1, 1, 2, 3))
+    assert node.machine.view == view_of(7, 0, 0, 3)
+    assert not node.effects_of(Stop)
 
 
 # ── succession ─────────────────────────────────────────────────────────────────────────────────────

@@ -81,10 +81,10 @@ def test_partial_results_are_read_once_and_their_tasks_have_ids_of_their_own(cas
     task, at = case
     partial, root = plan(task, at, SCOPE, FIRST)
     assert [part.tid for part in partial] == [FIRST - i for i in range(len(partial))]
-    assert {part.fates for part in partial} <= {(m.fate(1),)}
+    assert {part.retentions for part in partial} <= {(m.retention(1),)}
     again, _ = plan(task, at, SCOPE, FIRST - len(partial))
     assert not {part.outputs for part in partial} & {part.outputs for part in again}, "a tree that is planned anew has other files"
-    assert (root.tid, root.outputs, root.fates, root.attempt, root.origin) == (1, task.outputs, task.fates, 0, task.origin)
+    assert (root.tid, root.outputs, root.retentions, root.attempt, root.origin) == (1, task.outputs, task.retentions, 0, task.origin)
     for part in [*partial, root]:
         assert part.shared == task.shared
         assert part.options is not None

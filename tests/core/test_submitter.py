@@ -17,7 +17,7 @@ from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, StreamChecker, check
 from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.records import unpack_body
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, Outcome
@@ -52,7 +52,8 @@ class Client(Recorder[Submitter]):
         self.epoch += 1
         members = tuple(m.Member(node, 1, (), 2) for node in nodes)
         owners = (shard,) if shard >= 0 else nodes[:1]
-        return self.tell(self.manager, m.View(self.epoch, self.manager, members, owners, unit_size))
+        manager = self.manager if self.manager in nodes else min(nodes, default=self.manager)
+        return self.tell(manager, m.View(self.epoch, manager, members, owners, unit_size))
 
     def begun(self, *nodes: int, unit_size: int = 0, shard: int = -1) -> Self:
         """The first view, with the announcement of the run to its nodes."""
@@ -101,7 +102,7 @@ CHAIN = (task("a", "", "x"), task("b", "x", "y"), task("c", "y", "z"))
 def test_a_run_from_beginning_to_end() -> None:
     client = Client(*CHAIN).begun(0, 1)
     assert client.submitted() == {0: [0, 1, 2]}
-    client.tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2)).nothing_left()
+    client.tell(0, m.RunReady(RUN, 0)).tell(1, m.RunReady(RUN, 1)).nothing_left()
     client.ends(0, result(0), result(1))
     assert [one.tid for one in client.effect(Ended).results] == [0, 1]
     client.nothing_left()
@@ -119,7 +120,8 @@ def test_specs_say_what_becomes_of_outputs() -> None:
     client = Client(task("a", "in", "x y z", keep="y"), task("b", "x y"), task("c", "x")).begun(0)
     specs = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
     assert (specs[0].shared, specs[0].inputs, specs[0].outputs) == (keys("in"), (), keys("x y z"))
-    assert specs[0].fates == (m.fate(2), m.fate(1, True), m.fate(0, True)), "read by two; kept and read by one; read by nobody"
+    read_by_two, kept_and_read_by_one, read_by_nobody = m.retention(2), m.retention(1, True), m.retention(0, True)
+    assert specs[0].retentions == (read_by_two, kept_and_read_by_one, read_by_nobody)
     assert specs[1].inputs == keys("x y")
     assert unpack_body(specs[0].body)[1] == ["run", "a"]
 
@@ -209,6 +211,29 @@ def test_old_views_are_ignored() -> None:
     assert list(client.machine.members) == [0, 1]
 
 
+def test_of_two_sides_the_submitter_goes_with_the_larger_and_tells_the_other() -> None:
+    client = Client(*CHAIN).begun(1, 2)
+    client.submitted()
+    larger = client.machine.view
+    assert larger is not None
+    alone = m.View(larger.epoch + 5, 0, (m.Member(0, 1, (), 2),), (0,), 0)
+    assert client.tell(0, alone).take(m.View, 0) == larger
+    client.nothing_left()
+    assert list(client.machine.members) == [1, 2]
+
+
+def test_a_submitter_that_was_with_the_smaller_side_goes_over() -> None:
+    client = Client(*CHAIN)
+    alone = m.View(7, 0, (m.Member(0, 1, (), 2),), (0,), 0)
+    client.tell(0, alone)
+    client.take(m.RunBegin, 0)
+    client.submitted()
+    larger = m.View(5, 1, (m.Member(1, 1, (), 2), m.Member(2, 1, (), 2)), (1, 2), 0)
+    assert client.tell(1, larger).take(m.View, 0) == larger
+    assert client.take(m.RunBegin, 1).epoch < larger.epoch, "some records of the run were elsewhere before"
+    assert client.submitted() and list(client.machine.members) == [1, 2]
+
+
 def test_a_new_node_is_told_of_the_run_and_since_when_it_runs() -> None:
     client = Client(*MANY, limits=SMALL).begun(0, unit_size=1)
     client.submitted()
@@ -234,7 +259,7 @@ def test_files_that_died_and_are_missed_are_made_again() -> None:
     client.ends(0, result(0, node=1), result(1, node=0)).effects_of(Ended)
     client.view(0).tell(0, m.Lost(RUN, keys("x"), -1))
     assert client.submitted() == {0: [0]}
-    assert client.machine.redone == 1
+    assert client.machine.redone_times == {0: 1}
     client.ends(0, result(0, node=0), result(2, node=0))
     client.run_ended(0)
 
@@ -255,7 +280,7 @@ def test_finals_that_died_are_on_shared_storage_and_the_shard_that_misses_them_i
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.view(0).nothing_left()
     client.tell(0, m.Lost(RUN, keys("x"), -1))
-    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
+    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_RETENTION),))
     client.nothing_left()
 
 
@@ -266,20 +291,20 @@ def test_outputs_of_tasks_without_a_sandbox_are_on_shared_storage() -> None:
     client.submitted()
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.view(0).tell(0, m.Lost(RUN, keys("x"), -1))
-    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_FATE),))
+    assert client.take(m.Publish, 0) == m.Publish(RUN, (m.Published(key("x"), 0, SHARED_RETENTION),))
     client.nothing_left()
 
 
 def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage() -> None:
     """Somebody may be reading it there. Whether the end of the first was heard of makes no difference."""
-    final, scratch = m.fate(1, True), m.fate(1)
+    final, scratch = m.retention(1, True), m.retention(1)
     writer = task("a", "", "x y", keep="x y")
     client = Client(writer, task("b", "x y"), task("c", "", "z"), task("d", "z")).begun(0, 1)
     client.submitted()
     client.tell(1, m.Flushed(RUN, (("x", 5, ""), ("y", 0, "no space left on device"))))
     client.effects_of(FilesFlushed)
     client.view(1)
-    again = {spec.tid: spec.fates for _, submit in client.take_all(m.Submit) for spec in submit.tasks}
+    again = {spec.tid: spec.retentions for _, submit in client.take_all(m.Submit) for spec in submit.tasks}
     assert again[0] == (scratch, final), "of y nothing is there"
 
     client = Client(task("a", "", "x y", keep="x"), task("b", "x y")).begun(0, 1)
@@ -287,7 +312,7 @@ def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage()
     client.ends(0, result(0, node=1)).effects_of(Ended)
     client.tell(0, m.Lost(RUN, keys("y"), -1))
     (spec,) = [spec for _, submit in client.take_all(m.Submit) for spec in submit.tasks]
-    assert (spec.tid, spec.fates) == (0, (scratch, scratch))
+    assert (spec.tid, spec.retentions) == (0, (scratch, scratch))
 
 
 def test_a_shard_that_asked_too_early_is_answered_when_the_task_has_ended() -> None:
@@ -379,7 +404,7 @@ def test_an_open_list_runs_as_it_grows_and_does_not_end_by_itself() -> None:
     client = Client(open_ended=True).begun(0).nothing_left()
     client.add(task("a", "", "x"))
     ((_, submit),) = client.take_all(m.Submit)
-    assert submit.tasks[0].fates == (m.fate(m.KEEP),), "nobody knows yet how often it will be read"
+    assert submit.tasks[0].retentions == (m.retention(m.KEEP),), "nobody knows yet how often it will be read"
     client.ends(0, result(0)).effects_of(Ended)
     client.nothing_left()
     client.add(task("b", "x", "y"), task("c", "y"))
@@ -400,7 +425,7 @@ def closed(*tasks: Task) -> Client:
 
 def test_a_closed_list_is_settled_before_the_run_ends() -> None:
     client = closed(task("a", "", "x"), task("b", "x", "y z", keep="z")).feed(CloseList(finals=("y", "z"), drops=("x",)))
-    assert client.take(m.Settle, 0) == m.Settle(RUN, keys("y"), keys("x")), "z is there already"
+    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, keys("y"), keys("x")), "z is there already"
     client.nothing_left()
     client.tell(1, m.Flushed(RUN, (("y", 5, ""),)))
     client.effect(FilesFlushed)
@@ -409,7 +434,7 @@ def test_a_closed_list_is_settled_before_the_run_ends() -> None:
 
 def test_a_final_that_cannot_be_written_ends_the_waiting_too() -> None:
     client = closed(task("a", "", "x")).feed(CloseList(finals=("x",)))
-    client.take(m.Settle, 0)
+    client.take(m.FinalizeFiles, 0)
     client.tell(1, m.Flushed(RUN, (("x", 0, "disk full"),)))
     assert client.effect(FilesFlushed).files == [("x", 0, "disk full")]
     client.run_ended(0, 1)
@@ -420,17 +445,17 @@ def test_finals_of_an_open_list_that_died_are_made_again_before_it_is_settled() 
     client.view(0).feed(CloseList(finals=("x", "y")))
     assert client.submitted() == {0: [0, 1]}
     client.ends(0, result(0), result(1))
-    assert sorted(client.take(m.Settle, 0).finals) == sorted(keys("x y"))
+    assert sorted(client.take(m.FinalizeFiles, 0).finals) == sorted(keys("x y"))
 
 
 def test_a_node_that_dies_while_its_finals_are_copied_has_them_made_again() -> None:
     client = closed(task("a", "", "x"), task("b", "", "y")).feed(CloseList(finals=("x", "y")))
-    client.take(m.Settle)
+    client.take(m.FinalizeFiles)
     client.tell(1, m.Flushed(RUN, (("x", 5, ""),))).effect(FilesFlushed)
     client.view(0)
     assert client.submitted() == {0: [1]}, "x has arrived"
     client.ends(0, result(1, node=0))
-    assert client.take(m.Settle, 0).finals == keys("y")
+    assert client.take(m.FinalizeFiles, 0).finals == keys("y")
     client.tell(0, m.Flushed(RUN, (("y", 5, ""),))).effect(FilesFlushed)
     client.run_ended(0)
 
@@ -613,7 +638,7 @@ class RandomOrders(RuleBasedStateMachine):
         if not over.reason:
             assert set(machine.state) <= {FINISHED, FAILED}
             assert set(self.told) == set(range(40))
-            assert sum(self.told.values()) == 40 + machine.redone
+            assert sum(self.told.values()) == 40 + sum(machine.redone_times.values())
 
 
 TestRandomOrders = RandomOrders.TestCase
@@ -648,7 +673,7 @@ def with_journal(*nodes: int) -> Client:
 
 
 def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> None:
-    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0, 2)).tell(1, m.RunReady(RUN, 1, 2))
+    client = with_journal(0, 1, 2).tell(0, m.RunReady(RUN, 0)).tell(1, m.RunReady(RUN, 1))
     client.nothing_left()
     client.view(0, 1)
     assert client.submitted() == {0: [0, 1, 2]}, "node 2 is no more"
@@ -657,5 +682,5 @@ def test_nothing_is_submitted_before_all_nodes_have_ended_the_earlier_run() -> N
 
 
 def test_a_node_that_does_not_end_the_earlier_run_ends_the_wait() -> None:
-    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0, 2)).advance(SubmitterLimits().ready_s)
+    client = with_journal(0, 1).tell(0, m.RunReady(RUN, 0)).advance(SubmitterLimits().ready_s)
     client.run_ended(0, 1, reason="nodes [1] have not ended the earlier run with this journal")

@@ -13,9 +13,9 @@ from worker_node import BIG, DISPATCHER, NODES, SHARD, Node, mine, tid_of
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, Delete, FetchData, JobDone, ReadStore, StageIn, StoreInline
-from amfs.engine.fls import SHARED_FATE
+from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
-from amfs.fs.partition import PartitionTable
 
 # ── tasks that run ─────────────────────────────────────────────────────────────────────────────────
 
@@ -27,7 +27,7 @@ def test_a_task_without_inputs_runs_at_once_and_is_reported() -> None:
     assert record.outputs == (("out", "/store/7/out"),)
     node.nothing_left()
     node.exits(1, 12)
-    assert node.take(m.Publish, SHARD) == m.Publish(RUN, (m.Published(key("out"), 12, m.fate(1)),))
+    assert node.take(m.Publish, SHARD) == m.Publish(RUN, (m.Published(key("out"), 12, m.retention(1)),))
     (told,) = node.done()
     assert (told.tid, told.outcome, told.sizes, told.bytes_out, told.node, told.end_us - told.start_us) == (1, 0, (12,), 12, 0, 1000)
     node.nothing_left()
@@ -270,7 +270,7 @@ def test_a_file_made_here_wakes_its_readers_without_a_word() -> None:
     node.take(m.Locate)
     node.exits(1, 9)
     assert node.running() == [2]
-    assert node.take(m.Publish).files == (m.Published(key("a"), 9, m.fate(1)),)
+    assert node.take(m.Publish).files == (m.Published(key("a"), 9, m.retention(1)),)
     assert [told.tid for told in node.done()] == [1]
     node.nothing_left()
 
@@ -283,7 +283,7 @@ def test_a_task_goes_to_the_node_that_holds_most_of_its_input() -> None:
     assert node.take(m.Fetch, 3).names == keys("b"), "small files are fetched as soon as they are located"
     node.located("a", 2, size=2 * BIG)
     assert node.take(m.Assign, 2).tasks == (mine(1, "a b"),)
-    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), 2)
+    assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((1, 0),), 2)
     node.nothing_left()
     node.inline("b", 3)
     assert node.running() == []
@@ -295,7 +295,7 @@ def test_a_task_stays_when_it(why: str) -> None:
     task = mine(1, "a", pin=0) if why == "is pinned" else mine(1, "a")
     node.assign(task, by=1 if why == "came from a neighbour" else DISPATCHER)
     if why == "came from a neighbour":
-        assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+        assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((1, 0),), -1)
     node.take(m.Locate)
     node.located("a", 2, size=2 * BIG)
     node.take(m.Fetch, 2)
@@ -318,10 +318,10 @@ def test_finals_are_on_shared_storage_before_their_task_is_reported() -> None:
     node = Node().assign(mine(1, outputs="out", readers=0, final=True)).forget().exits(1, 12)
     job = node.effect(CopyOut)
     assert (job.name, job.path) == (key("out"), f"{BASE}/out")
-    assert node.take(m.Publish).files == (m.Published(key("out"), 12, m.fate(0, True)),)
+    assert node.take(m.Publish).files == (m.Published(key("out"), 12, m.retention(0, True)),)
     assert node.done() == []
     node.feed(JobDone(job.serial, "", 12))
-    assert node.take(m.Publish).files == (m.Published(key("out"), 12, SHARED_FATE),)
+    assert node.take(m.Publish).files == (m.Published(key("out"), 12, SHARED_RETENTION),)
     assert node.take(m.Flushed, CLIENT) == m.Flushed(RUN, (("out", 12, ""),))
     assert [told.outcome for told in node.done()] == [0]
     node.nothing_left()
@@ -342,8 +342,8 @@ def test_a_file_of_the_session_is_published_when_it_has_been_taken_out_and_not_b
     job = node.effect(CopyOut)
     assert not node.take_all(m.Publish) and node.running() == [] and node.done() == []
     node.feed(JobDone(job.serial, "", 12))
-    published = [(file.size, file.fate) for _, message in node.take_all(m.Publish) for file in message.files]
-    assert published == [(12, m.fate(1, True)), (12, SHARED_FATE)]
+    published = [(file.size, file.retention) for _, message in node.take_all(m.Publish) for file in message.files]
+    assert published == [(12, m.retention(1, True)), (12, SHARED_RETENTION)]
     assert node.running() == [2] and [told.outcome for told in node.done()] == [0]
 
 
@@ -361,7 +361,7 @@ def test_outputs_written_in_place_are_shared_at_once() -> None:
     assert record.outputs == (("out", ""),)
     node.take(m.Locate)
     node.exits(1, 3)
-    assert node.take(m.Publish).files == (m.Published(key("out"), 3, SHARED_FATE),)
+    assert node.take(m.Publish).files == (m.Published(key("out"), 3, SHARED_RETENTION),)
     assert node.running() == [2]
 
 
@@ -397,7 +397,7 @@ def test_a_file_that_a_settled_run_wants_is_copied_out() -> None:
     node.tell(SHARD, m.Flush(RUN, keys("a")))
     node.feed(JobDone(node.effect(CopyOut).serial, "", 12))
     assert node.take(m.Flushed, CLIENT).files == (("a", 12, ""),)
-    assert node.take(m.Publish).files[0].fate == SHARED_FATE
+    assert node.take(m.Publish).files[0].retention == SHARED_RETENTION
     node.nothing_left()
 
 

@@ -1,7 +1,7 @@
 """The worker under random orders of everything that can happen to it.
 
 The rest of the world is modelled just so far that it stays plausible: a shard that knows every file or says it will never be, holders
-that answer or have nothing, a launcher and a mover whose jobs end in any order, neighbours that steal, nodes that die. Whatever the order,
+that answer or have nothing, a launcher and copies whose jobs end in any order, neighbours that steal, nodes that die. Whatever the order,
 every task that came here ends exactly once (is reported, or is given to somebody else, or is given up with its dead dispatcher), is
 started only with all its inputs there, and no file is fetched twice at a time.
 """
@@ -19,10 +19,10 @@ from recorder import Recorder
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, OpenRun, StoreInline, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body, unpack_record
 from amfs.engine.states import FileState, Outcome
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
 
 ME, DISPATCHER, SHARD = 0, 4, 5
 HOLDERS = (1, 2, 3)
@@ -82,7 +82,7 @@ class RandomOrders(RuleBasedStateMachine):
                         self.end(task.tid, task.attempt)
                 case m.Publish() | m.Release() | m.Replica() | m.Lost():
                     assert to == SHARD
-                case m.Took() | m.StealNone() | m.Flushed() | m.StealAsk():
+                case m.TaskMoved() | m.StealNone() | m.Flushed() | m.StealAsk():
                     pass
                 case _:
                     raise AssertionError(f"a worker does not say {message}")
@@ -140,7 +140,7 @@ class RandomOrders(RuleBasedStateMachine):
         """The dispatcher takes it for lost and has another attempt made, here again."""
         tid = sorted(self.here)[which % len(self.here)]
         old = self.here[tid]
-        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.fates, old.options, old.attempt + 1, old.origin)
+        task = m.TaskSpec(tid, old.body, old.inputs, old.shared, old.outputs, old.retentions, old.options, old.attempt + 1, old.origin)
         self.came.discard((tid, old.attempt))  # superseded: reported as the new attempt
         self.came.add((tid, task.attempt))
         self.here[tid] = task
@@ -253,7 +253,7 @@ class RandomOrders(RuleBasedStateMachine):
 
     @invariant()
     def whatever_is_waited_for_is_on_its_way(self) -> None:
-        """Nobody waits for a file of which neither the shard, nor a holder, nor the mover has been asked."""
+        """Nobody waits for a file of which neither the shard, nor a holder, nor its data server has been asked."""
         coming = {name for _, name in self.fetches} | set(self.asked) | {job.name for job in self.jobs if isinstance(job, FetchData)}
         for file in self.node.machine.runs[RUN].files.values():
             waiting = [entry for entry in file.waiting if self.here.get(entry.spec.tid) is not None]

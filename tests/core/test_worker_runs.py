@@ -10,8 +10,8 @@ from worker_node import DISPATCHER, NODES, SHARD, Node, mine
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
-from amfs.fs.partition import PartitionTable
 from amfs.node.core import NodeCore
 
 # ── stealing ───────────────────────────────────────────────────────────────────────────────────────
@@ -21,7 +21,7 @@ def test_half_of_what_waits_for_a_slot_is_given_to_who_asks() -> None:
     node = Node(slots=1).assign(*(mine(tid) for tid in range(1, 6))).forget()
     node.tell(2, m.StealAsk(10))
     assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4, 5]
-    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((4, 0), (5, 0)), 2)
+    assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((4, 0), (5, 0)), 2)
     node.nothing_left()
     node.tell(3, m.StealAsk(1))
     assert [task.tid for task in node.take(m.Assign, 3).tasks] == [3]
@@ -31,7 +31,7 @@ def test_pinned_tasks_and_those_that_have_a_slot_are_not_given() -> None:
     node = Node(slots=2).assign(mine(1), mine(2), mine(3, pin=0, pin_hard=False), mine(4)).forget()
     node.tell(2, m.StealAsk(10))
     assert [task.tid for task in node.take(m.Assign, 2).tasks] == [4]
-    node.take(m.Took)
+    node.take(m.TaskMoved)
     node.tell(2, m.StealAsk(10)).take(m.StealNone, 2)
     node.nothing_left().exits(1)
     assert node.running() == [3]
@@ -62,7 +62,7 @@ def test_a_busy_node_does_not_ask() -> None:
 
 def test_a_stolen_task_is_told_to_its_dispatcher() -> None:
     node = Node().assign(mine(1), by=3)
-    assert node.take(m.Took, DISPATCHER) == m.Took(RUN, ((1, 0),), -1)
+    assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((1, 0),), -1)
     assert node.running() == [1]
     node.exits(1)
     assert [told.tid for told in node.done()] == [1]
@@ -127,8 +127,8 @@ def test_traffic_is_counted() -> None:
 
 def test_files_of_an_earlier_life_are_adopted() -> None:
     node = Node().assign(mine(1, "a")).forget()
-    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.fate(1)), (key("b"), 6, 78, m.fate(2))])
-    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.fate(1)), m.Published(key("b"), 6, m.fate(2)))
+    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2))])
+    assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.retention(1)), m.Published(key("b"), 6, m.retention(2)))
     (record,) = node.launched()
     assert record.stamps == ((5, 77),)
     node.nothing_left()
@@ -140,7 +140,7 @@ def test_files_of_an_earlier_life_are_adopted() -> None:
 def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
     node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
     node.call(node.machine.set_view, PartitionTable([3] * 8), [1, 2, 3], {SHARD}, NODES - {SHARD})
-    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.fate(m.KEEP)),), "readers can be counted no more"
+    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.retention(m.KEEP)),), "readers can be counted no more"
     assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
     node.nothing_left()
 
@@ -181,7 +181,7 @@ def test_it_can_say_why_a_task_does_not_run() -> None:
 def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
     step = WorkerLimits().parked_step
     node = Node().assign(*(mine(tid, "a") for tid in range(step)))
-    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step, 0)
+    assert node.take(m.Done, DISPATCHER) == m.Done(RUN, (), step)
     node.forget().tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",)))
     done = node.take(m.Done, DISPATCHER)
     assert (len(done.results), done.parked) == (step, 0)
@@ -207,7 +207,7 @@ def test_a_resumed_run_may_begin_when_nothing_is_left_of_the_one_before() -> Non
     node.exits(1, outcome=Outcome.CANCELLED)
     node.effect(CloseRun)
     node.take(m.RunGone, CLIENT)
-    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0, 2)
+    assert node.take(m.RunReady, CLIENT + 1) == m.RunReady(RUN + 1, 0)
     node.nothing_left()
 
 
@@ -223,5 +223,5 @@ def test_what_overtakes_the_first_view_of_a_node_waits_for_it() -> None:
     members = tuple(m.Member(node, 1, (), 1) for node in range(3))
     out = core.handle(Received(0, m.View(2, 0, members, (2,) * 8)), 0.2)
     said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
-    assert (CLIENT, m.RunReady(RUN, 2, 1)) in said
+    assert (CLIENT, m.RunReady(RUN, 2)) in said
     assert (CLIENT, m.Lost(RUN, ("7/./0",), -1)) in said

@@ -14,9 +14,9 @@ from recorder import Recorder
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.events import Launch, OpenRun, TasksExited
+from amfs.engine.partition import PartitionTable
 from amfs.engine.records import Record, unpack_body, unpack_record
 from amfs.engine.worker import Worker
-from amfs.fs.partition import PartitionTable
 
 DISPATCHER, SHARD = 4, 5
 NODES = frozenset(range(6))
@@ -32,7 +32,7 @@ class Node(Recorder[Worker]):
         if of_run.pop("begun", True):
             self.tell(CLIENT, begin(**of_run))
             self.effect(OpenRun)
-            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0, slots)
+            assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0)
 
     def assign(self, *specs: m.TaskSpec, by: int = DISPATCHER) -> Self:
         self.tell(by, m.Assign(RUN, specs))

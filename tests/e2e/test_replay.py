@@ -17,8 +17,9 @@ import pytest
 
 import amfs as package
 from amfs.engine.workflow import Workflow
+from amfs.host.processes import is_running
 from amfs.libexec import program
-from amfs.net.session import is_running, load
+from amfs.net.records import load
 from amfs.translate.detect import load as load_workflow
 from amfs.translate.synthetic import replay
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs.journal import Header, Journal, read
+from amfs.runs.journal import Header, Journal, read
 
 WIDTH = 12
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs.trace import read_trace
+from amfs.runs.trace import read_trace
 
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -203,6 +203,21 @@ def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:
     assert summary["exit_code"] == 1
     assert (summary["totals"]["ok"], summary["totals"]["failed"]) == (4, 1)
     assert summary["failures"] == [{"id": "bad", "what": "exit status 3", "stderr": "why\n", "where": "tasks.txt:5", "node": 0}]
+
+
+@pytest.mark.parametrize("label", ["x/", "/", "a/b"])
+def test_a_label_may_look_like_a_directory(amfs: Amfs, tmp_path: Path, label: str) -> None:
+    (tmp_path / "in.txt").write_text("in\n")
+    tasks = [
+        {"type": "task", "id": "a", "argv": ["cat", "in.txt"], "inputs": ["in.txt"], "stdout": "out", "label": label},
+        {"type": "task", "id": "b", "argv": ["false"], "inputs": ["out"], "label": label},
+        {"type": "task", "id": "c", "argv": ["cat", "in.txt"], "inputs": ["in.txt"], "after": ["b"], "label": label},
+    ]
+    done = amfs("run", "--output", "json", write(tmp_path, "".join(json.dumps(task) + "\n" for task in tasks), "tasks.jsonl"))
+    assert done.returncode == 1, done.stderr
+    (stage,) = json.loads(done.stdout.splitlines()[-1])["stages"]
+    assert stage["label"] == label.removeprefix("a/")
+    assert (stage["ok"], stage["failed"], stage["upstream_failed"]) == (1, 1, 1)
 
 
 def test_a_failure_takes_its_dependants_and_nobody_else(amfs: Amfs, tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from amfs.net import daemon, litter
-from amfs.net.session import Session, is_running, load
+from amfs.host import orphans
+from amfs.host.processes import is_running
+from amfs.net.records import SessionRecord, load
+from amfs.provision import daemon
 
 pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.mpi
@@ -51,10 +53,10 @@ def command(tmp_path: Path) -> Command:
     return run
 
 
-def await_gone(session: Session) -> None:
+def await_gone(session: SessionRecord) -> None:
     assert not daemon.await_end([(entry.pid, entry.started) for entry in session.nodes], PATIENCE_S)
     end = time.monotonic() + PATIENCE_S
-    while list(litter.SHM.glob(f"amfs-{os.getuid()}-{session.name}-*")):  # another session that starts may be just removing it
+    while list(orphans.SHM.glob(f"amfs-{os.getuid()}-{session.name}-*")):  # another session that starts may be just removing it
         assert time.monotonic() < end, "stores were left behind"
         time.sleep(0.05)
 
@@ -92,7 +94,7 @@ def test_nodes_survive_the_launcher(home: Path, tmp_path: Path, command: Command
     name = f"mpik-{os.getpid()}"
     hold = tmp_path / "hold.py"
     hold.write_text("import sys, time\nfrom amfs.cli.main import main\ncode = main(sys.argv[1:])\ntime.sleep(600)\n")
-    before = set(litter.SHM.iterdir())
+    before = set(orphans.SHM.iterdir())
     arguments = [MPIEXEC, "-n", "2", sys.executable, str(hold), "up", "--slots", "1", "--name", name]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True) as launcher:
         assert launcher.stdout is not None
@@ -114,7 +116,7 @@ def test_nodes_survive_the_launcher(home: Path, tmp_path: Path, command: Command
             continue
         if mine:
             os.kill(int(process.name), signal.SIGKILL)
-    for path in set(litter.SHM.iterdir()) - before:  # what MPI leaves when it is killed
+    for path in set(orphans.SHM.iterdir()) - before:  # what MPI leaves when it is killed
         if path.name.startswith(("mpich_shm_", "sm_segment.")) and not is_mapped(path):
             path.unlink()
 

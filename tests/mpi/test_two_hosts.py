@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from amfs.net import daemon
-from amfs.net.session import load
+from amfs.net.records import load
+from amfs.provision import daemon
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.slow]
 

@@ -61,12 +61,13 @@ def connect(port: int, server: int, *, key: bytes = KEY, node: int = 1, lane: in
 
 def accept(line: socket.socket, key: bytes = KEY) -> int:
     """The server's side of it; the lane that is wanted, or -1: it went away."""
-    said = line.recv(HELLO.size, socket.MSG_WAITALL)
-    if len(said) < HELLO.size:
+    try:
+        said = exactly(line, HELLO.size)
+        challenge = challenge_to(said, key)
+        line.sendall(challenge)
+        if exactly(line, PROOF_BYTES) != proof(b"amfs data client", said, challenge, key):
+            return -1
+        line.sendall(HEAD.pack(MAGIC, VERSION, OK))
+    except (EOFError, OSError):
         return -1
-    challenge = challenge_to(said, key)
-    line.sendall(challenge)
-    if line.recv(PROOF_BYTES, socket.MSG_WAITALL) != proof(b"amfs data client", said, challenge, key):
-        return -1
-    line.sendall(HEAD.pack(MAGIC, VERSION, OK))
     return int(HELLO.unpack(said)[2])

@@ -478,6 +478,7 @@ class Reference:
     def unused(self, ino: int, node: int) -> bool:
         inode = self.file_here(ino)
         if node >= 0 and inode.attr.writer == node:
+            inode.lost = inode.lost or (inode.attr.layout == WHOLE and not inode.holders and inode.attr.size > 0)
             inode.attr = inode.attr._replace(writer=-1, finished=LOST if inode.lost else 1)
             if not inode.holders and inode.attr.layout == WHOLE and not inode.lost:
                 inode.holders = {node}

@@ -178,7 +178,7 @@ def test_two_that_print_without_an_end_take_little_memory(world: World) -> None:
         return sorted(found, key=lambda each: each.st_size)[-2:]
 
     def bounded() -> bool:
-        return len(caught()) == 2 and all(each.st_size > 400_000_000 > 4 * each.st_blocks * 512 for each in caught())
+        return len(caught()) == 2 and all(each.st_size > 200_000_000 > 4 * each.st_blocks * 512 for each in caught())
 
     world.launcher.submit([world.shell("yes", flags=WANT_OUTPUT), world.shell("yes >&2", flags=WANT_OUTPUT)])
     until(bounded)

@@ -14,11 +14,11 @@ from amfs.engine import messages as m
 from amfs.engine.events import Event, FsRequested
 from amfs.fs.vfs.calls import Operation, Work
 from amfs.fs.vfs.machine import FileSystem
-from amfs.net import litter
+from amfs.host import orphans
 from amfs.node.core import NodeCore
-from amfs.node.filework import FileWork
-from amfs.node.hands import Hands
+from amfs.node.file_backend import FileBackend
 from amfs.node.loop import Loop
+from amfs.node.node_io import NodeIO
 from amfs.node.store import Store
 
 LONG = 5000  # more steps than Python nests calls
@@ -35,7 +35,7 @@ class Busy(FileSystem):
             self.steps += 1
 
 
-class Collecting(Hands):
+class Collecting(NodeIO):
     """Counts how often it is looked what came from outside."""
 
     looks = 0
@@ -47,28 +47,43 @@ class Collecting(Hands):
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[tuple[Loop, Busy, Collecting]]:
-    store = Store(litter.EMBEDDED, 0, str(tmp_path))
+    store = Store(orphans.EMBEDDED, 0, str(tmp_path))
     meta = Meta(0)
-    hands = Collecting(store, 1, files=FileWork(0, meta, store.inside))
+    node_io = Collecting(store, 1, files=FileBackend(0, meta, store.inside))
     fs = Busy(0, meta, time.time_ns)
-    loop = Loop(NodeCore(m.Member(0, 1, (), 1), store.root, fs=fs), hands)
+    loop = Loop(NodeCore(m.Member(0, 1, (), 1), store.root, fs=fs), node_io)
     try:
         loop.start()
-        yield loop, fs, hands
+        yield loop, fs, node_io
     finally:
-        hands.close()
+        node_io.close()
         store.close()
         loop.close()
 
 
 def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Busy, Collecting]) -> None:
-    loop, fs, hands = node
+    loop, fs, node_io = node
     asked = FsRequested("test", "long", (LONG,), os.getuid(), os.getgid())
     core = loop.core
     assert core is not None
     loop.post(lambda: loop.act(0, core.handle(asked, time.monotonic())))
-    looks = hands.looks
+    looks = node_io.looks
     loop.turn(0.01)
     assert fs.steps == LONG
     # What others ask meanwhile waits for the loop's next turn: else who never stops asking keeps it from its timers and peers.
-    assert hands.looks - looks <= loop.turns
+    assert node_io.looks - looks <= loop.turns
+
+
+def test_a_call_for_a_closed_loop_writes_to_no_other_file() -> None:
+    """A thread that reads a document may end later than its run. The number of the closed loop's descriptor is another file's by then."""
+    loop = Loop()
+    number = loop.wake_fd
+    loop.close()
+    other = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        assert other == number, "the number is not taken again: the test proves nothing"
+        loop.post(lambda: None)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(other)
+    finally:
+        os.close(other)

@@ -10,6 +10,7 @@ from meta_making import EXCHANGE, FILE, NEW, add_dir, alone, made, names, refuse
 
 from amfs._native import Meta
 from amfs.fs.attr import (
+    LOST,
     META_BUSY,
     META_NOT_MINE,
     META_SET_CTIME,
@@ -133,6 +134,20 @@ def test_a_dead_node_takes_its_orphans_and_last_copies_along() -> None:
         meta.getattr(orphan, -1)
     assert meta.holders(copied) == (0,)
     assert Attr(*meta.getattr(writing, -1)).writer == -1
+
+
+def test_content_that_went_before_the_next_writer_had_it_is_lost() -> None:
+    meta = alone()
+    ino = made(meta, b"x", asker=-1).ino
+    meta.open(ino, 2, True)
+    meta.wrote(ino, 2, Attr(size=100))
+    meta.unused(ino, 2)
+    meta.open(ino, 3, True)  # and fetches the content
+    meta.forget_node(2)
+    meta.unused(ino, 3)  # in vain
+    assert Attr(*meta.getattr(ino, -1)).finished == LOST
+    assert meta.holders(ino) == ()
+    meta.check()
 
 
 def test_rename_replaces_and_exchanges() -> None:

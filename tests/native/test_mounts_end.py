@@ -14,8 +14,8 @@ from peer_meta_nodes import Cluster, Kernel
 from waiting import until
 
 from amfs.engine.events import Event, FsReplied, FsRequested
-from amfs.net import fusemounts
-from amfs.net.fusemounts import Serve
+from amfs.host import fusemounts
+from amfs.host.fusemounts import Serve
 from amfs.node.mounts import Mounts
 
 REMOTE = 1  # kind of a handle, as csrc/data/fsio.h

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from data_handshake import accept
-from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, Node
+from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, Node, record
 from waiting import until
 
-from amfs.fs.attr import META_SET_MODE, Attr
+from amfs.fs.attr import LOST, META_SET_MODE, Attr
 
 REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/data/fsio.h
 
@@ -295,6 +295,28 @@ def test_the_loop_opens_a_file_through_a_node_that_stalls(tmp_path: Path, flags:
         assert (*kernel.fuse.open_count(1 << 40), *here.io.open_count(1 << 40)) == (0, 0, 0, 0)
 
 
+def test_two_openings_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """The second comes before the worker that has nothing to do has woken up for the first: it gets another."""
+    with lied_to(tmp_path, _silent, 5000) as cluster:
+        here = cluster.nodes[0]
+        here.io.set_table([0] * PARTITIONS)
+        for turn in range(1, 4):  # more than once, for the worker may be quick
+            kernel = cluster.mount(0)
+            first, stalls, second = (1 << 40 | 3 * turn + number for number in range(3))
+            unique = opening(kernel, first, os.O_WRONLY)
+            kernel.until_asked()
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            assert kernel.wait(unique)[0] == 0
+            time.sleep(0.05)  # now there is one worker, and it waits
+            waiting, unique = opening(kernel, stalls, os.O_WRONLY), opening(kernel, second, os.O_WRONLY)
+            kernel.until_asked(2)
+            kernel.fuse.reply_open(waiting, REMOTE, 1, 0, 1)
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            assert kernel.wait(unique)[0] == 0
+            assert waiting not in kernel.answers, "the second had to wait for the first"
+        here.io.forget_peer(1)
+
+
 @pytest.mark.parametrize("through_loop", [True, False])
 def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through_loop: bool) -> None:
     with lied_to(tmp_path, _silent, 5000) as cluster:
@@ -345,3 +367,28 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
         assert error == 0
         handle = struct.unpack_from("<Q", data)[0]
         assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == errno.EIO
+
+
+def test_the_last_node_records_that_stripes_which_it_was_writing_went_with_another(tmp_path: Path) -> None:
+    """Alone it tells the record itself, without the poll loop."""
+    cluster = Cluster(tmp_path)
+    here, kernel = cluster.nodes[0], cluster.mount(0)
+    here.io.keep_ends()
+    for node in cluster.nodes:
+        node.io.set_table([p % 2 for p in range(PARTITIONS)])
+    ino = here.meta.create(ROOT, cluster.name_at(0), 1, 0, None, record(layout=1, stripe=4096, writer=0, finished=0))[0]
+    unique = opening(kernel, ino, os.O_WRONLY)
+    kernel.until_asked()
+    kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 0)
+    handle = struct.unpack_from("<Q", kernel.wait(unique)[1])[0]
+    assert kernel.write(ino, handle, b"x" * 4 * 4096) == 0
+    cluster.nodes[1].io.stop()
+    here.meta.forget_node(1)
+    cluster.set_table([0] * PARTITIONS)
+    here.io.lose(list(range(1, PARTITIONS, 2)), 2)
+    here.io.set_table([0] * PARTITIONS)
+    kernel.fuse.set_alone(True)
+    kernel.release(ino, handle)
+    until(lambda: Attr(*here.meta.getattr(ino, 0)).finished != 0)
+    assert Attr(*here.meta.getattr(ino, 0)).finished == LOST
+    cluster.stop()

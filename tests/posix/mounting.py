@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from amfs.net import hugetmpfs
+from amfs.host import hugetmpfs
 
 #: A limit that only turns a hang into a failure.
 PATIENCE_S = 60.0

@@ -21,9 +21,9 @@ from typing import Any
 
 from amfs.config import MemberLimits, WorkerLimits
 from amfs.engine import messages as m
+from amfs.engine.paths import scope_of
 from amfs.engine.states import FAILED, FINISHED
 from amfs.engine.workflow import Task
-from amfs.fs.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.checker import check_nothing_left
 from amfs.sim.cluster import Cluster
@@ -190,7 +190,7 @@ def _at(file: m.FileAt | m.Published) -> str:
     name = file.name.partition("/")[2]
     if isinstance(file, m.FileAt):
         return f"{name}@{','.join(map(str, file.holders)) or 'shared'}"
-    return name + (" on shared storage" if file.fate < 0 else "")
+    return name + (" on shared storage" if file.retention < 0 else "")
 
 
 def _cut(world: World, side: set[int]) -> None:

@@ -13,6 +13,7 @@ from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher, DispatchRun, Record
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership
+from amfs.engine.partition import PartitionTable
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import PENDING, FileState, Outcome
 from amfs.engine.submitter import Submitter
@@ -20,7 +21,6 @@ from amfs.engine.tokens import is_token
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import ReadyQueue, TaskEntry, WorkerState
 from amfs.engine.workflow import Task
-from amfs.fs.partition import PartitionTable
 from amfs.net.link import Link, Packet
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -35,7 +35,7 @@ def stale_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
 
     def on_view(self: Submitter, peer: int, message: m.View) -> None:
         if self.members and message.members:
-            self.epoch, self.manager = 0, 0
+            self.view = None
         real(self, peer, message)
 
     patch.setattr(Submitter, "on_view", on_view)
@@ -275,7 +275,8 @@ def reader_counts_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
     def make(self: SpecMaker, tid: int, task: Task, origin: int) -> m.TaskSpec:
         spec = real(self, tid, task, origin)
-        return msgspec.structs.replace(spec, fates=tuple(fate + 2 if 1 < fate < m.fate(m.KEEP) else fate for fate in spec.fates))
+        more = [retention + 2 if 1 < retention < m.retention(m.KEEP) else retention for retention in spec.retentions]
+        return msgspec.structs.replace(spec, retentions=tuple(more))
 
     patch.setattr(SpecMaker, "make", make)
 

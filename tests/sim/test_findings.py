@@ -47,6 +47,29 @@ def test_a_lost_batch_that_holds_up_heartbeats_splits_nothing() -> None:
     assert client.submitter.epoch == 1, "nobody was taken for dead"
 
 
+@pytest.mark.parametrize("gone_s", [7.0, 8.0, 9.0])
+@pytest.mark.parametrize("way", ["stopped", "cut off"])
+def test_a_manager_that_was_taken_for_dead_and_comes_back_does_not_take_the_submitter_with_it(gone_s: float, way: str) -> None:
+    """It finds the others silent, and its view of itself alone had the epoch of theirs: the run went on with one node of four."""
+    world = World(1, event_budget=100_000)
+    workload = Workload([Task(f"t{i}", ("work",)) for i in range(16)], seconds=10.0)
+    cluster = Cluster(world, workload, nodes=4, slots=1, links=LinkLimits())
+    client = cluster.client()
+    client.start()
+    world.let_pass(2.0)
+    if way == "stopped":
+        cluster.nodes[0].stall(gone_s)
+    else:
+        world.cut = lambda a, b: (a == 0) != (b == 0)
+        world.let_pass(gone_s)
+        world.cut = None
+    world.run(lambda: client.over is not None, 300.0)
+    assert client.submitter.lost == {0} and client.submitter.finished == 16
+    assert cluster.nodes[0].stopped == "the others took this node for dead"
+    world.let_pass(1.0)
+    assert [node.id for node in cluster.alive()] == [1, 2, 3]
+
+
 def what_waits_takes_the_room() -> Scenario:
     """Three units of one node. Tasks go round: 0, 3, … to node 1, 1, 4, … to node 2, 2, 5, … to node 0, which dies. Node 2 has a long
     task and, in its dispatcher's queue, the one for which all tasks of node 0 wait that are given out again."""

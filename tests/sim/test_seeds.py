@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amfs.sim.fuzz import Finding, run_seed
-from amfs.sim.hunt import hunt
+from amfs.sim.fuzz_cli import hunt
 from amfs.sim.scenario import Calamity
 from amfs.sim.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
 

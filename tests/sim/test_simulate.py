@@ -45,6 +45,13 @@ def test_a_chain_has_no_use_for_a_second_slot() -> None:
     assert report.utilisation == pytest.approx(1 / 8, rel=1e-2)
 
 
+def test_a_task_with_more_cores_than_a_node_takes_all_of_the_node_and_no_more() -> None:
+    report = run(Workload([Task(f"t{i}", ("x",), cores=256) for i in range(8)], seconds=1.0))
+    assert report.makespan_s == pytest.approx(2.0, rel=1e-2)
+    assert report.utilisation == pytest.approx(1.0, rel=1e-2)
+    assert Workload([Task("t", ("x",), cores=256)], seconds=1.0).work_s(2) == 2.0
+
+
 def test_every_pair_moves_its_file_once_and_writes_nothing_out() -> None:
     report = run(pairs(4, 2, 8, 1.0, 1000), data_aware=False)
     assert report.bytes_between_nodes == 4 * 2 * 8 * 1000
@@ -176,6 +183,7 @@ def test_the_command_hunts(amfs: Amfs) -> None:
     [
         ((), "say what to simulate"),
         (("list", "--bag", "1"), "only one of them"),
+        (("cycle",), "amfs: cycle:2: cycle of tasks"),
         (("--bag", "1", "--faults", "gremlins"), "no fault 'gremlins'"),
         (("--bag", "1", "--time-scale", "2"), "--time-scale goes with a WORKFLOW"),
         (("--bag", "1", "--faults", "loss=2"), "out of range"),
@@ -190,6 +198,7 @@ def test_the_command_hunts(amfs: Amfs) -> None:
 )
 def test_the_command_says_what_is_wrong(amfs: Amfs, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     (tmp_path / "list").write_text("a -b x\n")
+    (tmp_path / "cycle").write_text("#amfs workflow round\na -b x -i f -o g\nb -b x -i g -o f\n")
     refused = amfs("simulate", *arguments)
     assert refused.returncode == 2
     assert words in refused.stderr and refused.stderr.count("\n") == 1

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from amfs.net import litter
-from amfs.net.session import Session, is_running, load
+from amfs.host import orphans
+from amfs.host.processes import is_running
+from amfs.net.records import SessionRecord, load
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
 
 
 @contextmanager
-def running(nodes: int, *options: str) -> Iterator[Session]:
+def running(nodes: int, *options: str) -> Iterator[SessionRecord]:
     """A session of ``nodes`` nodes in a place of its own; $AMFS_RUN_DIR and $AMFS_SESSION lead to it meanwhile."""
     home = Path(tempfile.mkdtemp(prefix="amfs-t-", dir="/tmp"))  # short: sockets lie in it
     name = f"fs-{os.getpid()}-{time.monotonic_ns() % 100000}"
@@ -46,12 +47,12 @@ def running(nodes: int, *options: str) -> Iterator[Session]:
             assert not left, "nodes were left running"
             assert "killed process" not in down.stderr, down.stderr
             end = time.monotonic() + PATIENCE_S
-            while list(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*")):  # another session that starts may be just removing it
+            while list(orphans.SHM.glob(f"amfs-{os.getuid()}-{name}-*")):  # another session that starts may be just removing it
                 assert time.monotonic() < end, "stores were left behind"
                 time.sleep(0.05)
 
 
-def kill(session: Session, node: int) -> None:
+def kill(session: SessionRecord, node: int) -> None:
     """End a node the hard way, and wait until it is no more."""
     entry = next(entry for entry in session.nodes if entry.node == node)
     os.kill(entry.pid, signal.SIGKILL)

@@ -89,7 +89,7 @@ def test_a_session_that_dies_is_cleared_away() -> None:
 
 
 def session_pids(session: mounts.Session) -> list[int]:
-    from amfs.net.session import load
+    from amfs.net.records import load
 
     return [node.pid for node in load(Path(session.file)).nodes]
 

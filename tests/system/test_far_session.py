@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from fs_session import PATIENCE_S, kill, running
 
-from amfs.net.session import Session
+from amfs.net.records import SessionRecord
 
 pytestmark = [
     pytest.mark.soak,
@@ -31,7 +31,7 @@ def amfs(*arguments: object) -> None:
 
 
 @contextmanager
-def mounted(session: Session, place: Path, nodes: list[int]) -> Iterator[list[Path]]:
+def mounted(session: SessionRecord, place: Path, nodes: list[int]) -> Iterator[list[Path]]:
     mounts = [place / f"m{node}" for node in nodes]
     for node, mount in zip(nodes, mounts, strict=True):
         mount.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fs_session import running
 
-from amfs.files import Files
+from amfs.client.files import Files
 
 pytestmark = [
     pytest.mark.root,

@@ -12,8 +12,8 @@ from fs_session import running
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amfs import files_io
-from amfs.files import Files
+from amfs.client import open_file as files_io
+from amfs.client.files import Files
 
 START = bytes(range(256)) * 40  # what is in the file at first: ten small pieces and a rest
 

@@ -1,4 +1,4 @@
-"""``amfs.files`` and ``amfs.Cluster`` on sessions of real nodes: what Python's own functions do, pipelines, nodes that die."""
+"""``amfs.client.files`` and ``amfs.Cluster`` on sessions of real nodes: what Python's own functions do, pipelines, nodes that die."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ import pytest
 from fs_session import kill, running
 
 import amfs
+from amfs.client import discovery
+from amfs.client.connection import Call
+from amfs.client.files import Files
+from amfs.client.open_file import CHUNK, RawFile
 from amfs.errors import SessionError, UsageError
-from amfs.files import Files
-from amfs.files_io import CHUNK, RawFile
-from amfs.files_line import Call
 from amfs.fs.attr import Attr
-from amfs.net import session as registry
+from amfs.host import processes
 from amfs.net import transport
-from amfs.net.session import Session
+from amfs.net.records import SessionRecord
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session() -> Iterator[SessionRecord]:
     with running(2, "--tcp", "127.0.0.1") as session:
         yield session
 
 
 @pytest.fixture(params=["same host", "another host"])
-def files(session: Session, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
+def files(session: SessionRecord, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
     """The session's files, none of them there at first; as seen from its host, and as from another one."""
     if request.param == "another host":
-        for module in (registry, transport):
-            monkeypatch.setattr(module, "host_mark", lambda: "elsewhere/0")
+        for module in (processes, discovery, transport):
+            monkeypatch.setattr(module, "host_id", lambda: "elsewhere/0")
     with Files() as files:
-        assert files.line.same_host is (request.param == "same host")
+        assert files.connection.same_host is (request.param == "same host")
         for entry in list(files.scandir("/")):
             files.rmtree(entry.path) if entry.is_dir() else files.unlink(entry.path)
         yield files
@@ -287,10 +288,10 @@ def test_copies_name_the_side_at_fault(files: Files, tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path / "no" / "where")
 
 
-def test_no_scratch_file_is_left_behind(session: Session, tmp_path: Path) -> None:
+def test_no_scratch_file_is_left_behind(session: SessionRecord, tmp_path: Path) -> None:
     with Files() as files:
         (tmp_path / "in").write_bytes(b"x" * 1000)
-        place = os.path.dirname(os.fsencode(files.line.call("scratch", b"probe")))
+        place = os.path.dirname(os.fsencode(files.connection.call("scratch", b"probe")))
         os.unlink(os.path.join(place, os.listdir(place)[0]))
         files.mkdir("/dir")
         for target in ("/f", "/none/f", "/dir"):
@@ -351,7 +352,7 @@ def test_keys_and_values(files: Files) -> None:
     assert not kv.exists("plain")
 
 
-def test_a_value_is_old_or_new_never_between(files: Files, session: Session) -> None:
+def test_a_value_is_old_or_new_never_between(files: Files, session: SessionRecord) -> None:
     versions = [bytes([number]) * 200_000 for number in range(20)]
     files.kv.put("k", versions[0])
     stop = threading.Event()
@@ -373,7 +374,7 @@ def test_a_value_is_old_or_new_never_between(files: Files, session: Session) -> 
     assert wrong == []
 
 
-def test_a_cluster_runs_workflows_and_reaches_files(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_runs_workflows_and_reaches_files(session: SessionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with amfs.Cluster() as cluster:
         assert (cluster.name, cluster.nodes) == (session.name, [0, 1])
@@ -406,7 +407,7 @@ def test_a_cluster_runs_workflows_and_reaches_files(session: Session, tmp_path: 
 
 
 @pytest.mark.soak
-def test_an_idle_connection_is_kept(session: Session) -> None:
+def test_an_idle_connection_is_kept(session: SessionRecord) -> None:
     """The gateway hears from us although nobody calls: it would give us up after 10 s."""
     with Files() as files:
         with files.open("/idle", "wb", buffering=0) as file:
@@ -417,8 +418,8 @@ def test_an_idle_connection_is_kept(session: Session) -> None:
         files.unlink("/idle")
 
 
-def test_files_left_open_are_written_out_in_the_end(session: Session) -> None:
-    code = "from amfs.files import Files; f = Files(); o = f.open('/left', 'w'); o.write('not closed')"
+def test_files_left_open_are_written_out_in_the_end(session: SessionRecord) -> None:
+    code = "from amfs.client.files import Files; f = Files(); o = f.open('/left', 'w'); o.write('not closed')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     with Files() as files:
@@ -427,8 +428,8 @@ def test_files_left_open_are_written_out_in_the_end(session: Session) -> None:
 
 
 @pytest.mark.soak
-def test_a_client_that_is_killed_leaves_no_handles(session: Session) -> None:
-    code = "from amfs.files import Files; f = Files(); o = f.open('/dead', 'wb', 0); o.write(b'x'); print(flush=True); input()"
+def test_a_client_that_is_killed_leaves_no_handles(session: SessionRecord) -> None:
+    code = "from amfs.client.files import Files; f = Files(); o = f.open('/dead', 'wb', 0); o.write(b'x'); print(flush=True); input()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdin is not None
     with Files() as files:
@@ -445,7 +446,7 @@ def test_a_client_that_is_killed_leaves_no_handles(session: Session) -> None:
         files.unlink("/dead")
 
 
-def test_a_gateway_that_does_not_answer_is_named(session: Session) -> None:
+def test_a_gateway_that_does_not_answer_is_named(session: SessionRecord) -> None:
     with Files(node=1, answer_s=2.0) as files:
         assert files.gateway == 1
         pid = next(entry.pid for entry in session.nodes if entry.node == 1)
@@ -465,7 +466,7 @@ def test_a_gateway_that_does_not_answer_is_named(session: Session) -> None:
                 assert time.monotonic() < end
 
 
-def test_a_closed_connection_says_so(session: Session) -> None:
+def test_a_closed_connection_says_so(session: SessionRecord) -> None:
     files = Files()
     files.close()
     files.close()
@@ -499,7 +500,7 @@ def test_when_the_gateway_dies_another_node_takes_over(tmp_path: Path) -> None:
         assert time.monotonic() - began < 20
 
 
-def test_writing_at_once_or_not_at_all(session: Session) -> None:
+def test_writing_at_once_or_not_at_all(session: SessionRecord) -> None:
     with Files() as files:
         files.makedirs("/atomic/d")
         name = "/atomic/" + "n" * 255

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from amfs.net import session as registry
+from amfs.client import discovery
 
 pytestmark = [pytest.mark.soak, pytest.mark.root, pytest.mark.timeout(3000)]
 
@@ -53,7 +53,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     for node, mount in enumerate(mounts):
         mount.mkdir()
         amfs("mount", str(mount), "--session", name, "--node", str(node))
-    yield Cluster(name, [entry.pid for entry in registry.find(name).nodes], mounts)
+    yield Cluster(name, [entry.pid for entry in discovery.find(name).nodes], mounts)
     for mount in mounts:
         amfs("umount", str(mount))
     amfs("down", name)

@@ -18,8 +18,8 @@ import pytest
 from fs_session import running
 
 from amfs.cli import main as frame
-from amfs.files import Files
-from amfs.net.session import Session
+from amfs.client.files import Files
+from amfs.net.records import SessionRecord
 
 
 class Done(NamedTuple):
@@ -42,13 +42,13 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session() -> Iterator[SessionRecord]:
     with running(2) as session:
         yield session
 
 
 @pytest.fixture
-def files(session: Session) -> Iterator[Files]:
+def files(session: SessionRecord) -> Iterator[Files]:
     """The session's files, none of them there at first."""
     with Files() as files:
         for entry in list(files.scandir("/")):
@@ -57,7 +57,7 @@ def files(session: Session) -> Iterator[Files]:
 
 
 @pytest.fixture
-def run(session: Session, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(session: SessionRecord, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command in this process, in a directory of the test's own."""
     monkeypatch.chdir(tmp_path)
 
@@ -215,7 +215,7 @@ def test_cat(files: Files, run: Run) -> None:
     assert done.err.splitlines() == ["amfs: cat: /none: No such file or directory", "amfs: cat: /d: Is a directory"]
 
 
-def test_who_reads_no_further_is_no_failure_to_talk_about(files: Files, session: Session) -> None:
+def test_who_reads_no_further_is_no_failure_to_talk_about(files: Files, session: SessionRecord) -> None:
     files.write_bytes("/large", b"line\n" * 1_000_000)
     for command in (["cat", "/large"], ["get", "/large", "-"]):
         with subprocess.Popen([sys.executable, "-m", "amfs", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -226,7 +226,7 @@ def test_who_reads_no_further_is_no_failure_to_talk_about(files: Files, session:
             assert process.wait(60) == 141
 
 
-def test_a_full_device_is_told(files: Files, session: Session) -> None:
+def test_a_full_device_is_told(files: Files, session: SessionRecord) -> None:
     files.write_bytes("/large", b"x" * 1_000_000)
     with open("/dev/full", "wb") as full:
         done = subprocess.run([sys.executable, "-m", "amfs", "cat", "/large"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
@@ -442,7 +442,7 @@ def test_a_directory_with_thousands_of_entries(files: Files, run: Run, tmp_path:
     assert good(run("ls")).lines == []
 
 
-def test_the_session_can_be_named(files: Files, run: Run, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_can_be_named(files: Files, run: Run, session: SessionRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_bytes("/here", b"")
     monkeypatch.delenv("AMFS_SESSION")
     assert good(run("ls", "--session", session.name)).lines == ["here"]

@@ -9,7 +9,7 @@ import time
 
 from fs_session import PATIENCE_S, kill, running
 
-from amfs.files import Files
+from amfs.client.files import Files
 
 MIB = 1 << 20
 DATA = bytes(range(1, 251)) * (3 * MIB // 250)

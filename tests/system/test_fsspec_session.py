@@ -23,12 +23,12 @@ from fsspec.tests.abstract import (
     AbstractPutTests,
 )
 
-from amfs.fsspec import AmfsFileSystem
-from amfs.net.session import Session
+from amfs.client.fsspec import AmfsFileSystem
+from amfs.net.records import SessionRecord
 
 
 @pytest.fixture(scope="module", autouse=True)
-def session() -> Iterator[Session]:
+def session() -> Iterator[SessionRecord]:
     with running(2) as session:
         yield session
         AmfsFileSystem.clear_instance_cache()
@@ -81,7 +81,7 @@ class TestPipe(AbstractPipeTests, AmfsFixtures):  # type: ignore[misc]
 # ── by URL ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_urls_name_session_and_path(session: Session, place: str) -> None:
+def test_urls_name_session_and_path(session: SessionRecord, place: str) -> None:
     with fsspec.open(f"amfs://{session.name}{place}/a/b.txt", "w") as file:
         file.write("one\ntwo\n")
     with fsspec.open(f"amfs://{place}/a/b.txt", "r") as file:  # no name: the session that is meant anyway
@@ -92,7 +92,7 @@ def test_urls_name_session_and_path(session: Session, place: str) -> None:
     assert fs.ls(fs.unstrip_protocol(path), detail=False) == [f"{place}/a/b.txt"]
 
 
-def test_the_protocol_is_known_without_an_import(session: Session) -> None:
+def test_the_protocol_is_known_without_an_import(session: SessionRecord) -> None:
     """Through the entry point, in a process that has not imported amfs."""
     code = "import fsspec, sys; assert 'amfs' not in sys.modules; print(fsspec.filesystem('amfs').ls('/', detail=False))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

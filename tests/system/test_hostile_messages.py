@@ -18,7 +18,8 @@ from fs_session import PATIENCE_S, running
 
 from amfs.engine import messages as m
 from amfs.engine.records import pack_body
-from amfs.net.session import Session, is_running
+from amfs.host.processes import is_running
+from amfs.net.records import SessionRecord
 from amfs.net.transport import Transport, random_client_id
 
 MESSAGES = 800
@@ -29,13 +30,13 @@ KINDS = [kind for kind in typing.get_args(m.AnyMessage) if kind not in MEANT_TO_
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
+def session() -> Iterator[SessionRecord]:
     with running(1) as session:
         yield session
 
 
 class Client:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionRecord) -> None:
         self.session = session
         self.node = session.nodes[0]
         self.transport = Transport(random_client_id(), session.keys)
@@ -65,13 +66,13 @@ class Client:
 
 
 @pytest.fixture
-def client(session: Session) -> Iterator[Client]:
+def client(session: SessionRecord) -> Iterator[Client]:
     client = Client(session)
     yield client
     client.close()
 
 
-def works(session: Session, here: Path) -> None:
+def works(session: SessionRecord, here: Path) -> None:
     (here / "list").write_text("a -b sh -o x -a -c 'echo fine > x'\nb -b cp -i x -o y -a x y\n")
     command = [sys.executable, "-m", "amfs", "run", "--no-journal", "--session", session.name, "list"]
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -115,7 +116,7 @@ class Chance(random.Random):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_node_lives_whatever_it_is_told(session: Session, client: Client, tmp_path: Path, seed: int) -> None:
+def test_a_node_lives_whatever_it_is_told(session: SessionRecord, client: Client, tmp_path: Path, seed: int) -> None:
     chance = Chance(seed)
     info = m.RunInfo(f"{RUN}/", str(tmp_path), ("PATH=/usr/bin:/bin",))
     client.say(m.ClientHello(client.transport.own_id), m.RunBegin(RUN, client.transport.own_id, info))
@@ -140,11 +141,12 @@ def test_a_node_lives_whatever_it_is_told(session: Session, client: Client, tmp_
         m.Fetch(RUN, (f"{RUN}/../../../../etc/passwd",)),
         m.Join(m.Member(9, 1, ("nonsense", "tcp://x"), 4)),
         m.Join(m.Member(9, 1, ("tcp://127.0.0.1:1",), -4)),
+        m.Join(m.Member(9, 1, ("tcp://127.0.0.1:1",), 4, "", 65536)),
         m.Join(m.Member(1 << 50, 1, ("tcp://127.0.0.1:1",), 1 << 40)),
-        m.FsAsk(1, "lookup", (None, [], {})),
-        m.FsAsk(1, "_serve", (1,)),
-        m.FsDo(1, "info_path", ((b"/" + b"x/" * 100_000),)),
-        m.FsDo(1, "write", (1, -1, b"x"), -5, 1 << 60),
+        m.PeerRequest(1, "lookup", (None, [], {})),
+        m.PeerRequest(1, "_serve", (1,)),
+        m.FsRequest(1, "info_path", ((b"/" + b"x/" * 100_000),)),
+        m.FsRequest(1, "write", (1, -1, b"x"), -5, 1 << 60),
         m.Assign(RUN, (m.TaskSpec(1, b"", outputs=("x",)),)),
         m.Assign(RUN, (m.TaskSpec(1, b"\xff" * 40),)),
     ],
@@ -155,7 +157,7 @@ def test_what_makes_no_sense_is_refused(client: Client, message: m.Message) -> N
     assert client.hear(m.Status).node == 0
 
 
-def test_large_answers_come_in_pieces(session: Session, client: Client, tmp_path: Path) -> None:
+def test_large_answers_come_in_pieces(session: SessionRecord, client: Client, tmp_path: Path) -> None:
     """Three hundred files of a size that travels inside the answer are 19 MB."""
     count, size = 300, 65536
     names = [f"f{i}" for i in range(count)]
@@ -176,7 +178,7 @@ def test_large_answers_come_in_pieces(session: Session, client: Client, tmp_path
     client.say(m.RunEnd(RUN, True))
 
 
-def test_names_of_any_depth(session: Session, tmp_path: Path) -> None:
+def test_names_of_any_depth(session: SessionRecord, tmp_path: Path) -> None:
     deep = "d/" * 1200 + "x"
     (tmp_path / "list").write_text(f"a -b sh -o {deep} -a -c 'echo deep > {deep}'\nb -b sh -i {deep} -o y -a -c 'cat < {deep} > y'\n")
     command = [sys.executable, "-m", "amfs", "run", "--no-journal", "--session", session.name, "list"]

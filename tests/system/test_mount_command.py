@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from amfs.net import fusemounts
-from amfs.net.session import Session, load
+from amfs.host import fusemounts
+from amfs.net.records import SessionRecord, load
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
 pytestmark = pytest.mark.skipif(os.environ.get("AMFS_TESTS_NO_FUSE") == "1", reason="AMFS_TESTS_NO_FUSE=1")
@@ -61,7 +61,7 @@ def name() -> str:
 
 
 @pytest.fixture
-def session(amfs: Amfs) -> Session:
+def session(amfs: Amfs) -> SessionRecord:
     amfs("up", "--name", name(), "--slots", "1")
     return load(Path(os.environ["AMFS_RUN_DIR"]) / name() / "session.json")
 
@@ -72,7 +72,7 @@ def in_time(*command: object, patience_s: float = 20.0) -> int:
 
 
 @pytest.mark.parametrize("options", [[], ["--no-passthrough"], ["--no-io-uring"], ["--cache", "open"], ["--fuse", "fusepy"]], ids=" ".join)
-def test_mount_and_umount(amfs: Amfs, session: Session, place: Path, options: list[str]) -> None:
+def test_mount_and_umount(amfs: Amfs, session: SessionRecord, place: Path, options: list[str]) -> None:
     said = amfs("mount", place, *options, "--verbose").stdout
     assert str(place) in said and ("fusepy" in said) == ("fusepy" in options)
     assert ("passthrough: the kernel" in said) == (options in ([], ["--no-io-uring"]))
@@ -93,7 +93,7 @@ def test_mount_and_umount(amfs: Amfs, session: Session, place: Path, options: li
     assert sorted(os.listdir(place)) == ["g", "h"], "what was there stays in the session"
 
 
-def test_a_session_ends_with_its_mounts(amfs: Amfs, session: Session, place: Path) -> None:
+def test_a_session_ends_with_its_mounts(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     amfs("mount", place)
     with open(place / "f", "w"):
         amfs("down", name())
@@ -116,7 +116,7 @@ def test_whether_a_mount_is_dead_is_no_question_to_other_nodes(amfs: Amfs, place
     assert asked() > before, "what is counted here is not counted"
 
 
-def test_status_shows_mounts(amfs: Amfs, session: Session, place: Path) -> None:
+def test_status_shows_mounts(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     amfs("mount", place)
     (one,) = json.loads(amfs("status", name(), "--output", "json").stdout)["sessions"]
     (mount,) = one["nodes"][0]["mounts"]
@@ -124,7 +124,7 @@ def test_status_shows_mounts(amfs: Amfs, session: Session, place: Path) -> None:
     assert str(place) in amfs("status", name()).stdout
 
 
-def test_mistakes_are_told(amfs: Amfs, session: Session, place: Path) -> None:
+def test_mistakes_are_told(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     assert "make it first" in amfs("mount", place / "none", code=2).stderr
     assert "node 7 does not run" in amfs("mount", place, "--node", "7", code=2).stderr
     assert "no mount of amfs" in amfs("umount", place, code=2).stderr
@@ -137,7 +137,7 @@ def test_mistakes_are_told(amfs: Amfs, session: Session, place: Path) -> None:
     assert "no session named nobody" in amfs("mount", place, "--session", "nobody", code=4).stderr
 
 
-def test_after_kill_9(amfs: Amfs, session: Session, place: Path) -> None:
+def test_after_kill_9(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """Whoever uses the mount gets an error at once; the mount goes without --force, and by itself with the next session."""
     amfs("mount", place)
     (place / "f").write_bytes(b"x")
@@ -147,14 +147,14 @@ def test_after_kill_9(amfs: Amfs, session: Session, place: Path) -> None:
     assert not os.path.ismount(place)
 
 
-def test_the_next_session_sweeps(amfs: Amfs, session: Session, place: Path) -> None:
+def test_the_next_session_sweeps(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     amfs("mount", place)
     os.kill(session.nodes[0].pid, signal.SIGKILL)
     amfs("up", "--name", name(), "--slots", "1")
     assert not os.path.ismount(place)
 
 
-def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: Session, place: Path) -> None:
+def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """Not with io_uring, which another test may turn on: what is in the rings of a stopped process the kernel does not take back."""
     amfs("mount", place, "--no-io-uring")
     os.kill(session.nodes[0].pid, signal.SIGSTOP)
@@ -166,7 +166,7 @@ def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: Session, place: Path
     os.kill(session.nodes[0].pid, signal.SIGCONT)
 
 
-def test_in_another_mount_and_network_namespace(amfs: Amfs, session: Session, place: Path) -> None:
+def test_in_another_mount_and_network_namespace(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """Mounted there, it is seen there only; it ends with the last process there, and with the session."""
     script = f"{sys.executable} -m amfs mount {place} -v && echo hi > {place}/f && cat {place}/f && touch {place}.in && exec sleep 60"
     inside = subprocess.Popen(["unshare", "-n", "-m", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -187,7 +187,7 @@ def test_in_another_mount_and_network_namespace(amfs: Amfs, session: Session, pl
         mark.unlink(missing_ok=True)
 
 
-def test_through_fusermount(amfs: Amfs, session: Session, place: Path) -> None:
+def test_through_fusermount(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """As ordinary users mount: the helper gives the descriptor back over a socket."""
     if fusemounts.fusermount() is None:
         pytest.skip("no fusermount3 here")

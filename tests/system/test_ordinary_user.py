@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs.net import fusemounts
+from amfs.host import fusemounts
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
 FUSE = Path("/dev/fuse")

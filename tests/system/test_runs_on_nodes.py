@@ -16,7 +16,7 @@ from fs_session import kill, running
 from waiting import until
 
 import amfs as package
-from amfs.net.session import Session
+from amfs.net.records import SessionRecord
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -34,7 +34,7 @@ def nodes() -> Iterator[str]:
 
 
 @pytest.fixture
-def doomed() -> Iterator[Session]:
+def doomed() -> Iterator[SessionRecord]:
     """Another one, to be harmed."""
     with running(4) as session:
         yield session
@@ -125,7 +125,7 @@ def test_failures_cross_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_node_dies_and_the_result_is_the_same(doomed: Session, tmp_path: Path, victim: int) -> None:
+def test_a_node_dies_and_the_result_is_the_same(doomed: SessionRecord, tmp_path: Path, victim: int) -> None:
     """Node 0 is manager and dispatcher. What only the dead node had is made again."""
     width = 40
     log = tmp_path / "log"
@@ -142,7 +142,7 @@ def test_a_node_dies_and_the_result_is_the_same(doomed: Session, tmp_path: Path,
     assert (tmp_path / "sum").read_text() == "".join(f"{i}\n" for i in range(width))
 
 
-def test_what_runs_again_counts_once_and_the_loss_is_told(doomed: Session, tmp_path: Path) -> None:
+def test_what_runs_again_counts_once_and_the_loss_is_told(doomed: SessionRecord, tmp_path: Path) -> None:
     """Three files lie on node 2 alone when it dies, and are still wanted."""
     text = "".join(f"p{i} -b sh -node-soft 2 -o t{i} -a -c 'echo {i} > t{i}; echo >> {tmp_path}/made'\n" for i in range(3))
     text += "".join(f"c{i} -b sh -node-soft 2 -i t{i} gate -o o{i} -a -c 'cp t{i} o{i}'\n" for i in range(3))
@@ -206,7 +206,7 @@ def test_a_node_that_is_full_fails_the_reader_and_lives(amfs: Run, tmp_path: Pat
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_all_nodes_die_and_the_run_ends(doomed: Session, tmp_path: Path) -> None:
+def test_all_nodes_die_and_the_run_ends(doomed: SessionRecord, tmp_path: Path) -> None:
     log = tmp_path / "log"
     going = start(tmp_path, "".join(f"{i} -b sh -a -c 'echo >> {log}; sleep 1'\n" for i in range(100)))
     until(lambda: lines(log) >= 4, "the run does not begin")
@@ -284,7 +284,7 @@ def test_a_run_that_goes_on_cannot_be_resumed(nodes: str, amfs: Run, tmp_path: P
     assert refused.returncode == 2 and "still goes on" in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
 
 
-def test_readers_that_have_their_input_do_not_mind_that_the_managers_node_dies(doomed: Session, tmp_path: Path) -> None:
+def test_readers_that_have_their_input_do_not_mind_that_the_managers_node_dies(doomed: SessionRecord, tmp_path: Path) -> None:
     """Three writers on node 0, readers of 4 s elsewhere: each reads the same bytes before and after."""
     text = "".join(f"w{i} -b sh -node-soft 0 -o f{i} -a -c 'echo $$ > f{i}'\n" for i in range(3))
     text += "".join(

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from amfs.net import litter
-from amfs.net.session import NodeEntry, Session, host_mark, is_running, load
+from amfs.host import orphans
+from amfs.host.processes import host_id, is_running
+from amfs.net.records import NodeEntry, SessionRecord, load
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE_S = 60.0  # only turns a hang into a failure
@@ -37,18 +38,18 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not left, "nodes were left running"
 
 
-def session_of(home: Path, name: str) -> Session:
+def session_of(home: Path, name: str) -> SessionRecord:
     return load(home / name / "session.json")
 
 
-def started(home: Path, amfs: Run, what: str, nodes: int) -> Session:
+def started(home: Path, amfs: Run, what: str, nodes: int) -> SessionRecord:
     """A session that ``amfs up`` started, with a name of its own."""
     name = f"{what}-{os.getpid()}"
     assert amfs("up", "--nodes", str(nodes), "--slots", "1", "--name", name).returncode == 0
     return session_of(home, name)
 
 
-def node(session: Session, number: int) -> NodeEntry:
+def node(session: SessionRecord, number: int) -> NodeEntry:
     return next(entry for entry in session.nodes if entry.node == number)
 
 
@@ -61,10 +62,10 @@ def status(amfs: Run, name: str) -> dict[int, str]:
 
 
 def stores(name: str) -> list[Path]:
-    return sorted(litter.SHM.glob(f"amfs-{os.getuid()}-{name}-*"))
+    return sorted(orphans.SHM.glob(f"amfs-{os.getuid()}-{name}-*"))
 
 
-def assert_gone(home: Path, session: Session) -> None:
+def assert_gone(home: Path, session: SessionRecord) -> None:
     """Nothing of it is left: no process, no directory, no memory."""
     until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
     assert not (home / session.name).exists()
@@ -172,7 +173,7 @@ def test_a_node_joins_and_leaves(home: Path, amfs: Run, tmp_path: Path) -> None:
     until(lambda: status(amfs, name) == {0: "up", 1: "up"})
     assert amfs("node", "--join", name, "--detach").returncode == 0  # on the same host, by name
     session = session_of(home, name)
-    assert len(session.nodes) == 3 and {entry.host for entry in session.nodes} == {host_mark()}
+    assert len(session.nodes) == 3 and {entry.host for entry in session.nodes} == {host_id()}
     assert amfs("down", name).returncode == 0
     assert_gone(home, session)
     shutil.rmtree(elsewhere)
@@ -183,7 +184,7 @@ def test_without_tcp_nobody_joins_from_elsewhere(home: Path, amfs: Run, tmp_path
     assert amfs("up", "--slots", "1", "--name", name).returncode == 0
     copy = tmp_path / "copied.json"
     shutil.copy(home / name / "session.json", copy)
-    text = copy.read_text().replace(host_mark(), "another host")
+    text = copy.read_text().replace(host_id(), "another host")
     copy.write_text(text)
     copy.chmod(0o600)
     done = amfs("node", "--join", str(copy), env={"AMFS_RUN_DIR": str(tmp_path / "elsewhere")})

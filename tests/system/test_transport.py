@@ -19,12 +19,13 @@ import msgspec
 import pytest
 import zmq
 
+from amfs.client.control import Client
 from amfs.engine.messages import PROTOCOL_VERSION, Blob, Content, Heartbeat, Message
 from amfs.errors import ProtocolError, SessionError, SystemSetupError
 from amfs.net import wire
-from amfs.net.client import Client
+from amfs.net.keys import Keys
 from amfs.net.link import Limits, Packet
-from amfs.net.session import Keys, NodeEntry, Session
+from amfs.net.records import NodeEntry, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.net.transport import Transport, random_client_id
 
@@ -306,7 +307,7 @@ def test_wrong_keys_are_refused_with_one_line(
 
 def test_a_client_with_wrong_keys_learns_why(server: Transport, keys: Keys) -> None:
     entry = NodeEntry(0, server.endpoints, "elsewhere", 0, 0)
-    session = Session(name="other", keys=make_keys(), created=0.0, host="elsewhere", nodes=(entry,))
+    session = SessionRecord(name="other", keys=make_keys(), created=0.0, host="elsewhere", nodes=(entry,))
     stop = threading.Event()
 
     def serve() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from amfs.engine.messages import Content, Heartbeat
-from amfs.net.session import Keys
+from amfs.net.keys import Keys
 from amfs.net.transport import Transport
 
 

@@ -71,14 +71,14 @@ def test_zap_lets_in_the_one_key() -> None:
 
 
 def test_who_never_shook_hands() -> None:
-    hands = Handshakes()
-    hands.accepted(5)
-    assert hands.disconnected(5)
-    hands.accepted(6)
-    hands.ended()
-    assert not hands.disconnected(6)
-    hands.accepted(7)
-    hands.accepted(8)
-    hands.ended()  # of one of them: the first to go gets the benefit of the doubt
-    assert [hands.disconnected(7), hands.disconnected(8)] == [False, True]
-    assert not hands.disconnected(9)
+    node_io = Handshakes()
+    node_io.accepted(5)
+    assert node_io.disconnected(5)
+    node_io.accepted(6)
+    node_io.ended()
+    assert not node_io.disconnected(6)
+    node_io.accepted(7)
+    node_io.accepted(8)
+    node_io.ended()  # of one of them: the first to go gets the benefit of the doubt
+    assert [node_io.disconnected(7), node_io.disconnected(8)] == [False, True]
+    assert not node_io.disconnected(9)

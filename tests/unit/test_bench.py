@@ -21,7 +21,7 @@ from amfs.bench.machines import machine_seconds
 from amfs.bench.transfer import fetch_seconds
 from amfs.cli.bench import ROW_KEYS, bench, dispatch_table
 from amfs.errors import AmfsError, SystemSetupError, UsageError
-from amfs.net.session import start_time
+from amfs.host.processes import start_time
 
 FASTER = Line("k", "what", "tasks/s", "peer", True, 1.2)
 SHORTER = Line("k", "what", "s", "", False, 0.2)

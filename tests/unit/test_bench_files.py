@@ -26,8 +26,8 @@ from amfs.bench.storage_worker import Worker, is_url, storage_of
 from amfs.cli import bench_files
 from amfs.cli.bench import bench
 from amfs.cli.bench_files import ended_by_signals
+from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError, UsageError
-from amfs.fs.partition import PartitionTable
 
 QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=1)
 

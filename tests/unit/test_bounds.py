@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tracemalloc
 
@@ -10,6 +11,7 @@ import pytest
 from amfs.errors import WorkflowError
 from amfs.translate.detect import Parser, load
 from amfs.translate.reader import FAULTS_MAX
+from amfs.translate.shape import shape_of
 
 SMALL = 1 << 16
 
@@ -106,3 +108,98 @@ def test_faults_are_counted_when_they_are_many(format: str, document: bytes) -> 
 def test_equal_words_of_a_line_are_kept_once() -> None:
     [task] = load(io.BytesIO(b"1 -b p -a " + b"'' 'a b' " * 1000), format="tasklist").tasks
     assert len(set(map(id, task.argv))) == 3
+
+
+#: (format, what stands before the tasks, one task of about 200 bytes, what separates two, what stands after them)
+TASKS: list[tuple[str, str, str, str, str]] = [
+    (
+        "tasklist", "", "ID{0} -b mProject -i region.hdr raw/image-{0}.fits -o projected/tile-{0}.fits -cores 1 -label project "
+        "-a -X raw/image-{0}.fits projected/tile-{0}.fits region.hdr -x 0.95", "\n", "",
+    ),
+    (
+        "commands", "", "mProject -X raw/image-{0}.fits projected/tile-{0}.fits region.hdr -x 0.95 -y 0.95 --verbose --log none "
+        "-if region.hdr raw/image-{0}.fits -of projected/tile-{0}.fits", "\n", "",
+    ),
+    (
+        "jsonl", "", '{{"type":"task","id":"ID{0}","argv":["mProject","-X","raw/image-{0}.fits","projected/tile-{0}.fits","region.hdr"],'
+        '"inputs":["region.hdr","raw/image-{0}.fits"],"outputs":["projected/tile-{0}.fits"]}}', "\n", "",
+    ),
+    (
+        "dax", '<adag name="x">', '<job id="ID{0}" name="mProject"><argument>-X <file name="raw/image-{0}.fits"/></argument>'
+        '<uses name="region.hdr" link="input"/><uses name="raw/image-{0}.fits" link="input"/>'
+        '<uses name="projected/tile-{0}.fits" link="output"/></job>', "\n", "</adag>",
+    ),
+    (
+        "pegasus", 'pegasus: "5.0"\nname: x\njobs:\n', "- type: job\n  name: mProject\n  id: ID{0}\n  arguments: [-X, raw/image-{0}.fits]\n"
+        "  uses:\n  - lfn: region.hdr\n    type: input\n  - lfn: raw/image-{0}.fits\n    type: input\n"
+        "  - lfn: projected/tile-{0}.fits\n    type: output\n", "", "",
+    ),
+    (
+        "wfformat", '{"name":"x","schemaVersion":"1.4","workflow":{"tasks":[',
+        '{{"id":"ID{0}","name":"mProject","command":{{"program":"mProject","arguments":["-X raw/image-{0}.fits"]}},"files":['
+        '{{"name":"raw/image-{0}.fits","link":"input"}},{{"name":"projected/tile-{0}.fits","link":"output"}}]}}', ",", "]}}",
+    ),
+    (
+        "makeflow", "", "projected/tile-{0}.fits: mProject region.hdr raw/image-{0}.fits\n"
+        "\tmProject -X raw/image-{0}.fits projected/tile-{0}.fits region.hdr -x 0.95 -y 0.95 --verbose --log none\n", "\n", "",
+    ),
+    (
+        "makeflow", '{"rules":[', '{{"command":"mProject -X raw/image-{0}.fits projected/tile-{0}.fits region.hdr -x 0.95",'
+        '"inputs":["mProject","region.hdr","raw/image-{0}.fits"],"outputs":["projected/tile-{0}.fits"]}}', ",\n", "]}",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "head", "task", "between", "tail"), TASKS, ids=[f"{kind[0]}{at}" for at, kind in enumerate(TASKS)])
+def test_tasks_as_people_have_them_take_few_times_their_bytes(
+    format: str, head: str, task: str, between: str, tail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 4000
+    document = (head + between.join(task.format(f"{number:06}") for number in range(count)) + tail).encode()
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # what is looked at together is small beside a large document
+    monkeypatch.setattr("amfs.translate.makeflow._PIECE", SMALL // 4)
+    monkeypatch.setattr("amfs.engine.check_texts._PART", 64)
+    workflow = load(io.BytesIO(document), format=format)  # what is imported does not count
+    shape_of(workflow)
+    del workflow
+    tracemalloc.start()
+    try:
+        workflow = load(io.BytesIO(document), format=format)
+        read = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        shape_of(workflow)
+        counted = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(workflow.tasks) == count
+    print(f"{format} {len(document) / count:.0f} B/task: read {read / len(document):.2f}, counted {counted / len(document):.2f}")
+    assert read < 5 * len(document)
+    assert counted < 5 * len(document)
+
+
+def test_a_name_in_a_json_makeflow_is_kept_once() -> None:
+    rule = b'{"command":"cat a > b%d","inputs":["a"],"outputs":["b%d"]}'
+    workflow = load(io.BytesIO(b'{"rules":[%s,%s]}' % (rule % (1, 1), rule % (2, 2))), format="makeflow")
+    assert len({id(name) for task in workflow.tasks for name in task.inputs}) == 1
+
+
+#: Texts in which there is no task, in no format that is named: the reader looks for a task to the end.
+NO_TASK: list[tuple[bytes, bytes]] = [
+    (b"", b"# c\n"),
+    (b"<html>", b"<p>a</p>\n"),
+    (b"", b"# c\n" * 40_000 + b"1 -b p\n"),
+]
+
+
+@pytest.mark.parametrize(("head", "piece"), NO_TASK, ids=range(len(NO_TASK)))
+def test_a_text_without_tasks_takes_four_times_its_bytes_at_most(head: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)
+    document = head + piece * max(1, 3 * SMALL // len(piece))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(WorkflowError):
+            load(io.BytesIO(document))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(document) + SMALL * 8

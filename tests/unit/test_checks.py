@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs.engine.checks import AnyPlace, Plan, StreamChecker, check
-from amfs.engine.workflow import FileState, Task, Workflow, canonical, complete, value_faults
+from amfs.engine.workflow import DeclaredState, Task, Workflow, canonical, complete, value_faults
 from amfs.errors import WorkflowError
 
 BASE = "/home/u"
@@ -39,11 +39,11 @@ def task(task_id: str, inputs: str = "", outputs: str = "", *, line: int = 0, ar
     return Task(task_id, argv, tuple(inputs.split()), tuple(outputs.split()), line=line, **more)  # type: ignore[arg-type]
 
 
-def plan_of(*tasks: Task, place: MapPlace | None = None, files: dict[str, FileState] | None = None) -> Plan:
+def plan_of(*tasks: Task, place: MapPlace | None = None, files: dict[str, DeclaredState] | None = None) -> Plan:
     return check(Workflow(list(tasks), source="list", files=files or {}), place or MapPlace(exist=["in"]))
 
 
-def faults_of(*tasks: Task, place: MapPlace | None = None, files: dict[str, FileState] | None = None) -> list[str]:
+def faults_of(*tasks: Task, place: MapPlace | None = None, files: dict[str, DeclaredState] | None = None) -> list[str]:
     with pytest.raises(WorkflowError) as caught:
         plan_of(*tasks, place=place, files=files)
     for fault in caught.value.faults:
@@ -198,7 +198,7 @@ def test_a_missing_program_that_is_an_input_is_told_once() -> None:
 
 
 def test_file_list_faults() -> None:
-    files = {"in": FileState.INVALID, "o": FileState.SHARED, "never": FileState.INVALID, "./t": FileState.INVALID}
+    files = {"in": DeclaredState.INVALID, "o": DeclaredState.SHARED, "never": DeclaredState.INVALID, "./t": DeclaredState.INVALID}
     found = faults_of(task("a", "in", "o", line=1), task("b", outputs="t", line=2), files=files)
     assert found == [
         "list:1: task a: writes 'o', which the file list says is Shared already",
@@ -312,7 +312,7 @@ def test_canonical(name: str, expected: str) -> None:
 # ── lists that are still growing ───────────────────────────────────────────────────────────────────
 
 
-def stream(*tasks: Task, place: MapPlace | None = None, files: dict[str, FileState] | None = None) -> tuple[StreamChecker, list[str]]:
+def stream(*tasks: Task, place: MapPlace | None = None, files: dict[str, DeclaredState] | None = None) -> tuple[StreamChecker, list[str]]:
     checker = StreamChecker(place or MapPlace(exist=["in"]), "pipe", files)
     faults = [str(fault) for one in tasks for fault in checker.add(one)]
     return checker, faults
@@ -369,7 +369,7 @@ def test_stream_end_tells_cycles() -> None:
 
 
 def test_stream_knows_the_file_list() -> None:
-    files = {"in": FileState.INVALID, "s": FileState.SHARED}
+    files = {"in": DeclaredState.INVALID, "s": DeclaredState.SHARED}
     checker, faults = stream(task("a", "in"), task("b", outputs="s"), task("c", outputs="in"), files=files)
     assert [fault.partition(": ")[2] for fault in faults] == ["task b: writes 's', which the file list says is Shared already"]
     assert checker.finish() == {}

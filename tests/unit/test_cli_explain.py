@@ -9,8 +9,8 @@ import pytest
 from amfs.cli.explain import reasons
 from amfs.cli.main import main
 from amfs.engine.workflow import Task
-from amfs.journal import Header, Journal, default_path, task_key
-from amfs.net import litter
+from amfs.host import orphans
+from amfs.runs.journal import Header, Journal, default_path, task_key
 
 CHAIN = [
     Task("gen", ("gen",), outputs=("g",), line=1),
@@ -84,7 +84,7 @@ def test_it_knows_whether_a_run_inside_a_command_is_going_on(
     (tmp_path / "list").write_text("a -b sleep -a 60\n")
     assert main(["explain", "a", "list"]) == 0
     assert "there is no journal of a run of this list here" in capsys.readouterr().out
-    store = litter.make(litter.EMBEDDED, "n0", tmp_path)
+    store = orphans.make(orphans.EMBEDDED, "n0", tmp_path)
     journal = Journal(default_path("list", str(tmp_path)), Header("list", str(tmp_path), str(store.path)))
     assert main(["explain", "a", "list"]) == 0
     assert "the run is going on inside its own command" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from amfs.cli.output import (
+from amfs.display.progress import (
     Failure,
     JsonProgress,
     Meter,

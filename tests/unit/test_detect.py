@@ -14,7 +14,7 @@ from test_tasklist import FIGURE_3, FIGURE_3_FILES
 from workflow_strategies import without_lines, workflows
 
 from amfs.engine.checks import AnyPlace
-from amfs.engine.workflow import FileState, Task, Workflow
+from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.errors import UsageError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import Parser, load, load_checked, read_stream
@@ -78,7 +78,7 @@ def test_load_from_a_path_with_a_file_list(tmp_path: Path) -> None:
     (tmp_path / "files").write_text(FIGURE_3_FILES)
     workflow = load(tmp_path / "list", files=tmp_path / "files", name="figure 3")
     assert len(workflow.tasks) == 4
-    assert workflow.files["files0"] is FileState.SHARED
+    assert workflow.files["files0"] is DeclaredState.SHARED
     assert workflow.source == str(tmp_path / "list")
     assert workflow.name == "figure 3"
 
@@ -153,6 +153,13 @@ def test_binary_files_and_nul_bytes() -> None:
     with pytest.raises(WorkflowError) as caught:
         load(io.BytesIO(b"a -b x\n" * 200 + b"b -b \0\n" + b"c\n"), format="tasklist")
     assert [(fault.line, "NUL" in fault.message) for fault in caught.value.faults] == [(201, True), (202, False)]
+
+
+def test_of_a_file_in_no_format_only_that_is_told() -> None:
+    with pytest.raises(WorkflowError) as caught:
+        load(io.BytesIO(b"3.5 7\n" * 100 + b"\0\n" * 20))
+    [fault] = caught.value.faults
+    assert fault.line == 0 and "looks like data" in fault.message
 
 
 def test_utf16_is_named() -> None:

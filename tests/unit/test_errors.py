@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from amfs.errors import KINDS_TOLD, TOLD_OF_A_KIND, Fault, WorkflowError
+from amfs.errors import KINDS_TOLD, TOLD_OF_A_KIND, Fault, WorkflowError, in_words
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,17 @@ def test_few_faults_are_told_as_they_are() -> None:
     faults = [Fault("w", n, f"task {n}: no") for n in range(TOLD_OF_A_KIND)]
     assert str(WorkflowError(faults)) == "\n".join(map(str, faults))
     assert str(Fault("", 0, "no place")) == "no place"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "ENOSPC"), "No space left on device"),
+        (OSError(errno.ENOSPC, "the disk is full"), "the disk is full"),
+        (OSError(0, "there is no file system"), "there is no file system"),
+        (OSError(4321, "error 4321"), "error 4321"),
+        (OSError("told in words"), "told in words"),
+    ],
+)
+def test_an_error_of_the_system_is_told_in_words(error: OSError, words: str) -> None:
+    assert in_words(error) == words

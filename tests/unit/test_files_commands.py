@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +19,9 @@ from hypothesis import strategies as st
 from amfs.cli import fs_find, fs_list, fs_progress
 from amfs.cli import main as frame
 from amfs.cli.fs_common import Work, aligned, bytes_field, date_text, human, name_text, stripe_of
+from amfs.client.files import Extent
+from amfs.client.tree import Entry
 from amfs.errors import UsageError
-from amfs.files import Extent
 from amfs.fs.attr import Attr
 
 FILE = Attr(ino=7, mode=stat.S_IFREG | 0o640, nlink=2, size=1500, blocks=8, mtime=1_600_000_000_000_000_000, finished=1)
@@ -190,3 +193,39 @@ def test_progress_is_shown_only_when_it_lasts(capsys: pytest.CaptureFixture[str]
     with fs_progress.Transfer(10**9, shown=True) as transfer:
         transfer.add(10**8)
     assert "0.1/1.0 GB" in capsys.readouterr().err
+
+
+# ── tree ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def entry(directory: bytes, name: bytes, mode: int) -> Entry:
+    return Entry(directory, name, FILE._replace(mode=mode))
+
+
+def test_a_tree_as_json_is_nested_like_its_directories() -> None:
+    directory, file = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644
+    children = {
+        b"/t": [entry(b"/t", b"a", directory), entry(b"/t", b"b", file), entry(b"/t", b"c", directory)],
+        b"/t/a": [entry(b"/t/a", b"x", file), entry(b"/t/a", b"[", file)],
+    }
+    text, depth = fs_list._as_json(children, b"/t", FILE._replace(mode=directory))
+
+    def paths(node: dict[str, Any]) -> Any:
+        return (node["path"], [paths(each) for each in node["contents"]]) if "contents" in node else node["path"]
+
+    assert paths(json.loads(text)) == ("/t", [("/t/a", ["/t/a/x", "/t/a/["]), "/t/b", ("/t/c", [])])
+    assert depth == 2
+
+
+def test_a_tree_deeper_than_the_stack_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep, directory = 5000, stat.S_IFDIR | 0o755
+    children, path = {}, b"/t"
+    for _ in range(deep):
+        children[path] = [entry(path, b"d", directory)]
+        path = children[path][0].path
+    printed: list[bytes] = []
+    monkeypatch.setattr(fs_list, "write", printed.append)
+    fs_list._print_trees([fs_list._as_json(children, b"/t", FILE._replace(mode=directory))])
+    text = b"".join(printed)
+    assert text.count(b'"contents":[') == deep + 1
+    assert text.endswith(b"]}" * (deep + 1) + b"]\n")

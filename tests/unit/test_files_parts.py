@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs import files_copy
-from amfs.files import layout_of, stat_result, umask
-from amfs.files_copy import Layout, copy_descriptor
-from amfs.files_io import flags_of
-from amfs.files_kv import key_of, path_of
-from amfs.files_line import failure
-from amfs.files_path import Place, below, clean, join, parse
-from amfs.files_tree import has_magic
+from amfs.client import transfer as files_copy
+from amfs.client.connection import failure
+from amfs.client.files import layout_of, stat_result, umask
+from amfs.client.keyvalue import key_of, path_of
+from amfs.client.open_file import flags_of
+from amfs.client.paths import Place, below, clean, join, parse
+from amfs.client.transfer import Layout, copy_descriptor
+from amfs.client.tree import has_magic
 from amfs.fs.attr import Attr
 
 

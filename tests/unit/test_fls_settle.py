@@ -6,10 +6,10 @@ import pytest
 
 from amfs.engine import messages as m
 from amfs.engine.events import Effect, Received, Send
-from amfs.engine.fls import SHARED_FATE, FlsShard
+from amfs.engine.fls import SHARED_RETENTION, FlsShard
 
 SUBMITTER, WORKER, RUN = 9, 2, 7
-KEPT = m.fate(m.KEEP)
+KEPT = m.retention(m.KEEP)
 
 
 def sent(effects: list[Effect]) -> list[tuple[int, object]]:
@@ -17,11 +17,11 @@ def sent(effects: list[Effect]) -> list[tuple[int, object]]:
 
 
 def settle(shard: FlsShard) -> list[tuple[int, object]]:
-    return sent(shard.handle(Received(SUBMITTER, m.Settle(RUN, ("7/a",), ())), 0.0))
+    return sent(shard.handle(Received(SUBMITTER, m.FinalizeFiles(RUN, ("7/a",), ())), 0.0))
 
 
-def publish(shard: FlsShard, fate: int = KEPT) -> list[tuple[int, object]]:
-    return sent(shard.handle(Received(WORKER, m.Publish(RUN, (m.Published("7/a", 5, fate),))), 0.0))
+def publish(shard: FlsShard, retention: int = KEPT) -> list[tuple[int, object]]:
+    return sent(shard.handle(Received(WORKER, m.Publish(RUN, (m.Published("7/a", 5, retention),))), 0.0))
 
 
 def test_a_published_final_is_copied_out_by_its_holder() -> None:
@@ -40,7 +40,7 @@ def test_a_final_settled_before_its_publication_arrives_is_copied_out_when_it_do
 
 def test_a_final_on_shared_storage_needs_no_copy() -> None:
     shard = FlsShard(0)
-    publish(shard, SHARED_FATE)
+    publish(shard, SHARED_RETENTION)
     assert settle(shard) == [(SUBMITTER, m.Flushed(RUN, (("a", 5, ""),)))]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from test_tasklist import FIGURE_3, faults_of, read
 from workflow_strategies import without_lines, workflows
 
-from amfs.engine.workflow import FileState, Task, Workflow
+from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.translate import jsonl, tasklist
 
 
@@ -22,7 +22,7 @@ def test_an_example() -> None:
 """
     workflow = read(text, "jsonl")
     assert workflow.name == "demo"
-    assert workflow.files == {"in": FileState.SHARED}
+    assert workflow.files == {"in": DeclaredState.SHARED}
     assert workflow.tasks == [Task("a", ("cat", "in"), ("in",), stdout="out", time_limit=5.0, env=("A=1",), line=4)]
     assert workflow.tasks[0].argv[1] is workflow.tasks[0].inputs[0]
 

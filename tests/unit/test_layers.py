@@ -12,55 +12,39 @@ import sys
 import tempfile
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
-from amfs.net import daemon
-from amfs.net.session import load
+from amfs.net.records import load
+from amfs.provision import daemon
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "amfs"
 
-#: Lower number, lower layer; the first prefix that fits counts. Same number: one layer, its modules may import each other.
+#: Lower number, lower layer; the first prefix that fits counts. Packages of one number do not import each other.
 LAYERS: list[tuple[str, int]] = [
-    ("amfs.__main__", 12),
-    ("amfs.cli.output", 8),  # words and bars, no commands: amfs.run(progress=True) shows them too
-    ("amfs.cli", 12),
-    ("amfs.bench", 11),
-    ("amfs.cluster", 11),
-    ("amfs.fsspec", 11),
-    ("amfs.files_line", 7),
-    ("amfs.files_path", 7),
-    ("amfs.files_place", 8),
-    ("amfs.files_io", 8),
-    ("amfs.files_copy", 8),
-    ("amfs.files_tree", 8),
-    ("amfs.files_kv", 9),
-    ("amfs.files", 10),
-    ("amfs.api", 10),
-    ("amfs.runner", 9),
-    ("amfs.expansion", 8),
-    ("amfs.run_summary", 8),
-    ("amfs.remote", 8),
+    ("amfs.cli", 11),
+    ("amfs.__main__", 11),
+    ("amfs.bench", 10),
+    ("amfs.runs", 9),
     ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
-    ("amfs.node", 7),
-    ("amfs.sim", 7),
-    ("amfs.trace", 6),
-    ("amfs.summary", 5),
-    ("amfs.journal", 6),
-    ("amfs.net", 6),
-    ("amfs.translate", 6),
-    ("amfs.engine", 4),
-    ("amfs.fs.vfs", 5),  # pure: a machine like those of the engine
-    ("amfs.fs.fuse_native", 6),  # events and effects, as above
-    ("amfs.fs.fusepy_adapter", 6),
-    ("amfs.fs.fusepy_calls", 6),
-    ("amfs.fs", 3),
+    ("amfs.node", 8),
+    ("amfs.sim", 8),
+    ("amfs.provision", 7),
+    ("amfs.client", 6),
+    ("amfs.net", 5),
+    ("amfs.translate", 5),
+    ("amfs.fs", 4),
+    ("amfs.engine", 3),
+    ("amfs.host", 2),
+    ("amfs.display", 2),
     ("amfs.errors", 1),
     ("amfs.config", 1),
-    ("amfs._native", 0),
     ("amfs.libexec", 2),
+    ("amfs._native", 0),
     ("amfs", 0),  # the package itself: __version__
 ]
+PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
 PURE_DIRECTORIES = ("engine", "fs/vfs")
@@ -70,11 +54,11 @@ IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select",
 #: Foreign library -> the only modules that may import it.
 ONLY_IN = {
     "zmq": {"amfs.net.sockets"},
-    "mpi4py": {"amfs.net.bootstrap_mpi"},
+    "mpi4py": {"amfs.provision.mpi"},
     "fuse": {"amfs.fs.fusepy_adapter", "amfs.bench.fusepy_memory"},
     "click": {"amfs.cli"},
-    "rich": {"amfs.cli"},
-    "fsspec": {"amfs.fsspec"},
+    "rich": {"amfs.cli", "amfs.display"},
+    "fsspec": {"amfs.client.fsspec"},
 }
 
 
@@ -96,12 +80,12 @@ def layer(module: str) -> int:
     return next(number for prefix, number in LAYERS if module == prefix or (prefix != "amfs" and module.startswith(prefix + ".")))
 
 
-def imports(module: str, path: Path) -> set[str]:
-    """Absolute names of what a module imports when it runs, in functions too; what stands under ``if TYPE_CHECKING`` does not run."""
+def imports(module: str, path: Path, *, types: bool = False) -> set[str]:
+    """Absolute names of what a module imports when it runs, in functions too; with ``types`` also what only the type checker imports."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING") and not types:
             for child in node.orelse:
                 visit(child)
             return
@@ -135,9 +119,28 @@ def test_imports_go_down(module: str) -> None:
     for other in imports(module, MODULES[module]):
         if within(other, "amfs") and other != module:
             assert layer(other) <= layer(module), f"{module} (layer {layer(module)}) imports {other} (layer {layer(other)})"
-            siblings = {name.split(".")[1] for name in (module, other) if "." in name}
-            if layer(other) == layer(module) != 12:
-                assert len(siblings) == 1, f"{module} imports {other} beside it"
+            packages = {name.split(".")[1] for name in (module, other) if "." in name}
+            if layer(other) == layer(module):
+                assert len(packages) == 1 or module == "amfs.__main__", f"{module} imports {other} beside it"
+
+
+def test_no_modules_import_each_other() -> None:
+    """Neither when they run nor for their types: where two need each other, one says as a Protocol what it needs."""
+    graph = {
+        module: [other for other in imports(module, path, types=True) if other in MODULES and other not in (module, "amfs")]
+        for module, path in MODULES.items()
+        if module != "amfs"  # its names are loaded on demand
+    }
+    circles = [part for part in nx.strongly_connected_components(nx.DiGraph(graph)) if len(part) > 1 and "amfs.fs.fusepy_calls" not in part]
+    assert not circles, circles
+
+
+def test_every_package_says_in_one_sentence_what_it_is() -> None:
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for package in PACKAGES:
+        sentence = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")))
+        assert sentence, package
+        assert f"| `{package}/` | {sentence} |" in picture, f"docs/architecture.md lacks: | `{package}/` | {sentence} |"
 
 
 def test_the_simulator_uses_the_pure_core_only() -> None:

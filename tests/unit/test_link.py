@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from amfs.engine.messages import Blob, Content, FsDone, Locate, Message, Result, Results, StealAsk, Submit, TaskSpec
+from amfs.engine.messages import Blob, Content, FsResponse, Locate, Message, Options, Result, Results, StealAsk, Submit, TaskSpec
 from amfs.errors import InvalidTransition
 from amfs.net.link import MOVES, Limits, Link, Move, Packet, State
 from amfs.net.weight import weight
@@ -58,7 +58,9 @@ def test_a_message_is_never_much_heavier_than_said() -> None:
     long = ("7/" + "x" * 300,) * 10
     for message in (
         Content(1, (Blob("1/a", 9, bytes(9000)),)), Results(1, (Result(1, detail="x" * 500, stdout=bytes(700), stderr=bytes(70)),)),
-        Submit(1, (TaskSpec(1, bytes(800), long, long, long, (1,) * 10),)), FsDone(1, 0, [[bytes(900), 1], "y" * 99]), Locate(1, long),
+        Submit(1, (TaskSpec(1, bytes(800), long, long, long, (1,) * 10),)), FsResponse(1, 0, [[bytes(900), 1], "y" * 99]), Locate(1, long),
+        FsResponse(1, 0, {"a": "y" * 900, "z" * 900: [1]}),
+        Submit(1, (TaskSpec(1, b"", options=Options(paths={f"in{i}": "/" + "x" * 300 for i in range(9)})),)),
     ):  # fmt: skip
         assert len(encode(Packet(1, 2, 1, 1, 1, 0, [message]))) <= weight(message)
 

@@ -35,7 +35,7 @@ def bytes_a_task(count: int) -> tuple[float, float]:
     return kept / count, peak / count
 
 
-@pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_bytes_a_task(count: int) -> None:
     kept, peak = bytes_a_task(count)
     assert kept < 800

@@ -80,8 +80,17 @@ def test_lines_are_continued() -> None:
 
 
 def test_a_comment_is_not_continued() -> None:
-    assert list(logical_lines("# a \\\nb\\\nc")) == [(1, "# a \\"), (2, "b c")]
-    assert list(logical_lines("a\\\\\nb\\")) == [(1, "a\\\\"), (2, "b")]
+    assert list(logical_lines([b"# a \\\nb\\\nc"])) == [(1, "# a \\"), (2, "b c")]
+    assert list(logical_lines([b"a\\\\\nb\\"])) == [(1, "a\\\\"), (2, "b")]
+
+
+def test_lines_are_the_same_however_the_text_is_cut() -> None:
+    text = "a\r\n\\\né\udcff\r\r\n\n b".encode("utf-8", "surrogateescape")
+    lines = [(1, "a"), (2, " é\udcff\r"), (4, ""), (5, " b")]
+    for size in range(1, len(text) + 1):
+        assert list(logical_lines([text[at : at + size] for at in range(0, len(text), size)])) == lines
+    assert list(logical_lines([])) == [(1, "")]
+    assert list(logical_lines([b"a\r"])) == [(1, "a\r")]
 
 
 def test_comments_end_commands_outside_of_quotes() -> None:
@@ -215,6 +224,12 @@ def test_renamed_files_have_the_names_that_the_command_knows(tmp_path: Path) -> 
     assert (tmp_path / "sub" / "c").read_text() == "a\nb\nprog\n"
     assert (tmp_path / "d").read_text() == "b\n"
     assert task.label == "cat"
+
+
+@pytest.mark.parametrize("command", ["\x0c", "\u00a0", "\u2003"])
+def test_a_renamed_command_of_odd_blanks_is_a_command(command: str) -> None:
+    (task,) = tasks(f"out: in->other\n\t{command}\n")
+    assert task.label == command
 
 
 def test_a_renamed_command_that_fails_fails() -> None:

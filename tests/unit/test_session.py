@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from amfs.client import discovery
 from amfs.errors import SessionError, UsageError
-from amfs.net import litter
-from amfs.net import session as registry
-from amfs.net.session import Keys, NodeEntry, Session
+from amfs.host import orphans, processes
+from amfs.net import records
+from amfs.net.keys import Keys
+from amfs.net.records import NodeEntry, SessionRecord
 
 KEYS = Keys("a" * 40, "SECRET-OF-SERVER", "c" * 40, "SECRET-OF-CLIENT", b"SECRET-OF-DATA" + bytes(18))
 GONE = (999_999_999, 5)  # no such process
@@ -28,20 +30,20 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def entry(process: tuple[int, int], host: str = "", node: int = 0, endpoint: str = "ipc:///nowhere/x.ipc") -> NodeEntry:
-    return NodeEntry(node, (endpoint,), host or registry.host_mark(), *process)
+    return NodeEntry(node, (endpoint,), host or processes.host_id(), *process)
 
 
 def ourselves() -> tuple[int, int]:
-    return os.getpid(), registry.start_time(os.getpid())
+    return os.getpid(), processes.start_time(os.getpid())
 
 
-def make(name: str, process: tuple[int, int] | None = None, created: float = 1.0) -> Session:
+def make(name: str, process: tuple[int, int] | None = None, created: float = 1.0) -> SessionRecord:
     """A session with one node; ours is its process if none is given."""
-    registry.claim(name)
-    session = Session(
-        name=name, keys=KEYS, created=created, host=registry.host_mark(), nodes=(entry(ourselves() if process is None else process),)
+    discovery.claim(name)
+    session = SessionRecord(
+        name=name, keys=KEYS, created=created, host=processes.host_id(), nodes=(entry(ourselves() if process is None else process),)
     )
-    registry.save(session)
+    records.save(session)
     return session
 
 
@@ -57,11 +59,11 @@ def test_everything_is_private(base: Path) -> None:
     assert stat.S_IMODE(base.stat().st_mode) == 0o700
     assert stat.S_IMODE(session.directory.stat().st_mode) == 0o700
     assert stat.S_IMODE(session.path.stat().st_mode) == 0o600
-    assert registry.load(session.path) == session
+    assert records.load(session.path) == session
 
 
 def test_no_secret_in_words() -> None:
-    session = Session(name="x", keys=KEYS, created=0.0, host="h")
+    session = SessionRecord(name="x", keys=KEYS, created=0.0, host="h")
     assert "SECRET" not in repr(session) and "SECRET" not in str(KEYS)
 
 
@@ -69,16 +71,16 @@ def test_a_directory_open_to_others_is_refused(base: Path) -> None:
     base.mkdir(mode=0o700)
     base.chmod(0o750)
     with pytest.raises(SessionError, match=r"is open to others \(mode 750\).*chmod 700"):
-        registry.base_dir()
+        records.base_dir()
     with pytest.raises(SessionError, match="open to others"):
-        registry.find()
+        discovery.find()
 
 
 def test_something_else_in_the_place_is_refused(base: Path, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     base.symlink_to(tmp_path / "real")
     with pytest.raises(SessionError, match="is not a directory"):
-        registry.base_dir()
+        records.base_dir()
 
 
 @pytest.mark.root
@@ -86,7 +88,7 @@ def test_a_directory_of_somebody_else_is_refused(base: Path) -> None:
     base.mkdir(mode=0o700)
     os.chown(base, 12345, 12345)
     with pytest.raises(SessionError, match="belongs to user 12345, not to you"):
-        registry.base_dir()
+        records.base_dir()
 
 
 @pytest.mark.root
@@ -94,14 +96,14 @@ def test_a_session_file_of_somebody_else_is_refused() -> None:
     session = make("theirs")
     os.chown(session.path, 12345, 12345)
     with pytest.raises(SessionError, match="belongs to user 12345"):
-        registry.load(session.path)
+        records.load(session.path)
 
 
 def test_a_session_file_open_to_others_is_refused() -> None:
     session = make("open")
     session.path.chmod(0o644)
     with pytest.raises(SessionError, match=r"holds keys and is open to others \(mode 644\). Do: chmod 600"):
-        registry.load(session.path)
+        records.load(session.path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"name": 3}', b"\xff\xfe", b"[]", b'{"name": "../x", "keys": 1}'])
@@ -109,20 +111,20 @@ def test_a_damaged_session_file_is_named(content: bytes) -> None:
     session = make("damaged")
     session.path.write_bytes(content)
     with pytest.raises(SessionError, match=r"damaged/session.json is not a session file of this version"):
-        registry.load(session.path)
-    assert registry.list_all() == []
+        records.load(session.path)
+    assert records.list_all() == []
 
 
 def test_where_sessions_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AMFS_RUN_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     if len(str(tmp_path)) < 40:
-        assert registry.base_dir() == tmp_path / "amfs"
+        assert records.base_dir() == tmp_path / "amfs"
     deep = tmp_path / ("x" * 60)
     deep.mkdir()
     for useless in (str(deep), "/nowhere/at/all", ""):  # too long for sockets, missing, empty
         monkeypatch.setenv("XDG_RUNTIME_DIR", useless)
-        assert registry._base_path() == Path(f"/tmp/amfs-{os.getuid()}")
+        assert records.base_path() == Path(f"/tmp/amfs-{os.getuid()}")
 
 
 # ── names ──────────────────────────────────────────────────────────────────────────────────────────
@@ -130,34 +132,34 @@ def test_where_sessions_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_random_names_are_good_names(base: Path) -> None:
     for _ in range(200):
-        registry.check_name(registry.random_name())
-    name, path = registry.claim(None)
+        records.check_name(records.random_name())
+    name, path = discovery.claim(None)
     assert path == base / name and path.is_dir()
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-x", ".x", "a b", "x" * 41, "a\n", "ä"])
 def test_bad_names(name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a session"):
-        registry.claim(name)
+        discovery.claim(name)
 
 
 def test_a_living_session_keeps_its_name() -> None:
     make("taken")
     with pytest.raises(SessionError, match="a session named taken is running; end it with 'amfs down taken'"):
-        registry.claim("taken")
+        discovery.claim("taken")
 
 
 def test_a_dead_session_does_not() -> None:
     session = make("reused", GONE)
     (session.directory / "node-0.ipc").touch()
-    _, path = registry.claim("reused")
+    _, path = discovery.claim("reused")
     assert not (path / "node-0.ipc").exists() and not (path / "session.json").exists()
 
 
 def test_a_session_that_is_being_started_keeps_its_name() -> None:
-    registry.claim("young")
+    discovery.claim("young")
     with pytest.raises(SessionError, match=f"is being started by process {os.getpid()}"):
-        registry.claim("young")
+        discovery.claim("young")
 
 
 # ── finding ────────────────────────────────────────────────────────────────────────────────────────
@@ -167,27 +169,27 @@ def test_the_newest_living_session_is_found_and_the_dead_are_cleaned(base: Path,
     make("old", created=1.0)
     make("new", created=2.0)
     dead = make("dead", GONE, created=3.0)
-    assert registry.newest_live() is not None and dead.directory.exists()  # a look changes nothing
-    assert registry.find().name == "new"
+    assert discovery.newest_live() is not None and dead.directory.exists()  # a look changes nothing
+    assert discovery.find().name == "new"
     assert not dead.directory.exists()
     monkeypatch.setenv("AMFS_SESSION", "old")
-    assert registry.find().name == "old"
-    newest = registry.newest_live()
+    assert discovery.find().name == "old"
+    newest = discovery.newest_live()
     assert newest is not None and newest.name == "old"
 
 
 def test_by_name_and_by_path(tmp_path: Path) -> None:
     session = make("named")
-    assert registry.find("named") == registry.find(str(session.path)) == session
+    assert discovery.find("named") == discovery.find(str(session.path)) == session
     with pytest.raises(SessionError, match="no session named other; there are: named"):
-        registry.find("other")
+        discovery.find("other")
 
 
 def test_nothing_runs(base: Path) -> None:
-    assert registry.newest_live() is None
+    assert discovery.newest_live() is None
     assert not base.exists()  # and nothing was made to find that out
     with pytest.raises(SessionError, match="no session is running; start one with 'amfs up'"):
-        registry.find()
+        discovery.find()
 
 
 def test_asking_for_a_dead_session_says_so() -> None:
@@ -195,26 +197,26 @@ def test_asking_for_a_dead_session_says_so() -> None:
     (session.directory / "node-0.log").write_text("12:00 node 0 INFO x: serving\n")
     (session.directory / "node-1.log").write_text("12:00 node 1 INFO x: serving\nTraceback\nMemoryError: no more\n")
     with pytest.raises(SessionError, match=r"session late is gone .*; cleaned up after it\n  node-1.log ends in: MemoryError: no more$"):
-        registry.find("late")
+        discovery.find("late")
     assert not session.directory.exists()
 
 
 def test_a_reused_pid_is_not_the_node() -> None:
     pid, started = ourselves()
-    assert registry.is_live(make("a", (pid, started)))
-    assert not registry.is_live(make("b", (pid, started + 1)))
+    assert discovery.is_live(make("a", (pid, started)))
+    assert not discovery.is_live(make("b", (pid, started + 1)))
 
 
 def test_a_zombie_is_dead() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert registry.start_time(child.pid) == 0
+        assert processes.start_time(child.pid) == 0
 
 
 def test_a_session_elsewhere_is_asked(tmp_path: Path) -> None:
     far = entry((1, 1), host="another host", endpoint="tcp://127.0.0.1:9")  # nobody listens there
-    session = Session(name="far", keys=REAL_KEYS, created=1.0, host="another host", nodes=(far,))
-    assert not registry.is_live(session, probe_s=0.2)
+    session = SessionRecord(name="far", keys=REAL_KEYS, created=1.0, host="another host", nodes=(far,))
+    assert not discovery.is_live(session, probe_s=0.2)
 
 
 REAL_KEYS = Keys(  # public test vectors of CURVE: a client needs well-formed keys to ask at all
@@ -225,43 +227,43 @@ REAL_KEYS = Keys(  # public test vectors of CURVE: a client needs well-formed ke
 
 def test_nodes_that_join_are_remembered() -> None:
     session = make("grows")
-    registry.add_node(session, entry((7, 7), node=3))
-    registry.add_node(session, entry((8, 8), node=3))
-    assert [(each.node, each.pid) for each in registry.load(session.path).nodes] == [(0, os.getpid()), (3, 8)]
+    records.add_node(session, entry((7, 7), node=3))
+    records.add_node(session, entry((8, 8), node=3))
+    assert [(each.node, each.pid) for each in records.load(session.path).nodes] == [(0, os.getpid()), (3, 8)]
 
 
 def test_only_directories_of_sessions_are_removed(tmp_path: Path, base: Path) -> None:
-    registry.base_dir()
+    records.base_dir()
     (tmp_path / "precious").mkdir()
     (base / "link").symlink_to(tmp_path / "precious")
     for path in (tmp_path / "precious", base / "link"):
         with pytest.raises(SessionError, match="not removed"):
-            registry.remove_directory(path)
+            records.remove_directory(path)
     assert (tmp_path / "precious").is_dir()
 
 
-# ── litter ─────────────────────────────────────────────────────────────────────────────────────────
+# ── orphans ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[Path]:
     """A store whose owner was killed."""
     script = (
-        "import sys, time; from pathlib import Path; from amfs.net import litter\n"
-        "marked = litter.make('lost', 'n0', Path(sys.argv[1])); (marked.path / 'file').write_text('x')\n"
+        "import sys, time; from pathlib import Path; from amfs.host import orphans\n"
+        "marked = orphans.make('lost', 'n0', Path(sys.argv[1])); (marked.path / 'file').write_text('x')\n"
         "print(marked.path, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().strip())
-        assert litter.sweep(None, tmp_path) == [] and path.exists(), "swept from under its owner"
+        assert orphans.sweep(None, tmp_path) == [] and path.exists(), "swept from under its owner"
         process.kill()
     yield path
 
 
 def test_what_a_killed_process_left_is_swept(orphan: Path, tmp_path: Path) -> None:
-    assert litter.sweep("another", tmp_path) == []
-    assert litter.sweep("lost", tmp_path) == [orphan]
+    assert orphans.sweep("another", tmp_path) == []
+    assert orphans.sweep("lost", tmp_path) == [orphan]
     assert not orphan.exists()
 
 
@@ -270,8 +272,8 @@ def test_nothing_else_is_swept(tmp_path: Path) -> None:
     unmarked.mkdir()
     (tmp_path / f"amfs-{os.getuid()}-link").symlink_to(tmp_path)
     (tmp_path / f"amfs-{os.getuid()}-file").touch()
-    mine = litter.make("s", "n0", tmp_path)
-    assert litter.sweep(None, tmp_path) == []
+    mine = orphans.make("s", "n0", tmp_path)
+    assert orphans.sweep(None, tmp_path) == []
     assert unmarked.exists() and mine.path.exists()
     mine.remove()
     mine.remove()

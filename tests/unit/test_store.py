@@ -11,13 +11,13 @@ import pytest
 from waiting import until
 
 from amfs.engine.events import StoreInline
-from amfs.net import litter
+from amfs.host import orphans
 from amfs.node.store import Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    store = Store("test", 0, str(litter.SHM) if os.access(litter.SHM, os.W_OK) else "")
+    store = Store("test", 0, str(orphans.SHM) if os.access(orphans.SHM, os.W_OK) else "")
     yield store
     store.close()
 

@@ -7,11 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from workflow_strategies import any_words, tasks, without_lines, workflows
 
-from amfs.engine.workflow import FileState, Task, Workflow
+from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.errors import Fault
 from amfs.translate import filelist, tasklist
 from amfs.translate.detect import Parser
-from amfs.translate.words import Malformed, quote, trim
+from amfs.translate.shell_quoting import Malformed, quote, trim
 
 FIGURE_3 = """\
 TaskID Binary Input Output Rule
@@ -60,8 +60,8 @@ def test_figure_3() -> None:
 
 def test_figure_3_file_list() -> None:
     files = read(FIGURE_3_FILES, "filelist").files
-    assert files["files0"] is FileState.SHARED
-    assert files["temp1"] is FileState.INVALID
+    assert files["files0"] is DeclaredState.SHARED
+    assert files["temp1"] is DeclaredState.INVALID
     assert len(files) == 6
     assert filelist.states(read(FIGURE_3)) == files
     assert list(filelist.write(files)) == [" ".join(line.split()) for line in FIGURE_3_FILES.splitlines()]
@@ -256,8 +256,8 @@ def test_fast_path_and_parser_agree(line: str) -> None:
         assert parser.faults == []
 
 
-@given(st.dictionaries(any_words.filter(bool), st.sampled_from(FileState), max_size=6))
-def test_file_lists_come_back(files: dict[str, FileState]) -> None:
+@given(st.dictionaries(any_words.filter(bool), st.sampled_from(DeclaredState), max_size=6))
+def test_file_lists_come_back(files: dict[str, DeclaredState]) -> None:
     text = "".join(f"{line}\n" for line in filelist.write(files))
     assert read(text, "filelist").files == files
 
@@ -281,7 +281,7 @@ def test_file_list_faults(line: str, says: str) -> None:
 
 
 def test_states_are_case_insensitive_and_names_quoted() -> None:
-    assert read("a 'x y' shared\nb z INVALID\n", "filelist").files == {"x y": FileState.SHARED, "z": FileState.INVALID}
+    assert read("a 'x y' shared\nb z INVALID\n", "filelist").files == {"x y": DeclaredState.SHARED, "z": DeclaredState.INVALID}
 
 
 @pytest.mark.parametrize("task", [Task("", ("x",)), Task("a", ()), Task("a", ("x",), cores=0), Task("a", ("x", "\0"))])

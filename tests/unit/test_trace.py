@@ -16,7 +16,7 @@ from amfs.cli.report import ROWS_MAX, TASKS_DRAWN_MAX, make_page, shares, timeli
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import UsageError
-from amfs.trace import RUN_PID, Trace, TraceWriter, read_trace
+from amfs.runs.trace import RUN_PID, Trace, TraceWriter, read_trace
 
 START = 1_000_000_000_000_000
 

@@ -72,7 +72,7 @@ def test_a_remark_names_its_writers_or_counts_them() -> None:
     many = [task(f"t{n}", "", f"f{n % 3}") for n in range(30)]
     [remark] = versioned(Workflow(many)).remarks
     assert "'f0' is written by tasks t0, t3, t6 and 7 more;" in remark.message
-    assert remark.message.endswith(" (2 more files like this)")
+    assert remark.message.endswith(" (2 more like this)")
 
 
 def test_two_spellings_are_one_file() -> None:

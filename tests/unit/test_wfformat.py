@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from workflow_strategies import damaged, tasks, words
 
 from amfs.engine.checks import AnyPlace, check
-from amfs.engine.workflow import FileState, Task, Workflow, complete
+from amfs.engine.workflow import DeclaredState, Task, Workflow, complete
 from amfs.errors import WorkflowError
 from amfs.translate.detect import load, load_checked
 from amfs.translate.document import FAULTS_MAX, with_after
@@ -272,7 +272,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return Workflow(
         with_after(found, after),
         name=draw(words),
-        files=draw(st.dictionaries(names, st.sampled_from(FileState), max_size=3)),
+        files=draw(st.dictionaries(names, st.sampled_from(DeclaredState), max_size=3)),
         sizes=draw(st.dictionaries(names, st.integers(0, 1 << 60), max_size=3)),
         paths=draw(st.dictionaries(names, st.just("/data/x") | words, max_size=2)),
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_strategies import any_words
 
-from amfs.translate.words import QuotingError, Word, quote, split
+from amfs.translate.shell_quoting import QuotingError, Word, quote, split
 
 
 @pytest.mark.parametrize(

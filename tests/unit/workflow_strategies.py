@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import FileState, Task, Workflow
+from amfs.engine.workflow import DeclaredState, Task, Workflow
 
 #: Characters that mean something to some parser, bytes that are not UTF-8 (as surrogateescape keeps them), and the rest of Unicode.
 _LETTERS = st.one_of(
@@ -76,7 +76,7 @@ workflows = st.builds(
     Workflow,
     st.lists(tasks(), max_size=5),
     name=words,
-    files=st.dictionaries(words, st.sampled_from(FileState), max_size=4),
+    files=st.dictionaries(words, st.sampled_from(DeclaredState), max_size=4),
     sizes=st.dictionaries(words, st.integers(0, 10**18 - 1), max_size=4),
     paths=st.dictionaries(words, words, max_size=4),
 )

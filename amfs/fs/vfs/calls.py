@@ -1,7 +1,7 @@
 """Operations that take several steps, as generators, and the questions between nodes that they are made of. Pure.
 
 A generator yields what it waits for (``Ask``, ``Work``, ``All``, ``Sleep``, ``Acquire``) and is sent the result, or an OSError is thrown
-into it. What another node asks (``FsAsk``) is answered by the methods ``s_...`` of the subclasses, which may be generators themselves.
+into it. What another node asks (``PeerRequest``) is answered by the methods ``s_...`` of the subclasses, which may be generators.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Calls(Machine):
         self._ready: deque[tuple[_Running, OSError | None, Any]] = deque()
         self._stepping = False
         self._watching = False
-        self.on_message = {m.FsAsk: self._on_ask, m.FsAnswer: self._on_answer}
+        self.on_message = {m.PeerRequest: self._on_ask, m.PeerResponse: self._on_answer}
         self.on_event = {FsWorked: self._on_worked, PeerDown: self._on_peer_down, TimerFired: self._on_timer}
 
     # ── running ────────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +178,7 @@ class Calls(Machine):
             self._serial += 1
             self.asked += 1
             self._asked[self._serial] = _Asked(call.node, answer, self.now + ASK_S)
-            self.send(call.node, m.FsAsk(self._serial, call.op, call.args))
+            self.send(call.node, m.PeerRequest(self._serial, call.op, call.args))
             if not self._watching:
                 self._watching = True
                 self.set_timer("asked", ASK_S / 10)
@@ -211,13 +211,13 @@ class Calls(Machine):
 
     # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _on_ask(self, peer: int, message: m.FsAsk) -> None:
+    def _on_ask(self, peer: int, message: m.PeerRequest) -> None:
         def answer(error: OSError | None, value: Any) -> None:
-            self.send(peer, m.FsAnswer(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
+            self.send(peer, m.PeerResponse(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
 
         self._serve(peer, message.op, message.args, answer)
 
-    def _on_answer(self, peer: int, message: m.FsAnswer) -> None:
+    def _on_answer(self, peer: int, message: m.PeerResponse) -> None:
         asked = self._asked.pop(message.serial, None)
         if asked is not None:
             asked.answer(failure(message.error) if message.error else None, message.value)

@@ -27,13 +27,13 @@ class FileSystem(Tasks):
         super().__init__(node, meta, clock)
         self.clients: set[int] = set()
         self.owner = (0, 0)  # user and group of the topmost directory: who runs the session
-        self.on_message[m.FsDo] = self._on_do
+        self.on_message[m.FsRequest] = self._on_do
 
-    def _on_do(self, peer: int, message: m.FsDo) -> None:
+    def _on_do(self, peer: int, message: m.FsRequest) -> None:
         self.clients.add(peer)
 
         def answer(error: OSError | None, value: Any) -> None:
-            self.send(peer, m.FsDone(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
+            self.send(peer, m.FsResponse(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
 
         self.request(("client", peer), message.op, message.args, message.uid, message.gid, answer)
 

@@ -20,7 +20,7 @@ from amfs.fs.attr import META_BUSY, META_NOT_MINE
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import LOCK
 from amfs.fs.vfs.paths import Paths
-from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S
+from amfs.fs.vfs.shard import EVERY_NAME, PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
 PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served
@@ -209,7 +209,8 @@ class Moving(Paths):
         """Nobody has the records of these: those of directories are known to all, and the rest is lost."""
         version = self.version
         if early := [part for part in parts if part not in self._inherited]:
-            yield from self._lose(early)  # it was ours when its node died: others do not take it for lost
+            # This node owned them already when the node that had their stripes died: the others count only a dead owner's as lost.
+            yield from self._lose(early)
         if version != self.version:
             return
         self.arriving.difference_update(parts)
@@ -263,6 +264,7 @@ class Moving(Paths):
         self.meta.import_(data)
         self.knows_directories = True
         self.meta.mend_dirs(True)
+        yield Work("invalidate", ((), (EVERY_NAME,)))  # a change that not all had heard of is made here by now, or taken back
 
     def apply(self, change: Any) -> int:
         # Whoever introduces us has applied it already, so it is in what we are going to get.

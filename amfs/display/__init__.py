@@ -1,0 +1,1 @@
+"""Text for people: sizes, tables, progress, the summary of a run."""

@@ -1,0 +1,62 @@
+"""Keys, names and paths. Pure.
+
+A key is ``scope + name``; the scope of run 7 is ``"7/"``. A name is relative to the user's directory, or absolute.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+ABSOLUTE = "%abs"  # directory of the store in which absolute names live; "%" keeps it apart from what people write
+
+
+NAMESPACE = "amfs:/"  # names that begin so are paths of the session's file system
+
+
+def in_namespace(name: str, start: int = 0) -> bool:
+    """Is it the name of a file of the session's file system? ``start``: where the name begins in a key."""
+    return name.startswith(NAMESPACE, start)
+
+
+def namespace_path(name: str) -> bytes:
+    """The path in the file system of such a name."""
+    return name[len(NAMESPACE) - 1 :].encode(errors="surrogateescape")
+
+
+def scope_of(run: int) -> str:
+    """The scope of a run's keys."""
+    return f"{run}/"
+
+
+def store_path(root: str, scope: str, key: str) -> str:
+    """Where the store below ``root`` keeps ``key``."""
+    if key.startswith("/", len(scope)):
+        return f"{root}/{scope}{ABSOLUTE}{key[len(scope):]}"
+    return f"{root}/{key}"
+
+
+def stored_as(key: str) -> str:
+    """Where every store keeps ``key``, relative to its root."""
+    return store_path("", key[: key.index("/") + 1], key)[1:]
+
+
+def shared_path(base: str, name: str, hashed: int = 0) -> str:
+    """Where ``name`` lies, or is to lie, on shared storage.
+
+    With ``hashed`` directories > 0 (AME §3.3: a pre-created hashed output directory spares the metadata server) a final output
+    goes to ``<dir>/<xx>/<file>``, xx being the hash of the name in hexadecimal.
+    """
+    if name.startswith("/") or in_namespace(name):
+        return name
+    if not hashed:
+        return f"{base}/{name}"
+    from amfs._native import xxh64
+
+    head, tail = posixpath.split(name)
+    width = len(f"{hashed - 1:x}")
+    return posixpath.join(base, head, f"{xxh64(name) % hashed:0{width}x}", tail)
+
+
+def sandbox_name(name: str, base: str) -> str:
+    """The name of an absolute ``name`` as seen from the sandbox's working directory (for names written with "..")."""
+    return posixpath.relpath(name, base) if name.startswith("/") else name

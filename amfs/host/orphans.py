@@ -1,0 +1,89 @@
+"""Directories in shared memory (and other shared places) that carry a session's mark, and the sweep of those whose owner died.
+
+Owns the mark: a file that its owner keeps locked as long as it lives. A lock, unlike a pid, is right across containers that share
+/dev/shm, after pids are reused and after kill -9. Must not know: what is kept in the directories.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from amfs.host import hugetmpfs
+from amfs.host.trees import remove_tree
+
+MARK = ".amfs-session"
+EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to
+SHM = Path("/dev/shm")
+
+
+class Marked:
+    """A directory that this process owns: marked, locked, and removed by ``remove()``."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def remove(self) -> None:
+        """Remove the directory with all it holds and give up the lock. Repeatable."""
+        if self._descriptor >= 0:
+            hugetmpfs.unmount(self.path)
+            remove_tree(str(self.path))
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def make(session: str, label: str, parent: Path = SHM) -> Marked:
+    """Make a private directory ``amfs-UID-SESSION-LABEL-random`` in ``parent``, marked as ``session``'s. Raises OSError."""
+    path = Path(tempfile.mkdtemp(prefix=f"amfs-{os.getuid()}-{session}-{label}-", dir=parent))
+    return Marked(path, mark(path, session))
+
+
+def mark(path: Path, session: str) -> int:
+    """Mark ``path``; returns the descriptor that holds the lock: keep it open as long as the directory is used.
+
+    The mark gets its name only when it is locked, so that a sweep never sees it unlocked while its owner lives.
+    """
+    temporary = path / f"{MARK}-{os.getpid()}"
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(descriptor, session.encode() + b"\n")
+    os.rename(temporary, path / MARK)
+    return descriptor
+
+
+def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
+    """Remove the marked directories in ``parent`` that are this user's and whose owner is dead; of ``session`` only, if given.
+
+    Returns what was removed. Everything without a mark, of other users, of embedded runs, or with a living owner is left alone.
+    """
+    removed = []
+    for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
+        try:
+            if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
+                hugetmpfs.unmount(path)
+                remove_tree(str(path))
+                removed.append(path)
+        except OSError:
+            continue  # vanished meanwhile, or not ours to look into
+    return removed
+
+
+def is_orphan(path: Path, session: str | None) -> bool:
+    """Is ``path`` a marked directory of this user (of ``session``, if given) whose owner is dead? Raises OSError."""
+    facts = os.lstat(path)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
+        return False
+    descriptor = os.open(path / MARK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if session is not None and os.read(descriptor, 256).strip() != session.encode():
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

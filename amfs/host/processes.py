@@ -1,0 +1,40 @@
+"""Names of this machine and of its processes that are not used twice. Reads /proc; must not know: sessions."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+
+def host_id() -> str:
+    """Names this machine, its boot and its set of processes: two processes with the same can see each other's pids and sockets."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}/{boot}-{space}"
+
+
+def start_time(pid: int) -> int:
+    """Start of a process in clock ticks since boot; 0 if there is no such process or it is a zombie.
+
+    A killed process whose first thread is gone while others still end is no zombie yet: it holds its locks and mounts until the last has.
+    """
+    try:
+        # The command's name (field 2) is in parentheses and may itself contain some, and spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    threads = int(fields[17])
+    return 0 if fields[0] in "ZX" and threads <= 1 else int(fields[19])
+
+
+def is_running(pid: int, started: int) -> bool:
+    """Whether the process with that pid is still the one that started then."""
+    return pid > 0 and started > 0 and start_time(pid) == started
+
+
+def usable_cpus() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,224 @@
+"""What a node does in the world: acts on the effects of its machines with the launcher, the copier and the store. I/O.
+
+Decides nothing. What ends comes back as events from ``collect``; the poll loop watches ``fds``.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from amfs._native import Copier, Launcher
+from amfs.engine import messages as m
+from amfs.engine.events import (
+    CloseRun,
+    CopyOut,
+    Delete,
+    Event,
+    FetchData,
+    FsReplied,
+    FsWork,
+    FsWorked,
+    JobDone,
+    Kill,
+    Launch,
+    OpenRun,
+    ReadStore,
+    Send,
+    StageIn,
+    StoreFailed,
+    StoreInline,
+    TasksExited,
+)
+from amfs.engine.states import Outcome
+from amfs.libexec import program
+from amfs.node.file_backend import FileBackend
+from amfs.node.mounts import Mounts
+from amfs.node.store import Store
+
+log = logging.getLogger("amfs.node")
+
+INLINE_BYTES_MAX = 1 << 16
+CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
+_OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
+_SERIAL = struct.Struct("<8xQ")
+
+
+def _is_own(error: str) -> bool:
+    """Is this a fault of the place where a file was to be written, not of where it came from?"""
+    return bool(error) and any(words in error for words in _OWN_FAULTS)
+
+
+def _serial_of(record: bytes) -> int:
+    return int(_SERIAL.unpack_from(record)[0])
+
+
+class NodeIO:
+    """Launcher, copier and store of one node."""
+
+    def __init__(
+        self, store: Store, slots: int, *, memory: int = 0,
+        files: FileBackend | None = None, mounts: Mounts | None = None,
+    ) -> None:
+        self.store = store
+        self.files = files
+        self.mounts = mounts
+        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"))
+        self._copier: Copier | None = None
+        self.grown = False  # there is more to watch; the loop clears it
+        self.umask = 0o022
+        self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
+        self.immediate: list[Event] = []  # what ended at once
+        self.acts: dict[type, Callable[[Any], Send | None]] = {
+            Launch: self.launch,
+            Kill: self.kill,
+            OpenRun: self.open_run,
+            CloseRun: self.close_run,
+            Delete: self.delete,
+            StoreInline: self.store_inline,
+            ReadStore: self.read_store,
+            StageIn: self.stage_in,
+            CopyOut: self.copy_out,
+        }
+        if files is not None:
+            self.acts[FsWork] = files.act
+            self.acts[FetchData] = files.fetch_data
+            files.heard = lambda event: self.immediate.append(event)
+        if mounts is not None:
+            self.acts[FsReplied] = mounts.reply
+
+    @property
+    def copier(self) -> Copier:
+        """Started when first needed: a run without final outputs needs no such threads."""
+        if self._copier is None:
+            self._copier = Copier(2)
+            self.grown = True
+        return self._copier
+
+    def fds(self) -> list[int]:
+        """What to watch; may grow when the copier starts."""
+        fds = [self.launcher.fd] if self._copier is None else [self.launcher.fd, self._copier.fd]
+        if self.files is not None:
+            fds += self.files.fds()
+        return fds if self.mounts is None else [*fds, self.mounts.fd]
+
+    def take_immediate(self) -> list[Event]:
+        """What ended at once since the last call."""
+        events, self.immediate = self.immediate, []
+        return events
+
+    def collect(self) -> list[Event]:
+        """What ended since the last call. Never blocks."""
+        events = self.take_immediate()
+        done = self.launcher.completions()
+        if done:
+            events.append(TasksExited(done))
+        if self._copier is not None:
+            events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
+        if self.files is not None:
+            events.extend(self.files.collect())
+        if self.mounts is not None:
+            events.extend(self.mounts.collect())
+        return events
+
+    # ── acts ───────────────────────────────────────────────────────────────────────────────────────
+
+    def failed(self, effect: Any, error: Exception) -> Send | None:
+        """An act raised an error, of which whoever waits for it hears. It must not end the node, which serves others as well."""
+        log.error("%s: %s: %s", type(effect).__name__, type(error).__name__, error)
+        text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        if isinstance(effect, (FetchData, StageIn, CopyOut)):
+            self.immediate.append(JobDone(effect.serial, text, 0, True))
+        elif isinstance(effect, StoreInline):
+            self.immediate.append(StoreFailed(effect.name, text))
+        elif isinstance(effect, FsWork) and effect.serial:
+            self.immediate.append(FsWorked(effect.serial, errno.EIO, None))
+        elif isinstance(effect, ReadStore):
+            return Send(effect.to, m.Content(effect.run, tuple(m.Blob(name, 0, missing=True) for name in effect.names)))
+        return None
+
+    def launch(self, effect: Launch) -> None:
+        try:
+            self.launcher.submit(effect.records)
+        except ValueError:  # one of them is malformed, and none has been taken
+            for record in effect.records:
+                try:
+                    self.launcher.submit([record])
+                except ValueError as error:
+                    ended = (_serial_of(record), int(Outcome.SETUP), 0, -1, 0, 0, 0, 0, (), b"", b"", f"cannot be started: {error}")
+                    self.immediate.append(TasksExited([ended]))
+
+    def kill(self, effect: Kill) -> None:
+        self.launcher.kill(effect.serials)
+
+    def open_run(self, effect: OpenRun) -> None:
+        self.launcher.set_context(effect.run, effect.info.base, effect.info.env)
+        self.umask = effect.info.umask
+        if self.files is not None:
+            self.files.umask = self.umask
+
+    def close_run(self, effect: CloseRun) -> None:
+        self.launcher.drop_context(effect.run)
+        if not self.keep_files:
+            self.store.drop_scope(effect.scope)
+
+    def delete(self, effect: Delete) -> None:
+        self.store.delete(effect.names)
+
+    def store_inline(self, effect: StoreInline) -> None:
+        self.store.write(effect)
+
+    def stage_in(self, effect: StageIn) -> None:
+        try:
+            mode = stat.S_IMODE(os.stat(effect.path).st_mode) & 0o555 | 0o400
+        except OSError as error:
+            self.immediate.append(JobDone(effect.serial, f"{effect.path}: {error.strerror}", 0))
+            return
+        self.copier.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
+
+    def copy_out(self, effect: CopyOut) -> None:
+        source = self.store.path_of(effect.name)
+        try:
+            executable = os.stat(source).st_mode & 0o111
+        except OSError as error:
+            self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
+            return
+        self.copier.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
+
+    def read_store(self, effect: ReadStore) -> Send:
+        """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""
+        blobs, room = [], CONTENT_BYTES_MAX
+        for name in effect.names:
+            blobs.append(self._blob(name, min(room, INLINE_BYTES_MAX)))
+            room -= len(blobs[-1].data or b"")
+        return Send(effect.to, m.Content(effect.run, tuple(blobs)))
+
+    def _blob(self, name: str, inline: int) -> m.Blob:
+        path = self.store.path_of(name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return m.Blob(name, 0, missing=True)
+        try:
+            facts = os.fstat(fd)
+            mode = stat.S_IMODE(facts.st_mode)
+            if facts.st_size <= inline:
+                return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
+        finally:
+            os.close(fd)
+        return m.Blob(name, facts.st_size, mode=mode)
+
+    def close(self) -> None:
+        """Kill what runs, end the threads. The store is its owner's."""
+        self.launcher.stop()
+        if self.mounts is not None:
+            self.mounts.stop()
+        if self.files is not None:
+            self.files.stop()
+        if self._copier is not None:
+            self._copier.stop()

@@ -1,0 +1,221 @@
+"""How a node process begins: its configuration comes on a pipe, it detaches, and says on another pipe whether it listens.
+
+Owns both ends of that start: ``launch`` in the process that starts nodes, ``enter`` in the node. Must not know: what a node does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from amfs.errors import AmfsError, SessionError, hint, understood
+from amfs.host.processes import is_running, start_time
+from amfs.net.records import NodeConfig, Ready
+
+NODE_MODULE = "amfs.node.main"
+
+#: A detached server is no MPI process, and neither are its tasks.
+_MPI_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MPI_", "MPIR_", "HYDRA_", "HYDI_", "PRTE_", "PALS_", "MV2_", "MPIEXEC_", "GFORTRAN_UNBUFFERED")
+
+
+class Started:
+    """A node process on its way: its number and the pipe on which it will say that it listens."""
+
+    def __init__(self, node: int, ready_fd: int, log_file: str, first: subprocess.Popen[bytes]) -> None:
+        self.node = node
+        self.ready_fd = ready_fd
+        self.log_file = log_file
+        self.first = first  # forks the node and ends
+        self.heard = b""
+        self.ready: Ready | None = None
+
+
+# ── the starting side ──────────────────────────────────────────────────────────────────────────────
+
+
+def node_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a node process: ours without MPI's variables, and able to import this amfs from any directory."""
+    env = {k: v for k, v in (os.environ if environ is None else environ).items() if not k.startswith(_MPI_PREFIXES)}
+    home = Path(__file__).resolve().parent.parent.parent
+    if home.name not in ("site-packages", "dist-packages"):
+        rest = [os.path.abspath(part) for part in env.get("PYTHONPATH", "").split(os.pathsep) if part]
+        env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(home), *rest]))
+    return env
+
+
+def launch(config: NodeConfig) -> Started:
+    """Start a detached node process: a session of its own, no parent, standard streams to its log, no other open file of ours."""
+    log = os.open(config.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    ready, tell = os.pipe2(os.O_CLOEXEC)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", NODE_MODULE, "--ready-fd", str(tell)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(tell,), start_new_session=True, cwd="/", env=node_environment(),
+        )  # fmt: skip
+    finally:
+        os.close(log)
+        os.close(tell)
+    assert process.stdin is not None
+    try:
+        process.stdin.write(msgspec.json.encode(config))  # fits into the pipe: nobody waits for anybody here
+        process.stdin.close()
+    except BrokenPipeError:
+        process.stdin = None  # it ended at once; the ready pipe says so
+    return Started(config.node, ready, config.log_file, process)
+
+
+def await_ready(started: Iterable[Started], timeout_s: float) -> list[Ready]:
+    """Wait until each listens. Raises SessionError, naming the first that does not and the end of its log, when one fails or time is up."""
+    waiting = {one.ready_fd: one for one in started}
+    order = list(waiting.values())
+    end = time.monotonic() + timeout_s
+    poll = select.poll()
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)
+    try:
+        while waiting:
+            left = end - time.monotonic()
+            if left <= 0:
+                nodes = ", ".join(str(one.node) for one in waiting.values())
+                raise SessionError(f"node {nodes} did not start within {timeout_s:g} s{_tail(next(iter(waiting.values())).log_file)}")
+            for descriptor, _ in poll.poll(left * 1000):
+                one = waiting[descriptor]
+                data = os.read(descriptor, 65536)
+                one.heard += data
+                if data and not one.heard.endswith(b"\n"):
+                    continue
+                one.ready = _parse(one)
+                poll.unregister(descriptor)
+                del waiting[descriptor]
+                if one.ready.error:
+                    raise SessionError(f"node {one.node} did not start: {one.ready.error}")
+    finally:
+        for one in order:
+            os.close(one.ready_fd)  # a node that listens too late sees that nobody waits for it, and ends
+            if one.ready is None:
+                one.first.kill()
+            one.first.wait()
+    return [one.ready for one in order if one.ready is not None]
+
+
+def _parse(one: Started) -> Ready:
+    try:
+        return msgspec.json.decode(one.heard, type=Ready)
+    except msgspec.MsgspecError:
+        tail = _tail(one.log_file)
+        return Ready(one.node, error="it ended at once" + hint(tail) + tail)
+
+
+def _tail(log_file: str, lines: int = 5) -> str:
+    try:
+        text = Path(log_file).read_text(errors="replace").strip().splitlines()[-lines:]
+    except OSError:
+        return ""
+    return "".join(f"\n  {line}" for line in text)
+
+
+def stop(processes: Iterable[tuple[int, int]], patience_s: float = 2.0) -> None:
+    """End processes, given as (pid, start time): SIGTERM, then SIGKILL after ``patience_s``. Reused pids are left alone."""
+    left = [(pid, started) for pid, started in processes if is_running(pid, started)]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid, started in left:
+            _signal(pid, started, number)
+        left = await_end(left, patience_s)
+        if not left:
+            return
+
+
+def await_end(processes: Iterable[tuple[int, int]], timeout_s: float) -> list[tuple[int, int]]:
+    """Wait until these processes are gone, at most ``timeout_s``; returns those that are not."""
+    end = time.monotonic() + timeout_s
+    left = list(processes)
+    while left := [(pid, started) for pid, started in left if is_running(pid, started)]:
+        if time.monotonic() >= end:
+            break
+        time.sleep(0.01)
+    return left
+
+
+def _signal(pid: int, started: int, number: signal.Signals) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if is_running(pid, started):  # with the pidfd in hand the pid cannot change its owner under us
+            signal.pidfd_send_signal(descriptor, number)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+# ── the node's side ────────────────────────────────────────────────────────────────────────────────
+
+
+def report_ready(ready_fd: int | None, node: int, endpoints: tuple[str, ...]) -> None:
+    """Called by the node once it listens: tells whoever started it, and closes the pipe.
+
+    Raises SessionError if they have gone: they gave up waiting, and then this node belongs to nothing.
+    """
+    try:
+        _tell(ready_fd, Ready(node, endpoints, os.getpid(), start_time(os.getpid())))
+    except OSError:
+        raise SessionError("whoever started this node has given up waiting for it") from None
+
+
+def _tell(ready_fd: int | None, ready: Ready) -> None:
+    if ready_fd is not None:
+        os.write(ready_fd, msgspec.json.encode(ready) + b"\n")
+        os.close(ready_fd)
+
+
+def _tell_failure(ready_fd: int | None, node: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # it listened before it failed, or nobody waits
+        _tell(ready_fd, Ready(node, error=text))
+
+
+def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
+    """The main function of a detached node process (``python -m amfs.node.main --ready-fd N``): returns its exit status."""
+    ready_fd = int(sys.argv[sys.argv.index("--ready-fd") + 1])
+    os.set_inheritable(ready_fd, False)
+    config = msgspec.json.decode(sys.stdin.buffer.read(), type=NodeConfig)
+    try:
+        child = os.fork()
+    except OSError as error:
+        _tell_failure(ready_fd, config.node, str(understood(error)))
+        return 70
+    if child:
+        os._exit(0)  # so that the node is nobody's child, and no leader of its session either
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return run(serve, config, ready_fd)
+
+
+def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, ready_fd: int | None) -> int:
+    """Serve in this process; whatever ends it is logged, and told on the ready pipe if it had not listened yet."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format=f"%(asctime)s node {config.node} %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        return serve(config, ready_fd)
+    except AmfsError as error:
+        logging.getLogger("amfs.net").error("%s", error)
+        _tell_failure(ready_fd, config.node, str(error))
+        return error.exit_code
+    except Exception as error:
+        logging.getLogger("amfs.net").exception("the node ends")
+        known = understood(error)
+        _tell_failure(ready_fd, config.node, str(known) if isinstance(known, AmfsError) else f"{type(error).__name__}: {error}")
+        return 70

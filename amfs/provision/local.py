@@ -1,0 +1,186 @@
+"""Starting and ending whole sessions: local node processes, a node that joins, the orderly end.
+
+Owns the order of things and that nothing is left behind when they fail. Every wait is bounded. Must not know: MPI (``bootstrap_mpi``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from amfs.client import discovery
+from amfs.client.control import Client
+from amfs.engine.messages import Member, Shutdown
+from amfs.errors import SessionError, UsageError
+from amfs.host import orphans, processes
+from amfs.net import records
+from amfs.net.addresses import listen_endpoint, split
+from amfs.net.keys import Keys
+from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
+from amfs.net.sockets import make_keys
+from amfs.provision import daemon
+
+START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
+START_PER_NODE_S = 1.0
+
+_MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of ``amfs up`` and ``amfs node`` say of a node."""
+
+    slots: int = 0  # 0: the CPUs that the process may use
+    memory: int = 0  # bytes, 0: not accounted
+    unit_size: int = 0
+    tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
+    store_dir: str = ""
+    store_limit: int = 0  # bytes of the file system per node, 0: as many as there is room for
+
+
+def under_mpi() -> bool:
+    """Whether an MPI launcher started this process."""
+    return any(mark in os.environ for mark in _MPI_MARKS)
+
+
+def mpi_rank() -> int:
+    """The rank as far as the launcher's environment tells it, without starting MPI; else 0."""
+    ranks = (os.environ.get(name, "") for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"))
+    return next((int(rank) for rank in ranks if rank.isdecimal()), 0)
+
+
+def node_config(
+    session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, expected: int = 1, port_step: int = 0
+) -> NodeConfig:
+    """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
+    listen = [f"ipc://{directory}/node-{node}.ipc"]
+    data_address = "127.0.0.1"
+    if options.tcp:
+        host, port = split(listen_endpoint(options.tcp))
+        listen.append(f"tcp://{host}:{int(port) + port_step if port != '0' else 0}")
+        data_address = host.strip("[]")
+    return NodeConfig(
+        session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
+        managers=(f"ipc://{directory}/node-0.ipc",), slots=options.slots, memory=options.memory, store_dir=options.store_dir,
+        store_limit=options.store_limit,
+        data_address=data_address, unit_size=options.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
+        host=processes.host_id(),
+    )  # fmt: skip
+
+
+def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
+    return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
+
+
+def start_local(nodes: int, name: str | None = None, options: NodeOptions | None = None) -> SessionRecord:
+    """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
+    if nodes < 1:
+        raise UsageError("a session has at least one node: --nodes 1")
+    options = options or NodeOptions()
+    orphans.sweep()
+    chosen, directory = discovery.claim(name)
+    sweep_mounts()
+    started: list[daemon.Started] = []
+    try:
+        keys = make_keys()
+        for node in range(nodes):
+            started.append(daemon.launch(node_config(chosen, directory, keys, node, options, expected=nodes, port_step=node)))
+        patience = START_S + START_PER_NODE_S * nodes
+        readies = daemon.await_ready(started, patience)
+        session = SessionRecord(
+            name=chosen, keys=keys, created=time.time(), host=processes.host_id(), nodes=entries(readies, processes.host_id()),
+            unit_size=options.unit_size,
+        )  # fmt: skip
+        with Client(session) as client:
+            client.view(patience, until=lambda view: len(view.members) >= nodes)
+        records.save(session)
+    except BaseException:
+        daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
+        records.remove_directory(directory)
+        raise
+    return session
+
+
+def sweep_mounts() -> None:
+    """Unmount what dead sessions left mounted; those who use it get errors anyway."""
+    from amfs.host import fusemounts  # few sessions meet any
+
+    if fusemounts.mounted():
+        fusemounts.sweep()
+
+
+def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
+    """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
+
+    Keeps a copy of the session file here, so that other commands find the session. Raises SessionError.
+    """
+    local = any(entry.host == processes.host_id() for entry in session.nodes)
+    if not options.tcp and not local:
+        options = msgspec.structs.replace(options, tcp="0.0.0.0")
+    with Client(session) as client:
+        view = client.view(10.0)
+        manager = next(member for member in view.members if member.node == view.manager)
+        if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
+            raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
+        node = client.number(Member(-1, client.transport.incarnation, (), options.slots, processes.host_id()), view.manager)
+    if not session.directory.exists():
+        records.save(session)
+    config = node_config(session.name, session.directory, session.keys, node, options)
+    return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
+
+
+def join_detached(session: SessionRecord, config: NodeConfig) -> Ready:
+    """Start the node of ``prepare_join`` as a detached process and wait until it is a member. Raises SessionError."""
+    started = daemon.launch(config)
+    ready = daemon.await_ready([started], START_S)[0]
+    try:
+        with Client(session) as client:
+            client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))
+    except BaseException:
+        daemon.stop([(ready.pid, ready.started)])
+        raise
+    records.add_node(session, entries([ready], processes.host_id())[0])
+    return ready
+
+
+def join_here(session: SessionRecord, config: NodeConfig) -> int:
+    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
+    pid = os.getpid()
+    records.add_node(session, NodeEntry(config.node, config.listen[:1], processes.host_id(), pid, processes.start_time(pid)))
+    try:
+        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
+    finally:
+        with contextlib.suppress(SessionError):
+            if session.path.exists() and not discovery.is_live(records.load(session.path), probe_s=0.5, but=pid):
+                records.remove_directory(session.directory)
+
+
+def end(session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
+    """End a session: ask its nodes to stop, kill the local ones that do not within ``timeout_s``, clean up.
+
+    Returns what could not be ascertained, as lines for the person.
+    """
+    remarks: list[str] = []
+    host = processes.host_id()
+    mine = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
+    try:
+        with Client(session) as client:
+            view = client.view(min(timeout_s, 3.0))
+            others = [member.node for member in view.members if member.node != view.manager]
+            # The manager passes it on; a few more are told in case it is just going down.
+            client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
+    except SessionError as error:
+        if mine or not all(entry.host == host for entry in session.nodes):
+            remarks.append(str(error))
+    if stubborn := daemon.await_end(mine, timeout_s):
+        pids = ", ".join(str(pid) for pid, _ in stubborn)
+        remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
+        daemon.stop(stubborn)
+    if session.path.exists():
+        records.remove_directory(session.directory)
+    return remarks

@@ -1,0 +1,1 @@
+"""One run of a workflow, from its tasks to its summary, and the Python API for it."""

@@ -1,0 +1,569 @@
+"""The Python interface: ``amfs.run`` for a whole workflow, ``amfs.Session`` to add tasks while others run.
+
+::
+
+    with amfs.Session(slots=4) as s:
+        made = [s.submit(["simulate", str(i), f"out{i}"], outputs=[f"out{i}"]) for i in range(100)]
+        s.wait(made)
+        s.submit(["summarise", "summary", *(f"out{i}" for i in range(100))], inputs=[...], outputs=["summary"])
+
+A session's poll loop runs in a thread of its own; the methods here may be called from any one thread at a time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from amfs.engine.checks import StreamChecker
+from amfs.engine.paths import shared_path
+from amfs.engine.states import FINISHED, Outcome
+from amfs.engine.workflow import Task, Workflow, complete
+from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
+from amfs.runs.context import RunContext, RunOptions
+from amfs.runs.driver import RunDriver, exit_code_of
+from amfs.runs.journal import read, task_key
+
+if TYPE_CHECKING:
+    from amfs.display.progress import Summary
+    from amfs.engine.messages import Result
+
+T = TypeVar("T")
+
+
+class TaskFailed(AmfsError):
+    """A task that was waited for has failed. ``handle`` is it."""
+
+    def __init__(self, handle: Handle, message: str) -> None:
+        super().__init__(message)
+        self.handle = handle
+
+
+class RunResult:
+    """How a run ended. ``exit_code`` as that of ``amfs run``; ``str`` gives the summary as text."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.exit_code = summary.exit_code
+
+    @property
+    def ok(self) -> bool:
+        """Did every task finish?"""
+        return self.exit_code == 0
+
+    @property
+    def failures(self) -> list[Any]:
+        """The tasks that failed by themselves (``id``, ``what``, ``stderr``, ``where``, ``node``)."""
+        return list(self.summary.failures)
+
+    def __str__(self) -> str:
+        from amfs.display.progress import summary_text
+
+        return summary_text(self.summary)
+
+
+def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool = False, **options: Any) -> RunResult:
+    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks.
+
+    ``options`` are those of ``RunOptions`` (slots, session, base, retries, fail_fast, keep_all, journal, resume, …). Raises WorkflowError
+    with every fault found before anything runs; a task that fails raises nothing, see the result.
+    """
+    from amfs.client.place import FilesPlace
+    from amfs.display.progress import make_progress
+    from amfs.engine.checks import check
+    from amfs.runs.expansion import Expander, take_in_made
+    from amfs.translate.detect import load
+
+    chosen = _options(options)
+    if isinstance(workflow, (str, os.PathLike)):
+        chosen.source = chosen.source or os.fspath(workflow)
+        workflow = load(workflow)
+    elif not isinstance(workflow, Workflow):
+        workflow = Workflow(list(workflow))
+    shown = make_progress(quiet=not progress)
+    past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
+    place = FilesPlace(chosen.base, chosen.session)
+    if past is not None:
+        take_in_made(workflow, past, chosen.base, chosen.hashed_outputs)
+    plan = check(workflow, place)
+    expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
+    context = RunContext(chosen, adopt=past.header.store if past is not None else "")
+    driver = None
+    try:
+        driver = RunDriver(context, workflow.tasks, plan, chosen, past=past, expander=expander)
+        driver.begin()
+        _open_trace(driver)
+        shown.start(len(workflow.tasks), len(driver.submitter.members), sum(driver.submitter.members.values()))
+        while driver.over is None:
+            driver.turn(0.5)
+            if progress:
+                shown.update(driver.snapshot())
+        code, outcome = exit_code_of(driver)
+        summary = driver.summary(code, outcome, [driver.over.reason] if driver.over.reason else [])
+        _close_trace(driver, summary)
+        if progress:
+            shown.finish(summary)
+        return RunResult(summary)
+    finally:
+        if driver is not None:
+            driver.finish()
+            _close_trace(driver)
+        context.close()
+
+
+def _open_trace(driver: RunDriver) -> None:
+    if driver.options.trace:
+        from amfs.runs.trace import TraceWriter
+
+        members = driver.submitter.members
+        name = driver.options.source or "session"
+        driver.trace = TraceWriter(driver.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
+
+
+def _close_trace(driver: RunDriver, summary: Summary | None = None) -> None:
+    if driver.trace is not None:
+        from amfs.display.progress import summary_fields
+
+        driver.trace.close(summary_fields(summary) if summary is not None else None)
+
+
+def _options(given: dict[str, Any]) -> RunOptions:
+    known = set(RunOptions.__struct_fields__)
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise UsageError(f"unknown option{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+    options = RunOptions(**given)
+    options.base = os.path.abspath(options.base or os.getcwd())
+    if options.journal is not None:
+        options.journal = Path(options.journal)
+    return options
+
+
+class Handle:
+    """A task that was submitted."""
+
+    __slots__ = ("_done", "index", "result", "skipped", "task")
+
+    def __init__(self, task: Task, index: int) -> None:
+        self.task = task
+        self.index = index
+        self.result: Result | None = None
+        self.skipped = False  # an earlier run had done it
+        self._done = False
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def done(self) -> bool:
+        """Has it ended, one way or the other?"""
+        return self._done
+
+    @property
+    def ok(self) -> bool:
+        """Has it finished well?"""
+        return self._done and (self.result is None or not self.result.outcome)
+
+    def __repr__(self) -> str:
+        state = "waiting or running" if not self._done else "finished" if self.ok else "failed"
+        return f"<amfs task {self.task.id}: {state}>"
+
+
+class Session:
+    """A run that stays open: tasks are added while others run.
+
+    ``slots``: tasks at a time (embedded). ``session``: name of a session of node servers to run in ("" the newest); None: embedded in
+    this process. ``base``: the directory that names are relative to. ``journal`` and ``resume``: as for ``amfs run``; a resumed session
+    skips tasks that are submitted again just as they were. ``progress``: show it. Further keywords: see ``RunOptions``.
+
+    Files are kept in memory until the session is closed; then those that no task reads, and those submitted with ``keep``, are (or
+    have been) copied to shared storage, and the rest is dropped.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int | None = None,
+        session: str | None = None,
+        base: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = False,
+        **options: Any,
+    ) -> None:
+        from amfs.client.place import FilesPlace
+        from amfs.display.progress import make_progress
+
+        self._options = _options({
+            **options,
+            "slots": slots or 0,
+            "session": session,
+            "base": os.fspath(base) if base is not None else "",
+            "journal": Path(journal) if journal is not None else None,
+            "resume": resume,
+        })  # fmt: skip
+        self._progress = make_progress(quiet=not progress)
+        self._show = progress
+        past = read(self._options.journal) if resume and self._options.journal is not None else None
+        self._past = past.done if past is not None else {}
+        self._checker = StreamChecker(FilesPlace(self._options.base, self._options.session), "session")
+        self._plan = self._checker.plan
+        self._handles: list[Handle] = []
+        self._deferred: dict[int, Handle] = {}  # done earlier, but what they made is gone; run again when somebody reads it
+        self._changed = threading.Condition()
+        self._closed = False
+        self._broken: BaseException | None = None
+        self._summary: Summary | None = None
+        self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
+        try:
+            self._driver = RunDriver(self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
+            self._driver.begin()
+            _open_trace(self._driver)
+        except BaseException:
+            self._context.close()
+            raise
+        members = self._driver.submitter.members
+        self._progress.start(None, len(members), sum(members.values()))
+        self._thread = threading.Thread(target=self._drive, name="amfs session", daemon=True)
+        self._thread.start()
+        self._process = os.getpid()
+        atexit.register(self._at_exit)
+
+    # ── the loop's thread ──────────────────────────────────────────────────────────────────────────
+
+    def _drive(self) -> None:
+        try:
+            while self._driver.over is None:
+                self._driver.turn(self._progress.interval if self._show else 1.0)
+                if self._show:
+                    self._progress.update(self._driver.snapshot(open_list=True))
+        except BaseException as error:
+            self._broken = error
+        with self._changed:
+            self._changed.notify_all()
+
+    def _ended(self, task: Task, result: Result) -> None:
+        handle = self._handles[result.tid]
+        if result.outcome and self._show and result.outcome != Outcome.UPSTREAM_FAILED:
+            self._progress.task_failed(task.id, result.detail, result.stderr)
+        with self._changed:
+            handle.result = result
+            handle._done = True
+            self._changed.notify_all()
+
+    def _in_loop(self, call: Callable[[], T]) -> T:
+        """Run ``call`` in the loop's thread and wait for what it returns."""
+        if self._closed:
+            raise UsageError("the session is closed")
+        box: list[Any] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                box.append((call(), None))
+            except BaseException as error:
+                box.append((None, error))
+            done.set()
+
+        self._context.loop.post(work)
+        while not done.wait(0.5):
+            self._check_alive()
+        value, error = box[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def _check_alive(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if not self._thread.is_alive() and self._driver.over is None:
+            raise AmfsError("the session's loop has ended")
+
+    # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(
+        self,
+        argv: Sequence[str | os.PathLike[str]] | str,
+        *,
+        id: str | None = None,
+        inputs: Iterable[str] = (),
+        outputs: Iterable[str] = (),
+        keep: bool | Iterable[str] = False,
+        **fields: Any,
+    ) -> Handle:
+        """Add one task. ``argv``: words, or one string that a shell runs. ``keep``: copy its outputs (True: all) to shared storage
+        as soon as they are made. Further keywords: fields of ``Task`` (stdin, stdout, env, cores, label, retries, …).
+
+        Raises WorkflowError if the task is faulty: then it was not added.
+        """
+        words = ("/bin/sh", "-c", argv) if isinstance(argv, str) else tuple(os.fspath(word) for word in argv)
+        made = tuple(outputs)
+        kept = made if keep is True else tuple(keep) if keep else ()
+        task = Task(id or f"{len(self._handles) + 1}", words, tuple(inputs), made, keep=kept, **fields)
+        return self.submit_tasks([task])[0]
+
+    def submit_tasks(self, tasks: Iterable[Task]) -> list[Handle]:
+        """Add many at once. Raises WorkflowError with the faults of all; then those before the first faulty one were added."""
+        given = [complete(task) for task in tasks]
+        return self._in_loop(lambda: self._add(given))
+
+    def _add(self, tasks: list[Task]) -> list[Handle]:
+        faults: list[Fault] = []
+        handles: list[Handle] = []
+        accepted: list[Task] = []
+        for task in tasks:
+            found = self._checker.add(task)
+            faults += found
+            if found:
+                continue
+            handle = Handle(task, len(self._handles))
+            self._handles.append(handle)
+            handles.append(handle)
+            accepted.append(task)
+        self._take_in(accepted, handles)
+        if faults:
+            raise WorkflowError(faults)
+        return handles
+
+    def _take_in(self, tasks: list[Task], handles: list[Handle]) -> None:
+        """Into the run; what an earlier run has done, and is still there or not yet wanted, is skipped."""
+        if not self._past:
+            self._driver.add(tasks)
+            return
+        again: list[Handle] = []
+        for handle in handles:
+            sizes = self._past.get(task_key(handle.task))
+            if sizes is not None:
+                left = self._left_behind(handle.task, sizes)
+                if left or not handle.task.keep:
+                    handle.skipped = handle._done = True
+                    if not left:
+                        self._deferred[handle.index] = handle
+                    continue
+            # Only a task that does run wants what others made; a deferred one would draw in the whole workflow.
+            again += self._wanted_again(handle.task)
+        sub = self._driver.submitter
+        first = len(self._driver.tasks)
+        self._driver.tasks.extend(tasks)
+        sub.grow(len(tasks))
+        for handle in handles:
+            if handle.skipped:
+                sub.skip(handle.index)
+        self._driver.discard_outputs([handle.task for handle in (*handles, *again) if not handle.skipped])
+        sub.added.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
+        for handle in again:
+            sub.unskip(handle.index)
+        self._driver.poke()
+
+    def _left_behind(self, task: Task, sizes: tuple[int, ...]) -> bool:
+        """Are all outputs of a task that an earlier run did still there? Those in memory are taken over."""
+        adopt: list[tuple[str, int, int, int]] = []
+        driver = self._driver
+        for name, size in zip(task.outputs, sizes, strict=False):
+            name = self._plan.aliases.get(name, name)
+            path = shared_path(self._options.base, name, self._options.hashed_outputs)
+            if name in driver.left and driver.left[name][0] == size:
+                adopt.append((driver.maker.scope + name, size, driver.left[name][1], 1 << 21))
+            elif name in task.keep and os.path.exists(path) and os.stat(path).st_size == size:
+                driver.maker.ready.add(name)
+            else:
+                return False
+        if adopt and self._context.core is not None:
+            from amfs.node.loop import now
+
+            self._context.loop.act(0, self._context.core.adopt(self._context.run, adopt, now()))
+        return True
+
+    def _wanted_again(self, task: Task) -> list[Handle]:
+        """Deferred tasks that must run after all, because ``task`` reads what they made, transitively."""
+        found: list[Handle] = []
+        todo = [task]
+        while todo and self._deferred:
+            for name in todo.pop().inputs:
+                writer = self._plan.writers.get(self._plan.aliases.get(name, name))
+                handle = self._deferred.pop(writer, None) if writer is not None else None
+                if handle is not None:
+                    handle.skipped = handle._done = False
+                    found.append(handle)
+                    todo.append(handle.task)
+        return found
+
+    def _revive(self, handle: Handle) -> None:
+        """Run a deferred task after all, and the deferred ones it needs."""
+        del self._deferred[handle.index]
+        handle.skipped = handle._done = False
+        revived = [handle, *self._wanted_again(handle.task)]
+        self._driver.discard_outputs([wanted.task for wanted in revived])
+        for wanted in revived:
+            self._driver.submitter.unskip(wanted.index)
+        self._driver.poke()
+
+    def _revive_writer(self, name: str) -> Handle | None:
+        """The deferred task that makes ``name``, now to be run; None if there is none or the file is on shared storage."""
+        handle = self._deferred.get(self._plan.writers.get(name, -1))
+        if handle is None or self._on_shared(handle.task, {name}):
+            return None
+        self._revive(handle)
+        return handle
+
+    def _on_shared(self, task: Task, wanted: set[str]) -> bool:
+        """Are these outputs of a task that an earlier run did on shared storage, as long as they were?"""
+        for name, size in zip(task.outputs, self._past.get(task_key(task), ()), strict=False):
+            name = self._plan.aliases.get(name, name)
+            path = shared_path(self._options.base, name, self._options.hashed_outputs)
+            if name in wanted and not (os.path.exists(path) and os.stat(path).st_size == size):
+                return False
+        return True
+
+    def _revive_finals(self) -> None:
+        """No more tasks will come: deferred ones whose outputs nobody reads must have left them on shared storage, or run again."""
+        for handle in list(self._deferred.values()):
+            if handle.index not in self._deferred:
+                continue  # revived by one before it
+            names = (self._plan.aliases.get(name, name) for name in handle.task.outputs)
+            if not self._on_shared(handle.task, {name for name in names if not self._plan.readers.get(name)}):
+                self._revive(handle)
+
+    def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
+        """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
+        ``timeout`` seconds, and, without a timeout, AmfsError for a file that is waited for and that no task so far makes."""
+        import time
+
+        waited = list(self._handles if handles is None else handles)
+        end = None if timeout is None else time.monotonic() + timeout
+        idle = 0
+        with self._changed:
+            for handle in waited:
+                while not handle._done:
+                    self._check_alive()
+                    if self._driver.over is not None:
+                        raise AmfsError(f"the run ended before task {handle.id}: {self._driver.over.reason}")
+                    left = None if end is None else end - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise TimeoutError(f"task {handle.id} has not ended after {timeout} s")
+                    idle = 0 if self._changed.wait(1.0 if left is None else min(1.0, left)) else idle + 1
+                    if end is None and idle >= 2 and (missing := self._unmade_for(handle)):
+                        raise AmfsError(f"task {handle.id} waits for {missing!r}, which no task of this session makes")
+        for handle in waited:
+            if not handle.ok:
+                raise TaskFailed(handle, self._in_words(handle))
+
+    def _unmade_for(self, handle: Handle) -> str:
+        """A file for which the task waits, itself or through others, and which nobody makes so far; '' if there is none."""
+        seen = {handle.index}
+        todo = [handle]
+        while todo:
+            for name in todo.pop().task.inputs:
+                name = self._plan.aliases.get(name, name)
+                if name in self._checker.unmade:
+                    return name
+                writer = self._plan.writers.get(name)
+                if writer is not None and writer not in seen and not self._handles[writer]._done:
+                    seen.add(writer)
+                    todo.append(self._handles[writer])
+        return ""
+
+    def _in_words(self, handle: Handle) -> str:
+        result = handle.result
+        assert result is not None
+        tail = result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]
+        return "\n  ".join([f"task {handle.id}: {result.detail}", *tail])
+
+    def read(self, name: str) -> bytes:
+        """The content of a file that a task of this session made, wherever it is. Raises FileNotFoundError when none has made it, and
+        TaskFailed when the file was lost with an earlier run and could not be made again."""
+        lost = self._in_loop(lambda: self._revive_writer(name))
+        if lost is not None:
+            self.wait([lost])
+        return self._in_loop(lambda: self._reader(name))()
+
+    def _reader(self, name: str) -> Callable[[], bytes]:
+        """Chooses in the loop's thread how to read; the reading itself happens in the caller's."""
+        key = self._driver.maker.scope + name
+        path = shared_path(self._options.base, name, self._options.hashed_outputs)
+        store = self._context.store
+        if store is not None and os.path.exists(store.path_of(key)):
+            fd = os.open(store.path_of(key), os.O_RDONLY | os.O_CLOEXEC)
+            return lambda: _read_all(fd)
+        writer = self._plan.writers.get(name)
+        if store is None and writer is not None and self._driver.submitter.state[writer] == FINISHED:
+            from amfs.runs.fetcher import Fetcher
+
+            return Fetcher(self._driver, key).read
+        if os.path.exists(path):
+            return lambda: Path(path).read_bytes()
+        raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
+
+    def summary(self) -> str:
+        """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
+        from amfs.display.progress import summary_text
+
+        if self._summary is None:
+            return summary_text(self._in_loop(lambda: self._driver.summary(0, "finished")))
+        return summary_text(self._summary)
+
+    def close(self) -> None:
+        """Wait for all tasks, copy out what is final, end. Failed tasks raise nothing here (``wait`` does). Repeatable. Raises AmfsError
+        when the run ended early or a final file could not be copied out."""
+        if self._closed:
+            return
+        try:
+            self._check_alive()
+            self._in_loop(self._revive_finals)
+            self._in_loop(lambda: self._driver.close_list(tuple(self._checker.finish())))
+            self._thread.join()
+            if self._broken is not None:
+                raise self._broken
+        except BaseException:
+            self._abandon("interrupted")
+            raise
+        self._end()
+        if self._driver.over is not None and self._driver.over.reason:
+            raise AmfsError(f"the run ended before its tasks had: {self._driver.over.reason}")
+        if self._driver.tally.flush_errors:
+            raise AmfsError("\n  ".join(["not copied to shared storage:", *self._driver.tally.flush_errors[:10]]))
+
+    def _at_exit(self) -> None:
+        """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
+        if os.getpid() == self._process:
+            self._abandon("the program ended")
+
+    def _abandon(self, reason: str) -> None:
+        """Stop at once: kill what runs, keep the journal."""
+        if self._thread.is_alive():
+            self._context.loop.post(lambda: self._driver.stop(reason))
+            self._thread.join(20.0)
+        self._end()
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        if self._driver.over is not None:
+            code, outcome = exit_code_of(self._driver)
+            self._summary = self._driver.summary(code, outcome)
+            if self._show:
+                self._progress.finish(self._summary)
+        _close_trace(self._driver, self._summary)
+        self._driver.finish()
+        self._context.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon("interrupted" if issubclass(kind, KeyboardInterrupt) else "stopped by an error")
+
+
+def _read_all(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()

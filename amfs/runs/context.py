@@ -1,0 +1,160 @@
+"""The loop of one run and its connection to nodes: an embedded node in this process, or a session of node servers.
+
+Owns the options of a run, the poll loop, the embedded node's store and its end. Must not know: tasks, journals, what is displayed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from amfs.engine import messages as m
+from amfs.engine.events import Effect, Event
+from amfs.engine.views import overtakes
+from amfs.errors import SessionError, UsageError
+from amfs.node.core import NodeCore
+from amfs.node.loop import Loop, now
+from amfs.runs.journal import aside, read
+
+
+class RunOptions(msgspec.Struct, kw_only=True):
+    """How a workflow is to be run. ``slots`` 0: one per usable CPU; ``memory`` bytes for tasks, 0: not accounted."""
+
+    slots: int = 0
+    memory: int = 0
+    session: str | None = None  # name; "" the newest live one; None: embedded
+    base: str = ""  # "": the current directory
+    keep_all: bool = False
+    keep_sandbox: bool = False
+    hashed_outputs: int = 0
+    stage_shared: bool = False
+    data_aware: bool = True
+    retries: int = 0
+    fail_fast: bool = False
+    want_output: bool = False
+    store: str = ""
+    journal: Path | None = None
+    resume: bool = False
+    trace: str = ""
+    source: str = ""
+
+
+JOURNAL = "journal"  # in a store: the journal that can make use of it
+
+
+def _sweep(parent: str, spare: str) -> None:
+    """Remove what killed runs left in memory, unless a journal still leads to it."""
+    from amfs.host import orphans
+    from amfs.node.store import default_parent
+
+    for path in (Path(parent) if parent else default_parent()).glob(f"amfs-{os.getuid()}-{orphans.EMBEDDED}-*"):
+        with suppress(OSError, UsageError):
+            if str(path) == spare or not orphans.is_orphan(path, orphans.EMBEDDED):
+                continue
+            journal = path / JOURNAL
+            past = read(Path(journal.read_text())) if journal.exists() else None
+            if past is None or past.header.store != str(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+class RunContext:
+    """The loop and what is behind it: an embedded node, or a session of node servers. A context manager."""
+
+    def __init__(self, options: RunOptions, adopt: str = "") -> None:
+        self.options = options
+        self.view: m.View | None = None
+        if options.session is None:
+            self._embed(adopt)
+        else:
+            self._connect(options.session)
+        self.loop.on_view = self._on_view
+        self.loop.start()
+
+    def _embed(self, adopt: str) -> None:
+        from amfs.host import orphans
+        from amfs.node.node_io import NodeIO
+        from amfs.node.store import Store
+
+        slots = self.options.slots or len(os.sched_getaffinity(0))
+        self.client = m.CLIENT_ID_MIN
+        _sweep(self.options.store, adopt)
+        self.store: Store | None = Store(orphans.EMBEDDED, 0, self.options.store, adopt)
+        if self.options.journal is not None:
+            if self.options.resume:
+                self.store.take_back(aside(self.options.journal))
+            else:
+                shutil.rmtree(aside(self.options.journal), ignore_errors=True)
+        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=self.options.memory)
+        core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
+        self.core: NodeCore | None = core
+        self.loop = Loop(core, self.node_io)
+        self.run = 1
+
+    def _connect(self, name: str) -> None:
+        from amfs.client import discovery
+        from amfs.net.transport import Transport, random_client_id
+
+        found = discovery.find(name or None)
+        self.store = None
+        self.node_io = None
+        self.core = None
+        self.client = random_client_id()
+        transport = Transport(self.client, found.keys)
+        self.data_key = found.keys.data
+        for node in found.nodes:
+            transport.connect(node.node, node.endpoints, node.host)
+        self.loop = Loop(None, None, transport)
+        self.run = random.SystemRandom().randrange(1 << 20, 1 << 31)
+        self._contacts = [node.node for node in found.nodes]
+        self.session_name = found.name
+
+    def _on_view(self, view: m.View) -> None:
+        if self.view is None or overtakes(view, self.view):
+            self.view = view
+
+    def wait_for_view(self, longest_s: float = 15.0) -> m.View:
+        """Until the session has said who is in it. Raises SessionError."""
+        end = now() + longest_s
+        if self.loop.transport is not None:
+            greeter = _Greeter(self.client)
+            self.loop.add_client(greeter)
+            for node in self._contacts:
+                self.loop.transport.queue(node, m.ClientHello(self.client))
+            self.loop.transport.flush(now())
+        while self.view is None:
+            if now() > end:
+                raise SessionError(f"session {self.session_name} does not answer; `amfs status` shows what is left of it")
+            self.loop.turn(0.2)
+        return self.view
+
+    def close(self) -> None:
+        """Leave nothing behind: processes, threads, files."""
+        if self.node_io is not None:
+            self.node_io.close()
+        if self.store is not None:
+            self.store.close()
+        if self.loop.transport is not None:
+            if self.view is not None:
+                for member in self.view.members:
+                    self.loop.transport.queue(member.node, m.Leave(-1))  # nobody need miss us
+            self.loop.transport.drain(1.0)
+            self.loop.transport.close()
+        self.loop.close()
+
+
+class _Greeter:
+    """Stands in for the submitter until the first view is there."""
+
+    def __init__(self, client: int) -> None:
+        self.client = client
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        return []
+
+    def act(self, effect: Effect) -> None:
+        pass

@@ -1,0 +1,359 @@
+"""One run, from a workflow to its summary: drives a Submitter in this process.
+
+Owns what a run needs here beside the loop: the journal, the trace, what an earlier run left, the accounts (``tally``). Used by ``amfs run``
+and by the Python API; decides nothing about tasks or files (the machines do).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from amfs.display.summary import Snapshot, Summary
+from amfs.engine import messages as m
+from amfs.engine.checks import Plan
+from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, Expand, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
+from amfs.engine.paths import scope_of, shared_path
+from amfs.engine.specs import SpecMaker
+from amfs.engine.submitter import Submitter
+from amfs.engine.workflow import Task
+from amfs.errors import AmfsError
+from amfs.node.loop import now
+from amfs.runs.context import JOURNAL, RunContext, RunOptions
+from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
+from amfs.runs.tally import Tally, stage_of
+
+if TYPE_CHECKING:
+    from amfs.runs.trace import TraceWriter
+
+
+class Expander(Protocol):
+    """Reads the documents of sub-workflows that tasks make (``expansion``)."""
+
+    def wanted(self, run: RunDriver, tid: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """Waits for one file of the run (``fetcher``)."""
+
+    def located(self, at: m.FileAt) -> None: ...
+    def content(self, blob: m.Blob) -> None: ...
+    def failed(self, why: str) -> None: ...
+
+
+class RunDriver:
+    """The client of the loop that is one run."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        tasks: list[Task],
+        plan: Plan,
+        options: RunOptions,
+        *,
+        open_ended: bool = False,
+        past: Past | None = None,
+        on_ended: Callable[[Task, m.Result], None] | None = None,
+        expander: Expander | None = None,
+    ) -> None:
+        self.context = context
+        self.expander = expander
+        self.client = context.client
+        self.tasks = tasks
+        self.plan = plan
+        self.options = options
+        self.open_ended = open_ended
+        self.over: RunOver | None = None
+        self.tally = Tally(
+            tasks, plan, final=self.final, keep_all=options.keep_all, open_ended=open_ended, source=options.source,
+            stage_shared=options.stage_shared,
+        )  # fmt: skip
+        self.on_ended = on_ended
+        self.readers: dict[str, list[Reader]] = {}
+        self.down: set[int] = set()  # nodes that stopped answering us
+        self.trace: TraceWriter | None = None
+        mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
+        scope = scope_of(context.run)
+        self.info = m.RunInfo(
+            scope=scope,
+            base=plan.base,
+            env=tuple(f"{key}={value}" for key, value in os.environ.items()),
+            stage_shared=options.stage_shared,
+            hashed_outputs=options.hashed_outputs,
+            keep_sandbox=options.keep_sandbox,
+            data_aware=options.data_aware,
+            want_output=options.want_output,
+            umask=_umask(),
+            paths=plan.paths,
+            journal=mark if context.core is None else "",  # an embedded node has no other run
+            life=life,
+        )
+        self.maker = SpecMaker(
+            scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
+        )
+        self.past = past
+        self.left = self._inventory() if open_ended else {}  # files that an earlier run left in memory, and that nobody has asked for yet
+        skip = self._resume(past) if past is not None and not open_ended else frozenset()
+        self.submitter = Submitter(
+            context.client, context.run, self.info, tasks, plan,
+            maker=self.maker, skip=skip, open_ended=open_ended, fail_fast=options.fail_fast,
+        )  # fmt: skip
+        self.journal: Journal | None = None
+        self.journal_fault = ""  # why it can be written no more
+        if options.journal is not None:
+            store = str(context.store.path) if context.store is not None else ""
+            header = Header(options.source, plan.base, store, mark=mark, life=life)
+            self.journal = Journal(options.journal, header, past if options.resume else None)
+            if context.store is not None:
+                (context.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
+        self.view_epoch = 0
+        self.beat_at = 0.0
+
+    # ── resume ─────────────────────────────────────────────────────────────────────────────────────
+
+    def final(self, task: Task, name: str) -> bool:
+        """Does this output (as written) belong on shared storage?"""
+        if self.options.keep_all or name in task.keep:
+            return True
+        return name not in task.scratch and not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
+
+    def _resume(self, past: Past) -> frozenset[int]:
+        from amfs.engine.resume import to_skip
+
+        tasks, plan = self.tasks, self.plan
+        sizes: dict[int, tuple[int, ...]] = {}
+        for tid, task in enumerate(tasks):
+            left = past.done.get(task_key(task))
+            if left is not None:
+                sizes[tid] = left
+        adopted = self._inventory()
+        at_home: set[str] = set()
+
+        def there(tid: int, name: str) -> bool:
+            task = tasks[tid]
+            names = [plan.aliases.get(n, n) for n in task.outputs]
+            size = sizes[tid][names.index(name)] if len(sizes[tid]) == len(names) else -1
+            path = shared_path(plan.base, name, self.options.hashed_outputs)
+            with suppress(OSError):
+                if self.final(task, task.outputs[names.index(name)]) and os.stat(path).st_size == size:
+                    at_home.add(name)
+                    return True
+            return adopted.get(name, (-2, 0))[0] == size
+
+        known = {tid for tid, known in plan.later.items() if known is not None}  # nothing is to be done for them but their tasks
+        skip, used = to_skip(tasks, plan, sizes.keys() | known, there, self.final)
+        skip -= known
+        readers: dict[str, int] = {}
+        for tid, task in enumerate(tasks):
+            if tid not in skip:
+                for name in task.inputs:
+                    name = plan.aliases.get(name, name)
+                    readers[name] = readers.get(name, 0) + 1
+        self.maker.readers = readers
+        keep: list[tuple[str, int, int, int]] = []
+        for name in used:
+            if name in at_home and not self.options.hashed_outputs:
+                self.maker.ready.add(name)
+            elif name in adopted:
+                size, mtime = adopted[name]
+                keep.append((self.maker.scope + name, size, mtime, m.retention(readers.get(name, 0))))
+            else:
+                self.maker.ready.add(name)
+        self._adopt = keep
+        kept = {key for key, *_ in keep}
+        if self.context.store is not None:
+            self.context.store.delete([self.maker.scope + name for name in adopted if self.maker.scope + name not in kept])
+        return skip
+
+    _adopt: Sequence[tuple[str, int, int, int]] = ()
+
+    def _inventory(self) -> dict[str, tuple[int, int]]:
+        store = self.context.store
+        if store is None or not store.adopted:
+            return {}
+        scope = self.maker.scope
+        return {key[len(scope):]: (size, mtime) for key, size, mtime in store.inventory(scope)}
+
+    # ── the guest's side ───────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Start submitting."""
+        view = self.context.wait_for_view()
+        self.context.loop.add_client(self)
+        self.view_epoch = view.epoch
+        self.context.loop.tell(self.client, Received(view.manager, view))
+        if self._adopt and self.context.core is not None:
+            self.context.loop.act(0, self.context.core.adopt(self.context.run, list(self._adopt), now()))
+            self.context.loop._settle()
+
+    def handle(self, event: Event, time_now: float) -> list[Effect]:
+        if isinstance(event, PeerDown):
+            self.down.add(event.peer)
+        if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
+            self._for_reader(event.message)
+            return []
+        before = self.submitter.members
+        effects = self.submitter.handle(event, time_now)
+        if self.submitter.members is not before:
+            self.tally.lost_nodes += sorted(before.keys() - self.submitter.members.keys())
+        return effects
+
+    def send(self, node: int, message: m.Message) -> None:
+        """Say something as this client, outside the submitter's protocol."""
+        self.context.loop.act(self.client, [Send(node, message)])
+
+    def _for_reader(self, message: m.Message) -> None:
+        if isinstance(message, m.Located):
+            for at in message.files:
+                for reader in self.readers.get(at.name, ()):
+                    reader.located(at)
+        elif isinstance(message, m.Content):
+            for blob in message.blobs:
+                for reader in self.readers.pop(blob.name, ()):
+                    reader.content(blob)
+        elif isinstance(message, m.FileFailed):
+            for name, cause in zip(message.names, message.causes, strict=True):
+                for reader in self.readers.pop(name, ()):
+                    reader.failed(self.tally.in_words(cause))
+
+    def act(self, effect: Effect) -> None:
+        if isinstance(effect, Ended):
+            self._ended(effect.results)
+        elif isinstance(effect, FilesFlushed):
+            for name, _, error in effect.files:
+                if error:
+                    self.tally.flush_errors.append(f"{name}: {error}")
+        elif isinstance(effect, Expand):
+            assert self.expander is not None
+            self.expander.wanted(self, effect.tid)
+        elif isinstance(effect, RunOver):
+            self.over = effect
+
+    def _ended(self, results: list[m.Result]) -> None:
+        done: list[tuple[int, tuple[int, ...]]] = []
+        for result in results:
+            task = self.tasks[result.tid]
+            result = self.tally.add(result)
+            made_later = result.tid in self.plan.later  # what is to be said of a task that stands for others is said of those
+            if not result.outcome and not made_later:
+                done.append((task_key(task), result.sizes))
+            if self.trace is not None and not made_later:
+                self.trace.add(task.id, stage_of(task), result)
+            if self.on_ended is not None:
+                self.on_ended(task, result)
+        if self.journal is not None and not self.journal_fault:
+            try:
+                self.journal.add(done)
+            except AmfsError as error:
+                self.journal_fault = str(error)
+                self.context.loop.post(lambda: self.stop(f"stopped: {self.journal_fault}"))
+
+    # ── driving ────────────────────────────────────────────────────────────────────────────────────
+
+    def turn(self, longest_s: float) -> None:
+        """One turn of the loop; also keeps the session told that we live."""
+        loop = self.context.loop
+        transport = loop.transport
+        time_now = now()
+        if time_now >= self.beat_at:
+            self.beat_at = time_now + 1.0
+            beat = m.Heartbeat(self.submitter.epoch)
+            if transport is not None:
+                others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
+                for node in {self.submitter.manager, *self.submitter.credits.out, *others}:
+                    transport.queue(node, beat)
+            elif loop.core is not None:
+                loop.act(self.client, [Send(loop.core.node, beat)])  # an embedded node counts our silence, too
+        longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
+        loop.turn(longest_s)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """More tasks for an open list, already checked; ``plan`` knows their files."""
+        self.discard_outputs(tasks)
+        self.tasks.extend(tasks)
+        self.context.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def discard_outputs(self, tasks: Sequence[Task]) -> None:
+        """These tasks are to run: what an earlier run left under the names of what they make must go, or the store would keep it."""
+        names = [self.plan.aliases.get(name, name) for task in tasks for name in task.outputs] if self.left else []
+        stale = [self.maker.scope + name for name in names if self.left.pop(name, None) is not None]
+        if stale and self.context.store is not None:
+            self.context.store.delete(stale)
+
+    def poke(self) -> None:
+        """The submitter was given something outside an event: let it act."""
+        self.context.loop.tell(self.client, AddTasks(len(self.tasks)))
+
+    def close_list(self, orphans: Sequence[str] = ()) -> None:
+        """No more tasks. Files that nobody reads become final now."""
+        readers, scope_writers = self.plan.readers, self.plan.writers
+        self.tally.close_list()
+        finals: list[str] = []
+        drops: list[str] = []
+        aliases = self.plan.aliases
+        scratch = {aliases.get(name, name) for task in self.tasks if task.scratch for name in task.scratch}
+        for name in scope_writers:
+            (drops if readers.get(name) or name in scratch else finals).append(name)
+        self.context.loop.tell(self.client, CloseList(tuple(finals), tuple(drops), tuple(orphans)))
+
+    def stop(self, reason: str) -> None:
+        """End it now; what runs is killed."""
+        self.context.loop.tell(self.client, StopRun(reason))
+
+    def interrupt(self, reason: str) -> None:
+        """Stop, but keep what a resumed run can use: the journal, and on disk the files between the tasks."""
+        node_io = self.context.node_io
+        if self.journal is not None and node_io is not None:
+            node_io.keep_files = True
+        self.stop(reason)
+
+    def set_aside(self) -> str:
+        """After an interrupted run is over: its files go to disk. Returns a sentence about it, '' if there is nothing to tell."""
+        store = self.context.store
+        if self.journal is None or store is None or self.context.node_io is None or not self.context.node_io.keep_files:
+            return ""
+        place = aside(self.journal.path)
+        try:
+            files, size = store.set_aside(self.info.scope, place)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            return f"the files between the tasks could not be set aside ({error.strerror}); --resume will make them again"
+        return f"{files} files between tasks ({size} bytes) set aside for --resume" if files else ""
+
+    def snapshot(self, open_list: bool = False) -> Snapshot:
+        """Where the run stands."""
+        return self.tally.snapshot(self.submitter, open_list)
+
+    def finish(self) -> None:
+        """Close journal and trace. Repeatable."""
+        if self.expander is not None:
+            self.expander.close()
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
+
+    def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
+        """How the run ended, or where it stands."""
+        return self.tally.summary(self.submitter, exit_code, outcome, notes)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def exit_code_of(driver: RunDriver, interrupted: int = 0) -> tuple[int, str]:
+    """(exit code, outcome) of a run that is over."""
+    assert driver.over is not None
+    if interrupted:
+        return 128 + interrupted, "interrupted"
+    if driver.over.reason:
+        return 3, "stopped"
+    if driver.submitter.failed or driver.tally.flush_errors:
+        return 1, "failed"
+    return 0, "finished"
