@@ -46,7 +46,7 @@ int data_result(struct data_client *client, int error) {
     return error == DATA_BROKEN ? EIO : error;
 }
 
-/* ── who they are ── with the lock held */
+/* ── peers ── with the lock held */
 
 static struct data_peer *find_peer(struct data_client *client, int32_t node) {
     struct data_peer *peer = client->peers;
@@ -421,9 +421,9 @@ int data_call_stat(struct data_client *client, int32_t node, int lane, const str
 
 /* ── files ── */
 
-/* The bytes that follow an answer, into a file of `size` bytes. Received and written at once. Measured for 100 MB onto huge pages, CPU of the
- * receiving side: 11-16 ms so (a whole page is not zeroed before it is written), 40 by half a megabyte, 20-60 through a pipe with splice; on
- * small pages every way takes 65-80. */
+/* The bytes that follow an answer, into a file of `size` bytes. Received and written at once. Measured for 100 MB onto huge pages, CPU of
+ * the receiving side: 11-16 ms so (a whole page is not zeroed before it is written), 40 by half a megabyte, 20-60 through a pipe with
+ * splice; on small pages every way takes 65-80. */
 static int receive_file(int socket, const struct data_fetch *fetch, uint64_t size, uint64_t count) {
     size_t room = count < FETCH_BYTES ? (size_t)count : FETCH_BYTES;
     uint64_t offset = fetch->request.offset;

@@ -1,7 +1,7 @@
 /* The client side of the data connections: a pool of connections to each other node, for each lane, and questions on them.
  *
- * Every connection begins with the handshake (handshake.h). Any thread may call. Nothing here knows of parts or of open files: a node has one
- * of these in its fsio, and a process that is no node (amfs.Session.read) has one alone.
+ * Every connection begins with the handshake (handshake.h). Any thread may call. Nothing here knows of parts or of open files: a node has
+ * one of these in its fsio, and a process that is no node (amfs.Session.read) has one alone.
  *
  * Every wait ends: after `stall_ms` without progress, when the peer is forgotten, or when the client is stopped. */
 #ifndef AMFS_DATA_CLIENT_H
@@ -56,7 +56,7 @@ int data_ask(struct data_link *link, const struct data_request *request, const v
 int data_hear(struct data_link *link, struct data_reply *reply);
 int data_receive(int fd, void *to, size_t count);
 int data_send(int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
-/* Ask and hear on any connection. Answers that carry bytes put at most `room` of them in `to`. Returns an errno, the other side's included. */
+/* Ask and hear on any connection. Of an answer's bytes at most `room` go to `to`. Returns an errno, the other side's included. */
 int data_call(struct data_client *client, int32_t node, int lane, const struct data_request *request, const void *bytes,
               struct data_reply *reply, void *to, size_t room);
 int data_call_stat(struct data_client *client, int32_t node, int lane, const struct data_request *request, struct data_stat *stat);

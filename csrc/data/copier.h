@@ -1,7 +1,7 @@
 /* Copies files between shared storage and this node's store, on threads of its own.
  *
- * Plain C, knows nothing of Python. Every function may be called from any thread. A job ends in exactly one completion, in whatever way it ends;
- * a file appears under its name whole or not at all (newfile.h). */
+ * Plain C, knows nothing of Python. Every function may be called from any thread. A job ends in exactly one completion, in whatever way it
+ * ends; a file appears under its name whole or not at all (newfile.h). */
 #ifndef AMFS_COPIER_H
 #define AMFS_COPIER_H
 

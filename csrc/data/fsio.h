@@ -4,11 +4,11 @@
  *   root/XX/<ino as 16 hexadecimal digits>            the whole content        (XX: last two digits)
  *   root/XX/<ino>.<index in decimal>                  a stripe, at most `stripe` bytes; bytes that are not there are zeros
  * Local parts are never copied through a buffer where the kernel can do it; other nodes' parts are read and written over data connections
- * (client.h, server.c), with MSG_WAITALL-like framing, sendfile for bulk, and read-ahead and write-behind for handles that go through a file in
- * order. The same connections carry the files of the runs from one node's store to another's.
+ * (client.h, server.c), with sendfile for bulk, and read-ahead and write-behind for handles that go through a file in order. The same
+ * connections carry the files of the runs from one node's store to another's.
  *
- * The server answers only to whom proves that it has the session's key (handshake.h), and is a member (fsio_set_peer) or a client. Nothing is
- * encrypted (docs/protocol.md).
+ * The server answers only connectors that prove that they have the session's key (handshake.h), and are members (fsio_set_peer) or clients.
+ * Nothing is encrypted (docs/protocol.md).
  *
  * Every wait ends: a peer without progress for `stall_ms` (default 30000) is EIO, a stopped fsio is ECANCELED. */
 #ifndef AMFS_FSIO_H

@@ -87,7 +87,8 @@ static bool answer_read(struct asking *asking) {
     return fine;
 }
 
-/* Open a file of the store. Its path leads through directories only, and downwards: a symbolic link is ELOOP or ENOTDIR. A negative errno if not. */
+/* Open a file of the store. Its path leads through directories only, and downwards: a symbolic link is ELOOP or ENOTDIR. The descriptor, or
+ * a negative errno. */
 static int open_stored(int store, const char *path) {
     int at = -1, next = -EINVAL;
     for (const char *end; path[0] != '\0'; path = end) {

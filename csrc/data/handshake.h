@@ -1,13 +1,13 @@
 /* How a data connection begins: both sides prove that they have the session's key, before a request is read. Bytes only, no sockets.
  *
- *   hello      connector   u32 magic, u16 version, u16 lane, u64 id, u64 incarnation, u64 id and u64 incarnation of whom it wants, nonce[32]
+ *   hello      connector   u32 magic, u16 version, u16 lane, u64 id, u64 incarnation, u64 id and u64 incarnation that it wants, nonce[32]
  *   challenge  server      u32 magic, u16 version, u16 status, nonce[32], proof[32]
  *   answer     connector   proof[32]
  *   welcome    server      u32 magic, u16 version, u16 status
  *
- * Little-endian. A proof is HMAC-SHA-256 with the key over the role that proves, the hello, and the challenge up to its nonce. Both nonces are
- * random and used once, so that nothing that was heard is of use again; the role keeps one side's proof from being the other's. An incarnation
- * is 0 where it is not known. With a status that is not OK the server closes, and what follows it in the challenge is zero. */
+ * Little-endian. A proof is HMAC-SHA-256 with the key over the role that proves, the hello, and the challenge up to its nonce. Both nonces
+ * are random and used once, so that nothing that was heard is of use again; the role keeps one side's proof from being the other's. An
+ * incarnation is 0 where it is not known. With a status that is not OK the server closes, and what follows it in the challenge is zero. */
 #ifndef AMFS_HANDSHAKE_H
 #define AMFS_HANDSHAKE_H
 

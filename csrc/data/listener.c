@@ -42,7 +42,7 @@ static void hear(const struct listener *listener, struct caller *caller) {
     else if (talk->have == talk->want) judge(listener, caller);
 }
 
-/* A free place; when there is none, who has said nothing for longest makes room. NULL: all may come in, later. */
+/* A free place; when there is none, the stranger that is here for longest makes room. NULL: all may come in, later. */
 static struct caller *make_room(struct caller *table, int places) {
     struct caller *oldest = NULL;
     for (int i = 0; i < places; i++) {

@@ -1,8 +1,8 @@
-/* Those who have connected and have not proved yet that they may.
+/* Connections whose other side has not proved yet that it may come in.
  *
- * One thread accepts connections and hears what each says, as far as the server wants to hear it: strangers who say nothing, or nonsense, cost a
- * place in a bounded table and no thread, each has a bounded time, and the oldest of them goes when the table is full. The server judges what was
- * said: it may answer, and wait for more. */
+ * One thread accepts connections and reads what comes on each, as far as the server wants it. A stranger that says nothing, or nonsense,
+ * costs a place in a bounded table for a bounded time, and no thread; when the table is full, the oldest stranger goes. The server judges
+ * what was said: it may answer, and wait for more. */
 #ifndef AMFS_LISTENER_H
 #define AMFS_LISTENER_H
 
@@ -18,7 +18,7 @@ enum listener_verdict {
 };
 
 struct listener_talk {
-    uint8_t said[LISTENER_SAID_MAX]; /* by who connected, all of it so far */
+    uint8_t said[LISTENER_SAID_MAX]; /* by the connector, all of it so far */
     unsigned have, want;             /* bytes of it; it is judged when it has said as many as wanted */
     uint8_t notes[LISTENER_NOTES_MAX]; /* the server's */
 };
@@ -29,7 +29,7 @@ struct listener {
     int places;           /* at most LISTENER_PLACES_MAX */
     int patience_ms;      /* for all that one has to say */
     unsigned first_bytes; /* wanted before it is judged for the first time */
-    uint32_t magic;       /* with which it begins, little-endian; who begins otherwise gets no answer */
+    uint32_t magic;       /* with which it begins, little-endian; another beginning gets no answer */
     enum listener_verdict (*judge)(void *context, int fd, struct listener_talk *talk); /* must not wait */
     void *context;
 };

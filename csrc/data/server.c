@@ -1,7 +1,8 @@
 /* The data server: connections from other nodes and from clients, and the threads that answer them.
  *
- * Who has proved on the listener's side that it has the session's key, and is a member or a client, waits in the epoll set of its lane until
- * something is asked. Each lane has threads of its own, as many as are busy at once up to a limit. */
+ * The listener keeps a connection until its other side has proved that it has the session's key, and is a member or a client. From then on
+ * the connection waits in the epoll set of its lane until something is asked. Each lane has threads of its own, as many as are busy at
+ * once up to a limit. */
 #include "fsio_internal.h"
 
 #include <stdio.h>
@@ -148,7 +149,7 @@ static void *serve(void *argument) {
         if (atomic_load(&server->io->stopping) || ready < 0) break;
         pthread_mutex_lock(&server->lock);
         if (ready == 0) {
-            stay = lane->idle <= 1; /* one stays: who goes is none of them from now on */
+            stay = lane->idle <= 1; /* one stays; a thread that ends is not idle any more */
             waits = stay;
             if (!stay) lane->idle--;
             pthread_mutex_unlock(&server->lock);
@@ -253,7 +254,7 @@ static enum handshake_status judge_hello(struct data_server *server, const struc
     return data_is_member(client, hello->id, hello->incarnation) ? HANDSHAKE_OK : HANDSHAKE_NOT_MEMBER;
 }
 
-/* First the hello, which is answered by the challenge; then the proof, before which nobody learns who is a member. */
+/* First the hello, which is answered by the challenge; then the proof. Before the proof the connector does not learn who is a member. */
 static enum listener_verdict judge(void *context, int fd, struct listener_talk *talk) {
     struct data_server *server = context;
     const uint8_t *key = server->io->client.key;

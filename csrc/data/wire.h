@@ -1,11 +1,11 @@
 /* What follows the handshake on a data connection, little-endian.
  *
- * Requests              u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
- * and in their order answers   u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
+ * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
+ * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
  *
- * Files are asked for on the first lane (parts of files, and files of the runs' store by their path: then ino is 0, and `extra` bytes of the path
- * follow the request), files that are open for writing at a node on the second: the first never waits for a third node, so nobody waits in a
- * circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h). */
+ * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
+ * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
+ * node, so nobody waits in a circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h). */
 #ifndef AMFS_DATA_WIRE_H
 #define AMFS_DATA_WIRE_H
 
@@ -29,9 +29,9 @@ enum {
 #define DATA_CLIENTS_FROM ((uint64_t)1 << 32)
 
 enum data_op {
-    OP_READ =
-        1, /* part, or file of the store: offset, length; answers mode, and the size as value. Of a part flag 1: ENOENT for a stripe that is not there, else it is zeros; 2: likewise, and of a part with
-                    * holes no bytes come, only its size, as the value */
+    /* Part, or file of the store: offset, length; answers its mode, and its size as value. Of a part, flag 1: a stripe that is not there is
+     * ENOENT, else it is zeros; 2: likewise, and of a part with holes no bytes come. */
+    OP_READ = 1,
     OP_WRITE, /* stripe: offset, length, bytes */
     OP_STAT, /* part */
     OP_TRIM, /* stripes of a file that has now `offset` bytes, `stripe` each */

@@ -1,4 +1,4 @@
-/* The handshake of data connections without Python: both sides as bytes, and a data server with strangers at its port, for the sanitisers. */
+/* The handshake of data connections without Python, for the sanitisers: both sides as bytes, and a data server with strangers at its port. */
 #include "check.h"
 #include "common/bytes.h"
 #include "data/client.h"
