@@ -1,4 +1,7 @@
-"""The C extension: XXH64, the launcher thread and the data mover. Contracts; the C headers repeat them for C readers."""
+"""The C extension: hashes, launcher, copier, data connections, the file system and its mounts.
+
+Contracts; the C headers repeat them for C readers.
+"""
 
 import builtins
 from collections.abc import Sequence
@@ -6,6 +9,9 @@ from typing import Any, TypeAlias
 
 def xxh64(data: bytes | str, seed: int = 0) -> int:
     """XXH64 of the bytes (str: its UTF-8), bit-identical to xxhash.xxh64_intdigest."""
+
+def hmac_sha256(key: bytes, parts: Sequence[bytes], /) -> bytes:
+    """HMAC-SHA-256 of the bytes of all parts, one after the other (csrc/common/sha256.h)."""
 
 def partitions(names: Sequence[str], count: int) -> list[int]:
     """xxh64(name) % count for each name."""
@@ -51,31 +57,26 @@ class Launcher:
     def stop(self) -> None:
         """Kill everything (SIGKILL), remove sandboxes, join the thread. Repeatable."""
 
-class Mover:
-    """Copies files on threads of its own, without the GIL: store <-> shared storage, and between nodes over TCP.
+class Copier:
+    """Copies files between shared storage and the store, on threads of its own, without the GIL.
 
-    The data port answers only to one-time tickets. All jobs end in a completion; partial files never appear under their name.
+    All jobs end in a completion; partial files never appear under their name.
     """
 
     fd: int  # eventfd, readable while completions wait
-    port: int  # data port, 0 if not listening
 
-    def __init__(self, threads: int = 2, *, listen: str = "") -> None:
-        """``listen``: address to serve on ("127.0.0.1", "0.0.0.0"), port chosen by the system; "": do not serve."""
+    def __init__(self, threads: int = 2) -> None: ...
     def copy(self, serial: int, source: str, destination: str, mode: int, *, directories: bool = True) -> None:
         """Copy a regular file: written beside the destination under a temporary name, given ``mode``, renamed. Missing parent
         directories are made when ``directories``."""
-    def offer(self, path: str) -> bytes:
-        """A new 16-byte random ticket, good for one fetch of ``path`` by anyone who shows it within 60 s."""
-    def fetch(self, serial: int, host: str, port: int, ticket: bytes, size: int, destination: str, mode: int) -> None:
-        """Get a file of ``size`` bytes from another mover's data port into ``destination`` (temporary name, rename). If that has a file by
-        then, it stays."""
     def completions(self) -> list[tuple[int, str, int]]:
-        """(serial, error ("" = fine), bytes moved), oldest first."""
-    def counters(self) -> dict[str, int]:
-        """bytes_copied, bytes_fetched, bytes_served, cpu_us."""
+        """(serial, error ("" = fine), bytes copied), oldest first."""
     def stop(self) -> None:
-        """End the threads, closing sockets; unfinished jobs complete with error "stopped". Repeatable."""
+        """End the threads; unfinished jobs complete with error "stopped". Repeatable."""
+
+def read_stored(key: bytes, id: int, node: int, incarnation: int, host: str, port: int, path: str, size: int) -> bytes:
+    """For a client: the file at ``path`` (relative to its store) of ``node``, whose data server listens there. Raises OSError, ESTALE if it
+    has not ``size`` bytes. ``id``: of the client, 2^32 or more."""
 
 class Io:
     """The data of the file system: parts of files in this node's store and on other nodes (csrc/data/fsio.h). Any thread may call.
@@ -89,8 +90,12 @@ class Io:
     root_fd: int
     questions: tuple[int, int]  # between shards that went directly: asked, answered
 
-    def __init__(self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0) -> None:
-        """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach the parts; ``limit``: bytes, 0: none."""
+    def __init__(
+        self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0,
+        *, key: bytes = b"", incarnation: int = 0, store: str | bytes = "",
+    ) -> None:
+        """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach this one; ``limit``: bytes, 0: none; ``key``: 32
+        bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere."""
     def set_table(self, owners: Sequence[int]) -> None: ...
     def lose(self, partitions: Sequence[int], version: int) -> None:
         """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs."""
@@ -98,11 +103,10 @@ class Io:
         """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
         """Nobody reads or writes stripes of these here until the next table; then fetch_part them at their new owners."""
-    def grant(self, peer: int, token: bytes) -> None:
-        """Connections of that node may show this 16-byte token from now on."""
-    def set_peer(self, peer: int, host: str, port: int, token: bytes) -> None: ...
+    def set_peer(self, peer: int, host: str, port: int, incarnation: int = 0) -> None:
+        """A member, which may connect from now on, and where it listens (port 0: nowhere). An incarnation of 0 is not looked at."""
     def forget_peer(self, peer: int) -> None:
-        """It is dead: what waits for it fails with EIO at once, its use of files here ends."""
+        """It is dead: what waits for it fails with EIO at once, its use of files here ends, and it may not connect any more."""
     def part_path(self, ino: int, index: int) -> str:
         """Relative to the root."""
     def part_stat(self, ino: int, index: int) -> tuple[int, int, int, int, int]:
@@ -148,6 +152,9 @@ class Io:
         """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:
         """In the background, as all with a serial; ends as (0, serial, ino, size, error) from take(). ESTALE: it has another size there."""
+    def fetch_stored(self, serial: int, from_: int, path: str, size: int, destination: str, mode: int, /) -> None:
+        """The file at ``path`` of another node's store, of ``size`` bytes, to a whole path; if that has a file by then, it stays. Ends as
+        (4, serial, 0, size, error) from take(). ESTALE: it has another size there."""
     def fetch_part(self, serial: int, ino: int, index: int, from_: int, /) -> None: ...
     def restripe(self, serial: int, ino: int, stripe: int, /) -> None: ...
     def gather(self, serial: int, ino: int, stripe: int, size: int, /) -> None:

@@ -1,20 +1,23 @@
 """A large file from one process's store to another's, as two nodes do it. ``python -m amfs.bench.transfer DIRECTORY BYTES`` is the holder.
 
-Only the movers: no workflow, no control messages; what is compared with raw TCP is the data path.
+Only the data server and its client: no workflow, no control messages; what is compared with raw TCP is the data path. The key comes on
+standard input.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from amfs._native import Mover
+from amfs._native import Io
 from amfs.bench.process import Failed, Partner
 
 _HANG_SECONDS = 60.0
@@ -39,46 +42,58 @@ def huge_pages(directory: Path) -> Iterator[bool]:
 
 
 def serve(directory: str, size: int) -> None:
-    """The holder: makes the file, then gives a ticket for each line on standard input."""
+    """The holder: makes the file and serves it until standard input ends."""
+    key = bytes.fromhex(sys.stdin.readline())
     path = Path(directory) / _FILE
     block = bytes(range(256)) * 4096
     with path.open("wb") as file:
         for start in range(0, size, len(block)):
             file.write(block[: min(len(block), size - start)])
-    mover = Mover(1, listen="127.0.0.1")
+    with _parts(directory) as parts:
+        io = Io(0, parts, "127.0.0.1", key=key, store=directory)
+        try:
+            io.set_peer(1, "", 0)
+            print(io.port, flush=True)
+            sys.stdin.read()
+        finally:
+            io.stop()
+            path.unlink()
+
+
+@contextmanager
+def _parts(directory: str) -> Iterator[str]:
+    """A place for what a data server has beside the store."""
+    place = tempfile.mkdtemp(prefix="parts-", dir=directory)
     try:
-        print(mover.port, flush=True)
-        for _line in sys.stdin:
-            print(mover.offer(str(path)).hex(), flush=True)
+        yield place
     finally:
-        mover.stop()
-        path.unlink()
+        shutil.rmtree(place)
 
 
 def fetch_seconds(directory: str, size: int, times: int) -> list[float]:
     """Seconds for each of ``times`` fetches of ``size`` bytes, from the request to the finished file. Raises Failed."""
     command = [sys.executable, "-m", "amfs.bench.transfer", directory, str(size)]
-    mover = Mover(1)
+    key = os.urandom(32)
     destination = Path(directory) / f"{_FILE}-fetched"
     seconds = []
-    with Partner("the process that holds the file", command) as holder:
+    with _parts(directory) as parts, Partner("the process that holds the file", command) as holder:
+        io = Io(1, parts, "", key=key)
         try:
-            port = int(holder.hear())
+            holder.say(key.hex())
+            io.set_peer(0, "127.0.0.1", int(holder.hear()))
             for serial in range(times):
-                holder.say("another")
-                ticket = bytes.fromhex(holder.hear())
                 started = time.perf_counter()
-                mover.fetch(serial, "127.0.0.1", port, ticket, size, str(destination), 0o444)
-                if not select.select([mover.fd], [], [], _HANG_SECONDS)[0]:
+                io.fetch_stored(serial, 0, _FILE, size, str(destination), 0o444)
+                if not select.select([io.fd], [], [], _HANG_SECONDS)[0]:
                     raise Failed(f"a transfer of {size} bytes did not end within {_HANG_SECONDS:.0f} s")
                 seconds.append(time.perf_counter() - started)
-                ((_, error, _moved),) = mover.completions()
+                ((_kind, _serial, _ino, _size, error),) = io.take()
                 if error:
-                    raise Failed(error)
+                    raise Failed(os.strerror(error))
                 destination.unlink()
             return seconds
         finally:
-            mover.stop()
+            io.stop()
             destination.unlink(missing_ok=True)
 
 

@@ -189,9 +189,7 @@ class Availability(WorkerState):
             else:
                 serial = self._job("fetch", run, blob.name, None)
                 self.sources[serial] = peer
-                self.out.append(
-                    FetchData(serial, peer, blob.port, blob.ticket, blob.name, blob.size, blob.mode)
-                )
+                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode))
 
     def _fetched(self, run: Run, file: File, size: int) -> None:
         file.size = size

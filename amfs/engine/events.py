@@ -41,7 +41,7 @@ class StoreFailed(NamedTuple):
 
 
 class JobDone(NamedTuple):
-    """A mover job ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
+    """A copy or a fetch ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
 
     serial: int
     error: str
@@ -178,12 +178,10 @@ class OpenRun(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """Mover: get ``size`` bytes from ``peer``'s data port with ``ticket`` into the store as ``name``. Ends as JobDone(serial)."""
+    """Get ``name``, of ``size`` bytes, from ``peer``'s store into ours. Ends as JobDone(serial)."""
 
     serial: int
     peer: int
-    port: int
-    ticket: bytes
     name: str
     size: int
     mode: int
@@ -198,7 +196,7 @@ class StoreInline(NamedTuple):
 
 
 class StageIn(NamedTuple):
-    """Mover: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial)."""
+    """Copier: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial)."""
 
     serial: int
     name: str
@@ -206,7 +204,7 @@ class StageIn(NamedTuple):
 
 
 class CopyOut(NamedTuple):
-    """Mover: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial)."""
+    """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial)."""
 
     serial: int
     name: str
@@ -214,7 +212,7 @@ class CopyOut(NamedTuple):
 
 
 class ReadStore(NamedTuple):
-    """Answer a Fetch: the shell reads ``names`` from the store (inline if small, ticket if large) and sends Content to ``to``."""
+    """Answer a Fetch: the shell reads ``names`` from the store (inline if small, only the size if large) and sends Content to ``to``."""
 
     to: int
     run: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -125,13 +125,11 @@ class Published(Struct, frozen=True):
 
 
 class Blob(Struct, frozen=True):
-    """Answer to a fetch: content inline when small, else a ticket for the data port."""
+    """Answer to a fetch: content inline when small, else it is to be read from the holder's data server."""
 
     name: str
     size: int
     data: bytes | None = None
-    ticket: bytes = b""  # 16 bytes, good for one fetch
-    port: int = 0
     mode: int = 0o444
     missing: bool = False
 
@@ -337,7 +335,7 @@ class Fetch(Message, frozen=True, tag=40):
 
 
 class Content(Message, frozen=True, tag=41):
-    """Holder -> worker: here they are, or the tickets for them."""
+    """Holder -> worker: here they are, or how large they are."""
 
     run: int
     blobs: tuple[Blob, ...]
@@ -354,6 +352,7 @@ class Member(Struct, frozen=True):
     endpoints: tuple[str, ...]  # where its ROUTER listens, best first
     slots: int
     host: str = ""
+    data_port: int = 0  # of its data server; 0: it has none
 
 
 class View(Message, frozen=True, tag=50):

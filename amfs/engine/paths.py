@@ -35,6 +35,11 @@ def store_path(root: str, scope: str, key: str) -> str:
     return f"{root}/{key}"
 
 
+def stored_as(key: str) -> str:
+    """Where every store keeps ``key``, relative to its root."""
+    return store_path("", key[: key.index("/") + 1], key)[1:]
+
+
 def shared_path(base: str, name: str, hashed: int = 0) -> str:
     """Where ``name`` lies, or is to lie, on shared storage.
 

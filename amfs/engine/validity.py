@@ -95,15 +95,15 @@ def _options(options: m.Options) -> bool:
 
 def _content(message: m.Content) -> str:
     for blob in message.blobs:
-        if not _is_key(blob.name, f"{message.run}/") or blob.size < 0 or not (0 <= blob.port < 65536 and 0 <= blob.mode <= 0o7777):
+        if not _is_key(blob.name, f"{message.run}/") or not (0 <= blob.size < 1 << 63 and 0 <= blob.mode <= 0o7777):
             return f"the content of {blob.name[:100]!r} makes no sense"
-        if blob.data is None and not blob.missing and len(blob.ticket) != 16:
-            return f"{blob.name[:100]!r} has neither content nor a ticket"
     return _run(message)
 
 
 def _member(member: m.Member) -> str:
     if not (-1 <= member.node <= NODE_MAX and 0 <= member.incarnation < 1 << 63 and 0 <= member.slots <= SLOTS_MAX):
+        return f"a number of node {member.node} is out of its range"
+    if not 0 <= member.data_port < 65536:
         return f"a number of node {member.node} is out of its range"
     if len(member.endpoints) > ENDPOINTS_MAX or "\0" in member.host:
         return f"node {member.node} cannot be reached so"

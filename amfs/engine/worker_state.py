@@ -156,8 +156,8 @@ class WorkerState(Machine):
         self.gone: dict[int, None] = {}  # runs that ended, newest last
         self.ready = ReadyQueue()
         self.inflight: dict[int, TaskEntry] = {}  # launcher serial -> task
-        self.jobs: dict[int, tuple[str, Run, str, TaskEntry | None]] = {}  # mover serial -> (kind, run, key, task)
-        self.sources: dict[int, int] = {}  # mover serial of a fetch -> holder it comes from
+        self.jobs: dict[int, tuple[str, Run, str, TaskEntry | None]] = {}  # serial of a copy or fetch -> (kind, run, key, task)
+        self.sources: dict[int, int] = {}  # serial of a fetch -> holder it comes from
         self.serial = 0
         self.mean_s = 0.05  # running mean of how long a task takes, for the size of the backlog
         self.steal_wait_s = 0.0  # 0: no steal under way

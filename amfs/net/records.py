@@ -27,7 +27,7 @@ from amfs.errors import SessionError, UsageError
 from amfs.host import orphans
 from amfs.net.keys import Keys
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
 STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
@@ -59,7 +59,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 0  # bytes for tasks, 0: not accounted
     store_limit: int = 0  # bytes of the file system that this node may keep, 0: as many as there is room for
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
-    data_address: str = "127.0.0.1"  # address of the mover's data port
+    data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one
     log_file: str = ""
     host: str = ""  # name by which peers tell whether they share this machine

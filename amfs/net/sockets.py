@@ -29,12 +29,13 @@ _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 
 def make_keys() -> Keys:
-    """New CURVE key pairs for a session. Raises SystemSetupError if this libzmq has no CURVE."""
+    """New CURVE key pairs, and a key for data connections, for a session. Raises SystemSetupError if this libzmq has no CURVE."""
     try:
         server, client = zmq.curve_keypair(), zmq.curve_keypair()
     except zmq.ZMQError as error:
         raise SystemSetupError(f"this ZeroMQ library cannot make keys ({error}); install pyzmq from its wheel") from None
-    return Keys(*(key.decode() for key in (*server, *client)))
+    server_public, server_secret, client_public, client_secret = (key.decode() for key in (*server, *client))
+    return Keys(server_public, server_secret, client_public, client_secret, os.urandom(32))
 
 
 class Channel(NamedTuple):

@@ -1,4 +1,6 @@
-"""What a node does in the world for the file system: the works that ``fs.vfs`` asks for, with parts, handles and peers' data ports. I/O.
+"""What a node does in the world for the file system: the works that ``fs.vfs`` asks for, with parts, handles and data connections. I/O.
+
+The files of the runs come from other nodes over the same connections (``fetch_data``).
 
 Decides nothing. What may wait (for a disk, a peer, a large unlink) runs in a few threads; what ends comes back from ``collect``.
 """
@@ -13,10 +15,11 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from amfs._native import Io, IoHandle, Meta
-from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.engine.events import Event, FetchData, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
+from amfs.engine.paths import stored_as
 from amfs.fs.attr import Attr
 from amfs.host.trees import make_directories
 
@@ -24,7 +27,7 @@ log = logging.getLogger("amfs.fs")
 
 THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
-DONE, STRIPED_NOW, REMOTE_CLOSED, FULL = 0, 1, 2, 3  # kinds of Io.take()
+DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED = range(5)  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 _REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
@@ -32,11 +35,21 @@ _REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 _MAY_LINK = os.geteuid() == 0
 #: Works that never wait and are done at once, in the loop's thread.
 _AT_ONCE = frozenset((
-    "make", "drop", "drop_whole", "path", "scratch", "usage", "grant", "peer", "forget_peer", "table", "moving", "set_times", "uses",
+    "make", "drop", "drop_whole", "path", "scratch", "usage", "peer", "forget_peer", "table", "moving", "set_times", "uses",
     "room_made", "end", "end_recorded", "lose", "lost",
 ))  # fmt: skip
+#: What went wrong where a file was to be written, not where it came from.
+_OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
+
+
+class Address(NamedTuple):
+    """Where a member is reached for data."""
+
+    host: str
+    port: int
+    incarnation: int
 
 
 class Caches(Protocol):
@@ -59,21 +72,26 @@ class FileBackend:
         *,
         listen: str = "",
         limit: int = 0,
-        host_of: Callable[[int], str] = lambda node: "127.0.0.1",
+        key: bytes = b"",
+        incarnation: int = 0,
+        store: str = "",
+        member_of: Callable[[int], Address] | None = None,
     ) -> None:
+        """``store``: where the runs keep their files; ``member_of``: a member's address, or OSError."""
         self.meta = meta
         self.root = f"{root}/parts"
         self.scratch_root = f"{root}/scratch"
         for directory in (self.root, self.scratch_root):
             os.makedirs(directory, 0o700, exist_ok=True)
-        self.host_of = host_of
+        self.member_of = member_of
         self.limit = limit
-        self.io = Io(node, self.root, listen, limit=limit)
+        self.io = Io(node, self.root, listen, limit=limit, key=key, incarnation=incarnation, store=store)
         self.io.serve(meta)
         self.io.expect_room(ROOM_MS)
         self.io.keep_ends()
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
+        self._fetches: dict[int, FetchData] = {}  # under way
         self.umask = 0o022  # of the run that began last, as told by the hands
         self.handles: dict[int, IoHandle] = {}
         self.inodes: dict[int, int] = {}  # of handles
@@ -135,6 +153,8 @@ class FileBackend:
                 if after is not None and not error:
                     after()
                 events.append(FsWorked(serial, error, size))
+            elif kind == FETCHED:
+                events.append(self._fetched(serial, size, error))
             elif kind == FULL:
                 events.append(FsFull(serial, size))
             elif kind == STRIPED_NOW:
@@ -267,6 +287,21 @@ class FileBackend:
             facts = os.statvfs(self.root)
             limit = used + facts.f_bavail * facts.f_frsize
         return used, limit, parts
+
+    # ── files of the runs ──────────────────────────────────────────────────────────────────────────
+
+    def fetch_data(self, effect: FetchData) -> None:
+        """Begin to bring a file of another node's store here; ends as ``JobDone``."""
+        destination = self.store_path(effect.name)
+        self._fetches[effect.serial] = effect
+        self.io.fetch_stored(effect.serial, effect.peer, stored_as(effect.name), effect.size, destination, effect.mode)
+
+    def _fetched(self, serial: int, size: int, error: int) -> JobDone:
+        effect = self._fetches.pop(serial)
+        if not error:
+            return JobDone(serial, "", size)
+        why = "it has another size there" if error == errno.ESTALE else "stopped" if error == errno.ECANCELED else os.strerror(error)
+        return JobDone(serial, f"cannot fetch {effect.name} from node {effect.peer}: {why}", 0, error in _OWN_FAULTS)
 
     # ── handles ────────────────────────────────────────────────────────────────────────────────────
 
@@ -411,13 +446,10 @@ class FileBackend:
         self.io.set_moving(range(partitions), False)
         self.io.set_moving(away, True)
 
-    def grant(self, node: int) -> tuple[int, bytes]:
-        token = os.urandom(16)
-        self.io.grant(node, token)
-        return self.io.port, token
-
-    def peer(self, node: int, port: int, token: bytes) -> None:
-        self.io.set_peer(node, self.host_of(node), port, token)
+    def peer(self, node: int) -> None:
+        """It is a member from now on."""
+        if self.member_of is not None:
+            self.io.set_peer(node, *self.member_of(node))
 
     def forget_peer(self, node: int) -> None:
         self.io.forget_peer(node)

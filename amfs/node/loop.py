@@ -1,8 +1,8 @@
 """The poll loop of one process. The only place where machines, sockets, tmpfs and launcher meet.
 
-Threads: the loop's thread owns every machine, socket and timer. Launcher and mover have native threads of their own, which give back
-completions through eventfds that are polled here. Another Python thread may only append to ``inbox`` and write the wake-up eventfd
-(``post``). Nothing here blocks, and nothing here decides.
+Threads: the loop's thread owns every machine, socket and timer. Launcher, copier and data server have native threads of their own,
+which give back completions through eventfds that are polled here. Another Python thread may only append to ``inbox`` and write the
+wake-up eventfd (``post``). Nothing here blocks, and nothing here decides.
 
 The same loop serves an embedded run (core and submitters, no transport), a node server (core and transport) and a client (submitters
 and transport).

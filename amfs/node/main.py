@@ -20,7 +20,7 @@ from amfs.host.processes import host_id, usable_cpus
 from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
-from amfs.node.file_backend import FileBackend
+from amfs.node.file_backend import Address, FileBackend
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO
@@ -43,23 +43,24 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
 
-        def host_of(node: int) -> str:
-            """Where a node's data port is: at its TCP address if it has one, else on this host."""
+        def member_of(node: int) -> Address:
+            """Where a node's data server is: at its TCP address if it has one, else on this host."""
             view = core.membership.view
             member = next((member for member in view.members if member.node == node), None) if view is not None else None
             if member is None:
                 raise OSError(errno.EHOSTDOWN, f"node {node} is no member")
             addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
-            return addresses[0] or "127.0.0.1" if addresses else "127.0.0.1"
+            return Address(addresses[0] or "127.0.0.1" if addresses else "127.0.0.1", member.data_port, member.incarnation)
 
         meta = Meta(config.node)
-        files = FileBackend(config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, host_of=host_of)
+        files = FileBackend(
+            config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, key=config.keys.data,
+            incarnation=transport.incarnation, store=store.root, member_of=member_of,
+        )  # fmt: skip
         files.store_path = store.path_of
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        node_io = NodeIO(
-            store, slots, memory=config.memory, listen=config.data_address, host_of=host_of, files=files, mounts=mounts
-        )
-        me = Member(config.node, transport.incarnation, transport.endpoints, slots, host)
+        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts)
+        me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, time.time_ns)
         fs.owner = (os.geteuid(), os.getegid())
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
@@ -82,7 +83,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         signal.signal(signal.SIGINT, stop)
         loop.start()
         report_ready(ready_fd, config.node, transport.endpoints)
-        log.info("serving %d slots, store %s, data port %d", slots, store.path, node_io.mover.port)
+        log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
         while not loop.stopping:
             loop.turn()
         log.info("stopping: %s", loop.stopping)

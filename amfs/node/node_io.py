@@ -1,4 +1,4 @@
-"""What a node does in the world: acts on the effects of its machines with the launcher, the mover and the store. I/O.
+"""What a node does in the world: acts on the effects of its machines with the launcher, the copier and the store. I/O.
 
 Decides nothing. What ends comes back as events from ``collect``; the poll loop watches ``fds``.
 """
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from amfs._native import Launcher, Mover
+from amfs._native import Copier, Launcher
 from amfs.engine import messages as m
 from amfs.engine.events import (
     CloseRun,
@@ -59,19 +59,17 @@ def _serial_of(record: bytes) -> int:
 
 
 class NodeIO:
-    """Launcher, mover and store of one node. ``host_of`` tells the address of a node's data port."""
+    """Launcher, copier and store of one node."""
 
     def __init__(
-        self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1",
+        self, store: Store, slots: int, *, memory: int = 0,
         files: FileBackend | None = None, mounts: Mounts | None = None,
     ) -> None:
         self.store = store
         self.files = files
         self.mounts = mounts
-        self.host_of = host_of
-        self.listen = listen
         self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"))
-        self._mover: Mover | None = Mover(2, listen=listen) if listen else None
+        self._copier: Copier | None = None
         self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
@@ -84,27 +82,27 @@ class NodeIO:
             Delete: self.delete,
             StoreInline: self.store_inline,
             ReadStore: self.read_store,
-            FetchData: self.fetch_data,
             StageIn: self.stage_in,
             CopyOut: self.copy_out,
         }
         if files is not None:
             self.acts[FsWork] = files.act
+            self.acts[FetchData] = files.fetch_data
             files.heard = lambda event: self.immediate.append(event)
         if mounts is not None:
             self.acts[FsReplied] = mounts.reply
 
     @property
-    def mover(self) -> Mover:
-        """Started when first needed: a run without large transfers or final outputs needs no such threads."""
-        if self._mover is None:
-            self._mover = Mover(2, listen=self.listen)
+    def copier(self) -> Copier:
+        """Started when first needed: a run without final outputs needs no such threads."""
+        if self._copier is None:
+            self._copier = Copier(2)
             self.grown = True
-        return self._mover
+        return self._copier
 
     def fds(self) -> list[int]:
-        """What to watch; may grow when the mover starts."""
-        fds = [self.launcher.fd] if self._mover is None else [self.launcher.fd, self._mover.fd]
+        """What to watch; may grow when the copier starts."""
+        fds = [self.launcher.fd] if self._copier is None else [self.launcher.fd, self._copier.fd]
         if self.files is not None:
             fds += self.files.fds()
         return fds if self.mounts is None else [*fds, self.mounts.fd]
@@ -120,8 +118,8 @@ class NodeIO:
         done = self.launcher.completions()
         if done:
             events.append(TasksExited(done))
-        if self._mover is not None:
-            events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._mover.completions())
+        if self._copier is not None:
+            events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:
@@ -181,7 +179,7 @@ class NodeIO:
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.path}: {error.strerror}", 0))
             return
-        self.mover.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
+        self.copier.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
 
     def copy_out(self, effect: CopyOut) -> None:
         source = self.store.path_of(effect.name)
@@ -190,15 +188,10 @@ class NodeIO:
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
             return
-        self.mover.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
-
-    def fetch_data(self, effect: FetchData) -> None:
-        self.mover.fetch(
-            effect.serial, self.host_of(effect.peer), effect.port, effect.ticket, effect.size, self.store.path_of(effect.name), effect.mode
-        )
+        self.copier.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
 
     def read_store(self, effect: ReadStore) -> Send:
-        """Answer a fetch: small files inside the message as far as it stays short, tickets for the others."""
+        """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""
         blobs, room = [], CONTENT_BYTES_MAX
         for name in effect.names:
             blobs.append(self._blob(name, min(room, INLINE_BYTES_MAX)))
@@ -218,7 +211,7 @@ class NodeIO:
                 return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
         finally:
             os.close(fd)
-        return m.Blob(name, facts.st_size, None, self.mover.offer(path), self.mover.port, mode)
+        return m.Blob(name, facts.st_size, mode=mode)
 
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""
@@ -227,5 +220,5 @@ class NodeIO:
             self.mounts.stop()
         if self.files is not None:
             self.files.stop()
-        if self._mover is not None:
-            self._mover.stop()
+        if self._copier is not None:
+            self._copier.stop()

@@ -105,6 +105,7 @@ class RunContext:
         self.core = None
         self.client = random_client_id()
         transport = Transport(self.client, found.keys)
+        self.data_key = found.keys.data
         for node in found.nodes:
             transport.connect(node.node, node.endpoints, node.host)
         self.loop = Loop(None, None, transport)

@@ -1,18 +1,16 @@
 """Reading a file that lives on some node of a session, from a client. Used by ``amfs.Session.read``.
 
-The protocol is the worker's: Locate at the file's shard, Fetch from a holder, content inline or by ticket through a mover.
+The protocol is the worker's: Locate at the file's shard, Fetch from a holder, content inline or from its data server.
 """
 
 from __future__ import annotations
 
-import select
-import tempfile
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from amfs.engine import messages as m
+from amfs.engine.paths import stored_as
 from amfs.errors import AmfsError
 
 if TYPE_CHECKING:
@@ -66,35 +64,27 @@ class Fetcher:
             raise AmfsError(f"cannot read {self.name}: {self._error}")
         if blob.data is not None:
             return blob.data
-        return self._by_ticket(blob)
+        return self._from_data_server(blob)
 
-    def _by_ticket(self, blob: m.Blob) -> bytes:
-        from amfs._native import Mover
+    def _from_data_server(self, blob: m.Blob) -> bytes:
+        from amfs._native import read_stored
 
-        mover = Mover(1)
+        context = self.driver.context
+        view = context.view
+        member = next((member for member in view.members if member.node == self._holder), None) if view is not None else None
+        if member is None:
+            raise AmfsError(f"cannot read {self.name}: node {self._holder}, which held it, is gone")
+        host, path = _host_of(member), stored_as(self.key)
         try:
-            with tempfile.TemporaryDirectory(prefix="amfs-read-") as place:
-                path = Path(place) / "file"
-                mover.fetch(1, self._address(), blob.port, blob.ticket, blob.size, str(path), 0o600)
-                poll = select.poll()
-                poll.register(mover.fd, select.POLLIN)
-                done: list[tuple[int, str, int]] = []
-                while not done:
-                    poll.poll(1000)
-                    done = mover.completions()
-                if done[0][1]:
-                    raise AmfsError(f"cannot read {self.name} from node {self._holder}: {done[0][1]}")
-                return path.read_bytes()
-        finally:
-            mover.stop()
+            return read_stored(
+                context.data_key, context.client, member.node, member.incarnation, host, member.data_port, path, blob.size
+            )
+        except OSError as error:
+            raise AmfsError(f"cannot read {self.name} from node {member.node}: {error.strerror}") from None
 
-    def _address(self) -> str:
-        view = self.driver.context.view
-        assert view is not None
-        for member in view.members:
-            if member.node == self._holder:
-                tcp = [urlsplit(endpoint).hostname for endpoint in member.endpoints if endpoint.startswith("tcp://")]
-                from amfs.host.processes import host_id
 
-                return "127.0.0.1" if member.host == host_id() or not tcp else tcp[0] or "127.0.0.1"
-        raise AmfsError(f"cannot read {self.name}: node {self._holder}, which held it, is gone")
+def _host_of(member: m.Member) -> str:
+    from amfs.host.processes import host_id
+
+    tcp = [urlsplit(endpoint).hostname for endpoint in member.endpoints if endpoint.startswith("tcp://")]
+    return "127.0.0.1" if member.host == host_id() or not tcp else tcp[0] or "127.0.0.1"

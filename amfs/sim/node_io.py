@@ -1,4 +1,4 @@
-"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. Beside ``node.node_io``.
+"""What a simulated node does in its world: launcher, copier, data server and store only pretend, at a price. Beside ``node.node_io``.
 
 They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
 was closed, is an error of the machines and ends the simulation.
@@ -71,7 +71,7 @@ class Node(Protocol):
 
 
 class NodeIO:
-    """Launcher, mover and store of one simulated node."""
+    """Launcher, copier, data server and store of one simulated node."""
 
     def __init__(self, node: Node, slots: int, memory: int, workload: Workload) -> None:
         self.node = node
@@ -90,11 +90,9 @@ class NodeIO:
         self.spawner_free_at = 0.0
         self.fetch_free_at = 0.0
         self.serve_free_at = 0.0
-        self.offers: dict[bytes, tuple[str, int]] = {}  # ticket -> path, bytes
-        self.tickets = 0
         self.bytes_fetched = 0
         self.task_s = 0.0  # time that tasks of which something came were running, times the slots that they had
-        self.jobs = 0  # of the mover, under way
+        self.jobs = 0  # copies and fetches under way
         self.acts: dict[type, Callable[[Any], m.Content | None]] = {
             Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
@@ -145,10 +143,7 @@ class NodeIO:
         size, _ = self.files[path]
         if size <= INLINE_BYTES_MAX:
             return m.Blob(name, size, bytes(size))
-        self.tickets += 1
-        ticket = self.tickets.to_bytes(16, "big")
-        self.offers[ticket] = (path, size)
-        return m.Blob(name, size, None, ticket, 7)
+        return m.Blob(name, size)
 
     # ── the launcher ───────────────────────────────────────────────────────────────────────────────
 
@@ -299,7 +294,7 @@ class NodeIO:
             if serial in self.running:
                 self.world.at(self.world.now + 0.001, self._exit, serial, int(Outcome.CANCELLED), 15)
 
-    # ── the mover ──────────────────────────────────────────────────────────────────────────────────
+    # ── copies, fetches ──────────────────────────────────────────────────────────────────────────────────
 
     def fetch_data(self, effect: FetchData) -> None:
         """A transfer occupies the serving node's interface and ours, first come, first served."""
@@ -313,7 +308,8 @@ class NodeIO:
         begin = max(world.now, server.serve_free_at, self.fetch_free_at)
         end = begin + effect.size / world.costs.bandwidth_bytes_s
         server.serve_free_at = self.fetch_free_at = end
-        good = server.offers.pop(effect.ticket, None) is not None
+        held = server.files.get(server.path_of(effect.name))
+        good = held is not None and held[0] == effect.size
         if world.faults.transfer_errors and world.rng.random() < world.faults.transfer_errors:
             good = False
         world.at(end + world.costs.latency_s, self._fetched, effect, good)

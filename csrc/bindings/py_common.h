@@ -12,7 +12,8 @@ typedef unsigned long long ull;
 /* The parts of the module, for py_native.c: 0, or -1 with an error set. */
 int add_hash(PyObject *module);
 int add_launcher(PyObject *module);
-int add_mover(PyObject *module);
+int add_copier(PyObject *module);
+int add_data(PyObject *module);
 int add_fsio(PyObject *module);
 int add_fuse(PyObject *module);
 int add_meta(PyObject *module);

@@ -18,26 +18,41 @@ static struct fsio *io_of(PyObject *self) { return ((io_object *)self)->io; }
 
 /* ── Io ── */
 
-static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"node", "root", "listen", "threads", "limit", NULL};
-    int node, threads = 2;
-    PyObject *root = NULL;
-    const char *listen = "";
-    ull limit = 0;
-    char error[512];
+/* The key in a bytes object: NULL, without an error if it is empty. */
+static const uint8_t *key_in(const char *key, Py_ssize_t length) {
+    if (length != 0 && length != FSIO_KEY_BYTES) PyErr_Format(PyExc_ValueError, "a key has %d bytes, not %zd", FSIO_KEY_BYTES, length);
+    return length == FSIO_KEY_BYTES ? (const uint8_t *)key : NULL;
+}
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK:Io", names, &node, PyUnicode_FSConverter, &root, &listen, &threads, &limit))
+static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"node", "root", "listen", "threads", "limit", "key", "incarnation", "store", NULL};
+    struct fsio_options options = {.threads = 2};
+    PyObject *root = NULL, *store = NULL;
+    const char *key = NULL;
+    Py_ssize_t key_length = 0;
+    ull limit = 0, incarnation = 0;
+    char error[512];
+    io_object *self = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK$y#KO&:Io", names, &options.node, PyUnicode_FSConverter, &root,
+                                     &options.listen, &options.threads, &limit, &key, &key_length, &incarnation, PyUnicode_FSConverter,
+                                     &store))
         return NULL;
-    io_object *self = py_new_object(type);
+    options.root = PyBytes_AsString(root);
+    options.store = store == NULL || PyBytes_Size(store) == 0 ? NULL : PyBytes_AsString(store);
+    options.key = key_in(key, key_length);
+    options.limit = limit;
+    options.incarnation = incarnation;
+    if (!PyErr_Occurred()) self = py_new_object(type);
     if (self != NULL) {
-        const char *path = PyBytes_AsString(root);
-        WITHOUT_GIL(self->io = fsio_new(node, path, listen, threads, limit, error, sizeof error));
+        WITHOUT_GIL(self->io = fsio_new(&options, error, sizeof error));
         if (self->io == NULL) {
             PyErr_SetString(PyExc_OSError, error);
             Py_CLEAR(self);
         }
     }
     Py_DECREF(root);
+    Py_XDECREF(store);
     return (PyObject *)self;
 }
 
@@ -109,40 +124,17 @@ static PyObject *io_set_moving(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* The token in a bytes object, or NULL with an error set. */
-static const uint8_t *token_in(PyObject *bytes) {
-    char *token;
-    Py_ssize_t length;
-    if (PyBytes_AsStringAndSize(bytes, &token, &length) < 0) return NULL;
-    if (length != FSIO_TOKEN_BYTES) {
-        PyErr_Format(PyExc_ValueError, "a token has %d bytes, not %zd", FSIO_TOKEN_BYTES, length);
-        return NULL;
-    }
-    return (const uint8_t *)token;
-}
-
-static PyObject *io_grant(PyObject *self, PyObject *args) {
-    int peer;
-    PyObject *bytes;
-    const uint8_t *token;
-
-    if (!PyArg_ParseTuple(args, "iS:grant", &peer, &bytes) || (token = token_in(bytes)) == NULL) return NULL;
-    fsio_grant(io_of(self), peer, token);
-    Py_RETURN_NONE;
-}
-
 static PyObject *io_set_peer(PyObject *self, PyObject *args) {
     int peer, port;
     const char *host;
-    PyObject *bytes;
-    const uint8_t *token;
+    ull incarnation = 0;
 
-    if (!PyArg_ParseTuple(args, "isiS:set_peer", &peer, &host, &port, &bytes) || (token = token_in(bytes)) == NULL) return NULL;
-    if (port < 1 || port > 65535) {
+    if (!PyArg_ParseTuple(args, "isi|K:set_peer", &peer, &host, &port, &incarnation)) return NULL;
+    if (port < 0 || port > 65535) {
         PyErr_Format(PyExc_ValueError, "%d is no port number", port);
         return NULL;
     }
-    fsio_set_peer(io_of(self), peer, host, port, token);
+    fsio_set_peer(io_of(self), peer, incarnation, host, port);
     Py_RETURN_NONE;
 }
 
@@ -169,6 +161,22 @@ static PyObject *io_fetch(PyObject *self, PyObject *args) {
     int from;
     if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size)) return NULL;
     return py_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+}
+
+static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
+    ull serial, size;
+    int from;
+    unsigned mode;
+    PyObject *path_text, *destination_text, *result = NULL;
+
+    if (!PyArg_ParseTuple(args, "KiUKUI:fetch_stored", &serial, &from, &path_text, &size, &destination_text, &mode)) return NULL;
+    PyObject *path = py_path_bytes(path_text), *destination = path == NULL ? NULL : py_path_bytes(destination_text);
+    if (destination != NULL)
+        result =
+            py_nothing_or(fsio_fetch_stored(io_of(self), serial, from, PyBytes_AsString(path), size, PyBytes_AsString(destination), mode));
+    Py_XDECREF(path);
+    Py_XDECREF(destination);
+    return result;
 }
 
 static PyObject *io_fetch_part(PyObject *self, PyObject *args) {
@@ -434,11 +442,13 @@ static PyMethodDef io_methods[] = {
     {"lost", io_lost, METH_O, "Is a stripe of it lost that is written here, or was and is not recorded yet."},
     {"set_moving", io_set_moving, METH_VARARGS,
      "set_moving(partitions, moving)\n--\n\nNobody reads or writes their stripes here until the next table."},
-    {"grant", io_grant, METH_VARARGS, "Let connections of a node in that show this token."},
-    {"set_peer", io_set_peer, METH_VARARGS, "Where a node listens, and the token to show it."},
+    {"set_peer", io_set_peer, METH_VARARGS,
+     "set_peer(node, host, port, incarnation=0)\n--\n\nA member, and where it listens (port 0: nowhere)."},
     {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},
     {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch(serial, ino, from_, size)\n--\n\nA copy of a whole part."},
+    {"fetch_stored", io_fetch_stored, METH_VARARGS,
+     "fetch_stored(serial, from_, path, size, destination, mode)\n--\n\nA file of another node's store."},
     {"fetch_part", io_fetch_part, METH_VARARGS, "fetch_part(serial, ino, index, from_)\n--\n\nA part moves here."},
     {"restripe", io_restripe, METH_VARARGS, "restripe(serial, ino, stripe)\n--\n\nThe whole part here to stripes."},
     {"gather", io_gather, METH_VARARGS, "gather(serial, ino, stripe, size)\n--\n\nStripes to a whole part here; they stay."},

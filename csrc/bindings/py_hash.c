@@ -1,4 +1,5 @@
 /* amfs._native.xxh64 and partitions: hashes of names and bytes. Contracts: amfs/_native.pyi, xxh64.h. */
+#include "common/sha256.h"
 #include "common/xxh64.h"
 #include "py_common.h"
 
@@ -68,7 +69,32 @@ static PyObject *native_partitions(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* Part by part: the whole is the same however it is cut. */
+static PyObject *native_hmac_sha256(PyObject *module, PyObject *args) {
+    PyObject *key, *parts;
+    char *data;
+    Py_ssize_t length;
+    struct amfs_hmac mac;
+    uint8_t digest[AMFS_SHA256_BYTES];
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "SO:hmac_sha256", &key, &parts) || PyBytes_AsStringAndSize(key, &data, &length) < 0) return NULL;
+    amfs_hmac_begin(&mac, data, (size_t)length);
+    Py_ssize_t count = PySequence_Size(parts);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *part = PySequence_GetItem(parts, i);
+        int failed = part == NULL || PyBytes_AsStringAndSize(part, &data, &length) < 0;
+        if (!failed) WITHOUT_GIL(amfs_hmac_add(&mac, data, (size_t)length));
+        Py_XDECREF(part);
+        if (failed) return NULL;
+    }
+    if (count < 0) return NULL;
+    amfs_hmac_end(&mac, digest);
+    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
 static PyMethodDef functions[] = {
+    {"hmac_sha256", native_hmac_sha256, METH_VARARGS, "hmac_sha256(key, parts)\n--\n\nHMAC-SHA-256 of the bytes of all parts."},
     {"xxh64", WITH_KEYWORDS(native_xxh64), METH_VARARGS | METH_KEYWORDS, "xxh64(data, seed=0)\n--\n\nXXH64 of the bytes (str: its UTF-8)."},
     {"partitions", native_partitions, METH_VARARGS, "partitions(names, count)\n--\n\nxxh64(name) % count for each name."},
     {NULL, NULL, 0, NULL},

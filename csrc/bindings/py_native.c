@@ -3,7 +3,7 @@
 #include "py_common.h"
 
 static int module_exec(PyObject *module) {
-    int (*const parts[])(PyObject *) = {add_hash, add_launcher, add_mover, add_fsio, add_fuse, add_meta};
+    int (*const parts[])(PyObject *) = {add_hash, add_launcher, add_copier, add_data, add_fsio, add_fuse, add_meta};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i](module) < 0) return -1;
     return 0;
@@ -17,7 +17,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef module_definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "amfs._native",
-    .m_doc = "XXH64, the launcher thread and the data mover.",
+    .m_doc = "Hashes, the launcher thread, the copier, the data and metadata of the file system, mounts.",
     .m_slots = module_slots,
 };
 

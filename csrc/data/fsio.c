@@ -3,6 +3,7 @@
 
 #include "common/xxh64.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,8 +138,8 @@ static void *keep(void *argument) {
         pthread_cond_timedwait(&io->keeper_wake, &io->keeper_lock, &until);
         if (atomic_load(&io->stopping)) break;
         pthread_mutex_unlock(&io->keeper_lock);
-        fsio_links_reap(io);
-        if (io->speaker.attend != NULL) io->speaker.tick(io->speaker.context);
+        data_reap(&io->client);
+        if (io->rpc_handler.attend != NULL) io->rpc_handler.tick(io->rpc_handler.context);
         int64_t began = now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);
@@ -154,22 +155,20 @@ static void *keep(void *argument) {
 /* ── life ── */
 
 static void free_all(struct fsio *io) {
-    fsio_door_free(io);
-    if (io->speaker.attend != NULL) io->speaker.let_go(io->speaker.context);
-    fsio_links_free(io);
+    data_server_free(io);
+    if (io->rpc_handler.attend != NULL) io->rpc_handler.let_go(io->rpc_handler.context);
+    data_client_end(&io->client);
+    fsio_workers_end(io);
     fsio_spares_free(io);
     fsio_parts_end(io);
+    if (io->store_fd >= 0) close(io->store_fd);
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
     free(io->moving);
     free(io->lost);
     pthread_rwlock_destroy(&io->writes);
-    pthread_cond_destroy(&io->jobs_work);
-    pthread_mutex_destroy(&io->jobs_lock);
     pthread_cond_destroy(&io->carriers_work);
     pthread_mutex_destroy(&io->carriers_lock);
-    pthread_cond_destroy(&io->peers_changed);
-    pthread_mutex_destroy(&io->peers_lock);
     pthread_cond_destroy(&io->keeper_wake);
     pthread_mutex_destroy(&io->keeper_lock);
     pthread_cond_destroy(&io->room_changed);
@@ -184,27 +183,24 @@ static void free_all(struct fsio *io) {
     free(io);
 }
 
-struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address, int threads, uint64_t limit, char *error,
-                      size_t error_size) {
+struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size) {
     struct fsio *io = calloc(1, sizeof *io);
     pthread_condattr_t monotonic;
+    bool listens = options->listen != NULL && options->listen[0] != '\0';
     if (io == NULL) {
         snprintf(error, error_size, "%s", strerror(ENOMEM));
         return NULL;
     }
-    io->node = node;
-    io->limit = limit;
-    io->stall_ms = FSIO_STALL_MS;
-    io->root_fd = -1;
+    io->node = options->node;
+    io->limit = options->limit;
+    io->root_fd = io->store_fd = -1;
     io->events_tail = &io->events;
     io->carry_tail = &io->carry_head;
-    io->jobs_tail = &io->jobs;
-    pthread_mutex_init(&io->peers_lock, NULL);
+    data_client_begin(&io->client, (uint64_t)io->node, options->incarnation, options->key);
+    fsio_workers_begin(io);
     fsio_fair_lock(&io->writes);
     pthread_mutex_init(&io->carriers_lock, NULL);
     pthread_cond_init(&io->carriers_work, NULL);
-    pthread_mutex_init(&io->jobs_lock, NULL);
-    pthread_cond_init(&io->jobs_work, NULL);
     pthread_mutex_init(&io->files_lock, NULL);
     pthread_mutex_init(&io->ends_lock, NULL);
     pthread_mutex_init(&io->rescan_lock, NULL);
@@ -216,13 +212,17 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&io->keeper_wake, &monotonic);
-    pthread_cond_init(&io->peers_changed, &monotonic);
     pthread_cond_init(&io->room_changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int failed = io->event_fd < 0 ? errno : 0;
-    if (threads < 1 || threads > FSIO_THREADS_MAX) {
-        snprintf(error, error_size, "fsio takes 1 to %d threads, not %d", FSIO_THREADS_MAX, threads);
+    if (options->threads < 1 || options->threads > FSIO_THREADS_MAX) {
+        snprintf(error, error_size, "fsio takes 1 to %d threads, not %d", FSIO_THREADS_MAX, options->threads);
+        free_all(io);
+        return NULL;
+    }
+    if (listens && options->key == NULL) {
+        snprintf(error, error_size, "a node that others reach needs the session's key");
         free_all(io);
         return NULL;
     }
@@ -231,22 +231,39 @@ struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address
         free_all(io);
         return NULL;
     }
-    if (fsio_parts_begin(io, root, error, error_size) != 0) {
+    if (options->store != NULL && (io->store_fd = open(options->store, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        snprintf(error, error_size, "cannot open %s: %s", options->store, strerror(errno));
+        free_all(io);
+        return NULL;
+    }
+    if (fsio_parts_begin(io, options->root, error, error_size) != 0) {
         free_all(io);
         return NULL;
     }
     failed = new_thread(&io->keeper, keep, io);
     io->keeper_runs = failed == 0;
-    if (failed == 0) failed = fsio_workers_start(io, threads);
+    if (failed == 0) failed = fsio_workers_start(&io->workers, options->threads);
     if (failed != 0) snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));
-    if (failed == 0 && listen_address != NULL && listen_address[0] != '\0') failed = fsio_door_open(io, listen_address, error, error_size);
+    if (failed == 0 && listens) failed = data_server_open(io, options->listen, error, error_size);
     if (failed == 0) return io;
     fsio_stop(io);
     free_all(io);
     return NULL;
 }
 
-void fsio_set_stall_ms(struct fsio *io, int milliseconds) { io->stall_ms = milliseconds; }
+int fsio_result(struct fsio *io, int error) { return data_result(&io->client, error); }
+
+void fsio_set_peer(struct fsio *io, int32_t node, uint64_t incarnation, const char *host, int port) {
+    data_set_peer(&io->client, node, incarnation, host, port);
+}
+
+void fsio_forget_peer(struct fsio *io, int32_t node) {
+    data_forget_peer(&io->client, node);
+    data_server_dismiss(io, node);
+    fsio_files_forget(io, node);
+}
+
+void fsio_set_stall_ms(struct fsio *io, int milliseconds) { io->client.stall_ms = milliseconds; }
 
 int fsio_root_fd(const struct fsio *io) { return io->root_fd; }
 
@@ -260,9 +277,9 @@ void fsio_stop(struct fsio *io) {
     if (!join) return; /* has been stopped before */
     pthread_join(io->keeper, NULL);
     fsio_room_stop(io);
-    fsio_links_stop(io);
+    data_client_stop(&io->client);
     fsio_carriers_stop(io);
-    fsio_door_stop(io);
+    data_server_stop(io);
     fsio_workers_stop(io);
 }
 

@@ -3,12 +3,12 @@
  * A part is what one node keeps of a file: the whole of it (index -1), or one stripe. It is an ordinary file below `root`:
  *   root/XX/<ino as 16 hexadecimal digits>            the whole content        (XX: last two digits)
  *   root/XX/<ino>.<index in decimal>                  a stripe, at most `stripe` bytes; bytes that are not there are zeros
- * Local parts are never copied through a buffer where the kernel can do it; other nodes' parts are read and written over TCP connections
- * of this module's own (a pool per peer), with MSG_WAITALL-like framing, sendfile/splice for bulk, and read-ahead and write-behind for
- * handles that go through a file in order.
+ * Local parts are never copied through a buffer where the kernel can do it; other nodes' parts are read and written over data connections
+ * (client.h, server.c), with sendfile for bulk, and read-ahead and write-behind for handles that go through a file in order. The same
+ * connections carry the files of the runs from one node's store to another's.
  *
- * The port answers only to connections that begin with a token this node has granted to that peer (16 random bytes, handed out over the
- * authenticated control connection). Nothing is encrypted.
+ * The server answers only connectors that prove that they have the session's key (handshake.h), and are members (fsio_set_peer) or clients.
+ * Nothing is encrypted (docs/protocol.md).
  *
  * Every wait ends: a peer without progress for `stall_ms` (default 30000) is EIO, a stopped fsio is ECANCELED. */
 #ifndef AMFS_FSIO_H
@@ -20,7 +20,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-enum { FSIO_TOKEN_BYTES = 16, FSIO_WHOLE = -1 };
+enum { FSIO_KEY_BYTES = 32, FSIO_WHOLE = -1 };
 
 enum fsio_kind {
     FSIO_LOCAL = 0,   /* the whole content is this node's part */
@@ -31,9 +31,17 @@ enum fsio_kind {
 struct fsio;
 struct fsio_handle;
 
-/* `root` must exist; `listen_address` numeric or "" (then other nodes cannot reach the parts). `limit`: bytes this node may keep (0: none). */
-struct fsio *fsio_new(int32_t node, const char *root, const char *listen_address, int threads, uint64_t limit, char *error,
-                      size_t error_size);
+struct fsio_options {
+    int32_t node;
+    uint64_t incarnation;
+    const char *root;   /* of the parts; must exist */
+    const char *store;  /* where the runs keep their files, for other nodes to fetch; NULL: nowhere. It must exist */
+    const char *listen; /* numeric address; NULL or "": others cannot reach this node */
+    const uint8_t *key; /* the session's, FSIO_KEY_BYTES; NULL: there are no other nodes */
+    int threads;
+    uint64_t limit; /* bytes that this node may keep in parts; 0: none */
+};
+struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size); /* NULL, with a text in `error` */
 void fsio_set_stall_ms(struct fsio *io, int milliseconds); /* before the first connection; tests cannot wait for half a minute */
 int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
@@ -46,9 +54,10 @@ void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64
 /* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
  * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
 void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
-void fsio_grant(struct fsio *io, int32_t peer, const uint8_t token[FSIO_TOKEN_BYTES]); /* connections of this peer may use it from now on */
-void fsio_set_peer(struct fsio *io, int32_t peer, const char *host, int port, const uint8_t token[FSIO_TOKEN_BYTES]);
-void fsio_forget_peer(struct fsio *io, int32_t peer); /* it is dead: what waits for it fails with EIO at once */
+/* A member of the session, that may connect from now on, and where it listens (`port` 0: nowhere). An incarnation of 0 is not looked at. */
+void fsio_set_peer(struct fsio *io, int32_t peer, uint64_t incarnation, const char *host, int port);
+void fsio_forget_peer(struct fsio *io,
+                      int32_t peer); /* it is dead: what waits for it fails with EIO at once, and it may not connect any more */
 
 /* ── parts of this node ── */
 int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */
@@ -131,6 +140,10 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
 /* ── work in the background, completed through fsio_take ── (used by the Python side; serials are its own) */
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from,
                uint64_t size); /* make a whole part here from `from`'s whole part */
+/* A file of `from`'s store, `size` bytes, to `destination` (a whole path; directories are made). If that has a file by then, it stays. Ends in
+ * FSIO_EVENT_FETCHED; ESTALE: it has another size there. */
+int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
+                      unsigned mode);
 int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index,
                     int32_t from); /* a part that is moving: copied, then deleted there */
 int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe); /* whole part here -> stripes at their owners */
@@ -146,6 +159,7 @@ enum fsio_event_kind {
     FSIO_EVENT_STRIPED,
     FSIO_EVENT_REMOTE_CLOSED, /* last handle through us on ino was closed */
     FSIO_EVENT_FULL, /* fsio_room_made is awaited */
+    FSIO_EVENT_FETCHED, /* fsio_fetch_stored has ended; size: bytes */
 };
 struct fsio_event {
     struct fsio_event *next;

@@ -2,6 +2,7 @@
 #include "fsio_internal.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -13,9 +14,9 @@ enum { SEND_CHUNK = 4 << 20 };
 struct asking { /* one request on its way through here */
     struct fsio *io;
     int fd;
-    int32_t node;
-    char *buffer; /* FSIO_CHUNK */
-    struct fsio_request request;
+    uint64_t peer; /* a node, or a client */
+    char *buffer; /* DATA_CHUNK */
+    struct data_request request;
 };
 
 static bool reply(struct asking *asking, int error, uint64_t value, const void *bytes, size_t count) {
@@ -23,10 +24,10 @@ static bool reply(struct asking *asking, int error, uint64_t value, const void *
     put_le(head, (uint64_t)error, 4);
     put_le(head + 8, count, 8);
     put_le(head + 16, value, 8);
-    return fsio_send(asking->io, asking->fd, head, sizeof head, bytes, count, false) == 0;
+    return data_send(asking->fd, head, sizeof head, bytes, count, false) == 0;
 }
 
-static bool reply_stat(struct asking *asking, int error, const struct fsio_stat *stat) {
+static bool reply_stat(struct asking *asking, int error, const struct data_stat *stat) {
     uint8_t bytes[STAT_BYTES];
     put_le(bytes, stat->size, 8);
     put_le(bytes + 8, stat->blocks, 8);
@@ -38,27 +39,32 @@ static bool reply_stat(struct asking *asking, int error, const struct fsio_stat 
 
 /* ── parts ── */
 
-static bool send_part(struct asking *asking, int part, uint64_t offset, uint64_t count) {
+/* Of a part, or of a file of the store. */
+static bool send_file(struct asking *asking, int part, const struct stat *found) {
     uint8_t head[REPLY_BYTES] = {0};
+    uint64_t size = (uint64_t)found->st_size, offset = asking->request.offset, there = offset < size ? size - offset : 0;
+    uint64_t count = there < asking->request.length ? there : asking->request.length;
     off_t at = (off_t)offset, end = (off_t)(offset + count);
+    put_le(head + 4, found->st_mode & 07777, 4);
     put_le(head + 8, count, 8);
-    if (fsio_send(asking->io, asking->fd, head, sizeof head, NULL, 0, count > 0) != 0) return false;
+    put_le(head + 16, size, 8);
+    if (data_send(asking->fd, head, sizeof head, NULL, 0, count > 0) != 0) return false;
     while (at < end) {
         ssize_t sent = sendfile(asking->fd, part, &at, end - at < SEND_CHUNK ? (size_t)(end - at) : SEND_CHUNK);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return false;
         if (sent == 0) break; /* it became shorter meanwhile: zeros were promised */
     }
-    if (at < end) memset(asking->buffer, 0, FSIO_CHUNK);
-    for (; at < end; at += FSIO_CHUNK) {
-        size_t piece = end - at < FSIO_CHUNK ? (size_t)(end - at) : FSIO_CHUNK;
-        if (fsio_send(asking->io, asking->fd, asking->buffer, piece, NULL, 0, false) != 0) return false;
+    if (at < end) memset(asking->buffer, 0, DATA_CHUNK);
+    for (; at < end; at += DATA_CHUNK) {
+        size_t piece = end - at < DATA_CHUNK ? (size_t)(end - at) : DATA_CHUNK;
+        if (data_send(asking->fd, asking->buffer, piece, NULL, 0, false) != 0) return false;
     }
     return true;
 }
 
 static bool answer_read(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
+    const struct data_request *request = &asking->request;
     struct stat found = {0};
     bool moving = false, ours = true, exact = request->flag != 0;
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
@@ -74,23 +80,68 @@ static bool answer_read(struct asking *asking) {
     bool fine = false;
     if (fstat(part, &found) == 0) {
         uint64_t size = (uint64_t)found.st_size;
-        uint64_t there = request->offset < size ? size - request->offset : 0;
         bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
-        fine = holes ? reply(asking, 0, size, NULL, 0)
-                     : send_part(asking, part, request->offset, there < request->length ? there : request->length);
+        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found);
     }
     close(part);
     return fine;
 }
 
+/* Open a file of the store. Its path leads through directories only, and downwards: a symbolic link is ELOOP or ENOTDIR. The descriptor, or
+ * a negative errno. */
+static int open_stored(int store, const char *path) {
+    int at = -1, next = -EINVAL;
+    for (const char *end; path[0] != '\0'; path = end) {
+        char name[NAME_MAX + 1];
+        end = strchrnul(path, '/');
+        size_t length = (size_t)(end - path);
+        bool fits = length > 0 && length <= NAME_MAX;
+        if (fits) memcpy(name, path, length);
+        name[fits ? length : 0] = '\0';
+        if (!fits || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+            next = -EINVAL;
+        } else {
+            int how = *end == '/' ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
+            next = openat(at < 0 ? store : at, name, how | O_NOFOLLOW | O_CLOEXEC);
+            if (next < 0) next = -errno;
+        }
+        if (at >= 0) close(at);
+        at = next;
+        if (next < 0) return next;
+        if (*end == '/' && *++end == '\0') { /* it ends with a slash */
+            close(at);
+            return -EINVAL;
+        }
+    }
+    return next;
+}
+
+static bool answer_stored(struct asking *asking) {
+    const struct data_request *request = &asking->request;
+    char *path = asking->buffer; /* free again once it is open */
+    struct stat found;
+    if (request->op != OP_READ || request->extra == 0 || request->extra > PATH_BYTES_MAX) return false;
+    if (request->index != FSIO_WHOLE || request->flag != READ_ANY || request->stripe != 0) return false;
+    if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
+    if (data_receive(asking->fd, path, request->extra) != 0) return false;
+    path[request->extra] = '\0';
+    if (strlen(path) != request->extra) return false;
+    int file = asking->io->store_fd < 0 ? -ENOENT : open_stored(asking->io->store_fd, path);
+    if (file < 0) return reply(asking, -file, 0, NULL, 0);
+    int error = fstat(file, &found) != 0 ? errno : S_ISREG(found.st_mode) ? 0 : EISDIR;
+    bool fine = error != 0 ? reply(asking, error, 0, NULL, 0) : send_file(asking, file, &found);
+    close(file);
+    return fine;
+}
+
 /* The bytes are taken from the connection before any lock: another node may send them slowly. An error of the part does not end the connection. */
 static bool answer_write(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
+    const struct data_request *request = &asking->request;
     if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
     int error = 0;
     for (uint64_t done = 0; done < request->length;) {
-        size_t piece = request->length - done < FSIO_CHUNK ? (size_t)(request->length - done) : FSIO_CHUNK;
-        if (fsio_receive(asking->io, asking->fd, asking->buffer, piece) != 0) return false;
+        size_t piece = request->length - done < DATA_CHUNK ? (size_t)(request->length - done) : DATA_CHUNK;
+        if (data_receive(asking->fd, asking->buffer, piece) != 0) return false;
         if (error == 0)
             error = fsio_stripe_put(asking->io, request->ino, (uint64_t)request->index, request->offset + done, asking->buffer, piece);
         done += piece;
@@ -99,7 +150,7 @@ static bool answer_write(struct asking *asking) {
 }
 
 static bool answer_seek(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
+    const struct data_request *request = &asking->request;
     if (request->offset > INT64_MAX || (request->flag != SEEK_DATA && request->flag != SEEK_HOLE)) return false;
     int part = fsio_part_open(asking->io, request->ino, request->index, false);
     if (part < 0) return reply(asking, -part == ENOENT ? ENXIO : -part, 0, NULL, 0);
@@ -138,7 +189,7 @@ int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size
     return error;
 }
 
-static int delete_part(struct fsio *io, const struct fsio_request *request) {
+static int delete_part(struct fsio *io, const struct data_request *request) {
     switch (request->flag) {
     case WHAT_ALL: return fsio_part_delete(io, request->ino);
     case WHAT_STRIPES: return fsio_stripes_delete(io, request->ino, 0);
@@ -147,8 +198,8 @@ static int delete_part(struct fsio *io, const struct fsio_request *request) {
 }
 
 static bool answer_part(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
-    struct fsio_stat stat = {0};
+    const struct data_request *request = &asking->request;
+    struct data_stat stat = {0};
     int error;
     if (request->index < FSIO_WHOLE) return false;
     switch (request->op) {
@@ -183,28 +234,28 @@ static bool answer_file_read(struct asking *asking, struct fsio_file *file) {
 
 /* It is to be seen here as soon as it is answered there. */
 static int changed(const struct asking *asking, int error) {
-    const struct fsio_speaker *speaker = &asking->io->speaker;
-    if (error == 0 && speaker->changed != NULL) speaker->changed(speaker->context, asking->request.ino);
+    const struct data_rpc_handler *handler = &asking->io->rpc_handler;
+    if (error == 0 && handler->changed != NULL) handler->changed(handler->context, asking->request.ino);
     return error;
 }
 
 static bool answer_file(struct asking *asking) {
-    const struct fsio_request *request = &asking->request;
-    struct fsio_stat stat = {0};
+    const struct data_request *request = &asking->request;
+    struct data_stat stat = {0};
     uint64_t found = 0;
     int error = 0;
     bool fine = false;
     if (request->op == OP_USE) {
         if (request->offset > 1 || request->length > 1) return false;
-        error = fsio_file_used(asking->io, asking->node, request->ino, (int)request->offset, (int)request->length);
+        error = fsio_file_used(asking->io, (int32_t)asking->peer, request->ino, (int)request->offset, (int)request->length);
         return reply(asking, error, 0, NULL, 0);
     }
     if (request->op < OP_USE || request->op > OP_FILE_FLUSH) return false;
     bool bytes = request->op == OP_FILE_READ || request->op == OP_FILE_WRITE;
-    if (bytes && request->length > FSIO_CHUNK) return false;
-    if (request->op == OP_FILE_WRITE && fsio_receive(asking->io, asking->fd, asking->buffer, request->length) != 0) return false;
+    if (bytes && request->length > DATA_CHUNK) return false;
+    if (request->op == OP_FILE_WRITE && data_receive(asking->fd, asking->buffer, request->length) != 0) return false;
     struct fsio_file *file = fsio_file_find(asking->io, request->ino);
-    bool may = file != NULL && fsio_file_uses(file, asking->node, &error);
+    bool may = file != NULL && fsio_file_uses(file, (int32_t)asking->peer, &error);
     if (!may) {
         if (file != NULL) fsio_file_drop(file);
         return reply(asking, ESTALE, 0, NULL, 0);
@@ -227,16 +278,16 @@ static bool answer_file(struct asking *asking) {
         error = fsio_file_stat(file, &stat);
         fine = reply_stat(asking, error, &stat);
         break;
-    case OP_FILE_FLUSH: fine = reply(asking, fsio_file_used_flush(file, asking->node), 0, NULL, 0); break;
+    case OP_FILE_FLUSH: fine = reply(asking, fsio_file_used_flush(file, (int32_t)asking->peer), 0, NULL, 0); break;
     default: break;
     }
     fsio_file_drop(file);
     return fine;
 }
 
-bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t *head, char *buffer) {
-    struct asking asking = {.io = io, .fd = fd, .node = node, .buffer = buffer};
-    asking.request = (struct fsio_request){
+bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t *head, char *buffer) {
+    struct asking asking = {.io = io, .fd = fd, .peer = peer, .buffer = buffer};
+    asking.request = (struct data_request){
         .op = head[0],
         .flag = head[1],
         .stripe = (uint32_t)get_le(head + 4, 4),
@@ -246,6 +297,8 @@ bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t 
         .length = get_le(head + 32, 8),
         .extra = get_le(head + 40, 8),
     };
-    if (asking.request.ino == 0 || get_le(head + 2, 2) != 0) return false;
+    if (get_le(head + 2, 2) != 0) return false;
+    if (asking.request.ino == 0) return lane == LANE_PARTS && answer_stored(&asking);
+    if (peer >= DATA_CLIENTS_FROM) return false; /* parts and open files are for nodes */
     return lane == LANE_PARTS ? answer_part(&asking) : answer_file(&asking);
 }

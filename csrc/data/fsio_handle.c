@@ -356,7 +356,7 @@ int fsio_file_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t
     return error;
 }
 
-int fsio_file_stat(struct fsio_file *file, struct fsio_stat *stat) {
+int fsio_file_stat(struct fsio_file *file, struct data_stat *stat) {
     int error;
     pthread_rwlock_rdlock(&file->gate);
     switch (file->kind) {
@@ -469,7 +469,7 @@ bool fsio_is_local(struct fsio_handle *handle) {
     return local;
 }
 
-static void give_stat(const struct fsio_stat *stat, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
+static void give_stat(const struct data_stat *stat, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
     *size = stat->size;
     *blocks = stat->blocks;
     *atime = stat->atime;
@@ -478,7 +478,7 @@ static void give_stat(const struct fsio_stat *stat, uint64_t *size, uint64_t *bl
 }
 
 int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
-    struct fsio_stat stat = {0};
+    struct data_stat stat = {0};
     int error = fsio_file_stat(handle->file, &stat);
     give_stat(&stat, size, blocks, atime, mtime, ctime);
     return error;
@@ -486,7 +486,7 @@ int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int6
 
 int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime) {
     struct fsio_file *file = fsio_file_find(io, ino);
-    struct fsio_stat stat;
+    struct data_stat stat;
     int error = ENOENT;
     if (file == NULL) return error;
     if (atomic_load(&file->serves) && fsio_file_written(file)) error = fsio_file_stat(file, &stat);

@@ -1,13 +1,14 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
- * fsio_peer.c: connections to others. fsio_serve.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
+ * client.c: connections to others. server.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
  * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
  * fsio_room.c: what is done before there is no room. fsio_lost.c: stripes that went with a node.
  *
- * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, peers_lock,
+ * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
  * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
 
+#include "client.h"
 #include "common/bytes.h"
 #include "common/thread.h"
 #include "fsio.h"
@@ -17,7 +18,6 @@
 #include <stdatomic.h>
 
 enum {
-    FSIO_STALL_MS = 30000,
     FSIO_FILE_BUCKETS = 4096,
     FSIO_OPEN_MAX = 512,        /* descriptors kept for open local files; more are closed and opened again as needed */
     FSIO_THREADS_MAX = 64,
@@ -26,98 +26,19 @@ enum {
     FSIO_RESCAN_SECONDS = 30,
 };
 
-/* ── the protocol between nodes, little-endian ──
- * A connection begins with   u32 magic, u16 version, u16 lane, i32 node that connects, u32 zero, token[16]
- * and the answer             u32 magic, u16 version, u16 status
- * Then requests              u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; WRITEs: the bytes
- * and in their order answers u32 errno, u32 zero, u64 bytes that follow, u64 value; the bytes
- * Parts are asked for on one lane, files that are open here on the second: the first never waits for a third node, so nobody waits in a circle.
- * After the greeting of the third lane the speaker has the word (metadata: peer_meta_wire.h). */
-enum {
-    WIRE_MAGIC = 0x49464d41, /* "AMFI" */
-    WIRE_VERSION = 1,
-    HELLO_BYTES = 32,
-    WELCOME_BYTES = 8,
-    REQUEST_BYTES = 48,
-    REPLY_BYTES = 24,
-    STAT_BYTES = 40,
-    WRITE_MAX = 16 << 20, /* bytes of one WRITE */
-    LANES = 3,
-    LANE_PARTS = 0,
-    LANE_FILES = 1,
-    LANE_SPOKEN = 2, /* what is said on it is the speaker's */
-    WELCOME_OK = 0,
-    WELCOME_NO_TOKEN = 1,
-    WELCOME_WRONG_VERSION = 2,
-    FSIO_BROKEN = -1, /* beside errnos: the connection ended; on another one it may go better */
-    FSIO_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
-};
-
-enum fsio_op {
-    OP_READ = 1, /* part: offset, length; flag 1: ENOENT for a stripe that is not there, else it is zeros; 2: likewise, and of a part with
-                    * holes no bytes come, only its size, as the value */
-    OP_WRITE, /* stripe: offset, length, bytes */
-    OP_STAT, /* part */
-    OP_TRIM, /* stripes of a file that has now `offset` bytes, `stripe` each */
-    OP_PUNCH, /* stripe: offset, length */
-    OP_SEEK, /* stripe: offset, flag: whence */
-    OP_DELETE, /* flag: enum fsio_what; index */
-    OP_SUM, /* all stripes there: count in size, blocks, newest times */
-    OP_USE = 32, /* file: this node has from now on so many readers (offset) and writers (length) of it */
-    OP_FILE_READ, /* offset, length */
-    OP_FILE_WRITE, /* offset, length, bytes */
-    OP_FILE_TRUNCATE, /* offset: size */
-    OP_FILE_ALLOCATE, /* offset, length, extra: mode */
-    OP_FILE_SEEK, /* offset, flag: whence */
-    OP_FILE_STAT,
-    OP_FILE_FLUSH,
-};
-
-enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2 }; /* flags of OP_READ */
-
-enum fsio_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
-
-struct fsio_request {
-    uint8_t op, flag;
-    uint32_t stripe;
-    uint64_t ino;
-    int64_t index;
-    uint64_t offset, length, extra;
-};
-
-struct fsio_reply {
-    int error;
-    uint64_t length, value;
-};
-
-struct fsio_peer;
-struct fsio_door;
-
-/* A connection to another node, used by one thread at a time. */
-struct fsio_link {
-    struct fsio_link *next; /* of the peer's */
-    struct fsio_peer *peer;
-    int lane, fd;
-    bool idle, used; /* used: has carried a request before, so that the other side may have closed it meanwhile */
-    int64_t since_ms;
-};
+struct data_server;
 
 /* Whoever uses the third lane. Its connections are used in one direction: questions by who made them, answers by the other. All functions are called
- * by threads of the door, but for one connection by one at a time. */
-struct fsio_line;
-struct fsio_speaker {
+ * by threads of the server, but for one connection by one at a time. */
+struct data_rpc;
+struct data_rpc_handler {
     void *context;
-    /* Something has come from `node`. `link`: of fsio_line_open, NULL on a connection that the other made. False: close it. `buffer`: FSIO_CHUNK bytes. */
+    /* Something has come from `node`. `link`: of data_rpc_open, NULL on a connection that the other made. False: close it. `buffer`: DATA_CHUNK bytes. */
     bool (*attend)(void *context, int32_t node, void *link, int fd, char *buffer);
     void (*ended)(void *context, void *link); /* a connection of ours is about to be closed */
     void (*changed)(void *context, uint64_t ino); /* another node has written to a file through this one, and is not answered yet */
     void (*tick)(void *context); /* every two seconds */
     void (*let_go)(void *context); /* fsio is being freed */
-};
-
-struct fsio_stat {
-    uint64_t size, blocks;
-    int64_t atime, mtime, ctime;
 };
 
 struct fsio_piece;
@@ -170,7 +91,7 @@ struct fsio_file {
     struct fsio_piece *pieces; /* STRIPED: fsio_pieces.c */
     size_t piece_count, carried;
     _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
-    struct fsio_stat sum; /* and what its owners said last */
+    struct data_stat sum; /* and what its owners said last */
     int64_t sum_ms;
 };
 
@@ -188,6 +109,18 @@ struct fsio_handle {
     uint64_t errors_seen;
 };
 
+struct fsio_job;
+
+/* Threads, and what they have to do. */
+struct fsio_workers {
+    struct fsio *io;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    pthread_t thread[FSIO_THREADS_MAX];
+    int threads;
+    struct fsio_job *jobs, **tail;
+};
+
 /* Which inodes have stripes here, so that deleting a file of one part does not read a directory. Open addressing, 0: free. */
 struct fsio_stripes {
     struct fsio_stripes_slot {
@@ -200,8 +133,8 @@ struct fsio_stripes {
 struct fsio {
     int32_t node;
     int root_fd;
+    int store_fd; /* where the runs keep their files; -1: there are none */
     int event_fd;
-    int stall_ms;
     atomic_bool stopping;
 
     pthread_mutex_t files_lock;
@@ -245,11 +178,9 @@ struct fsio {
 
     pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
 
-    pthread_mutex_t peers_lock;
-    pthread_cond_t peers_changed;
-    struct fsio_peer *peers;
-    struct fsio_door *door; /* NULL: not listening */
-    struct fsio_speaker speaker; /* attend NULL: there is none */
+    struct data_client client;
+    struct data_server *server; /* NULL: not listening */
+    struct data_rpc_handler rpc_handler; /* attend NULL: there is none */
 
     pthread_mutex_t events_lock;
     struct fsio_event *events, **events_tail;
@@ -263,11 +194,7 @@ struct fsio {
     int spare_count;
     atomic_llong piece_bytes;
 
-    pthread_mutex_t jobs_lock;
-    pthread_cond_t jobs_work;
-    pthread_t worker[FSIO_THREADS_MAX];
-    int workers;
-    struct fsio_job *jobs, **jobs_tail;
+    struct fsio_workers workers, fetchers; /* fetchers: for the runs, so that neither has to wait for the other's */
     atomic_uint fresh_count;
 
     pthread_mutex_t keeper_lock;
@@ -307,13 +234,13 @@ typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uin
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
 int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index); /* known before it is there: a deletion must find it */
 struct stat;
-void fsio_to_stat(const struct stat *found, struct fsio_stat *stat);
+void fsio_to_stat(const struct stat *found, struct data_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create); /* descriptor, or a negative errno */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
-int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum); /* of those here: how many in size, blocks, newest times */
+int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
 /* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
@@ -346,7 +273,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
 int fsio_file_truncate(struct fsio_file *file, uint64_t size);
 int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_file_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
-int fsio_file_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_file_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
 int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
 
@@ -360,7 +287,7 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
 int fsio_local_truncate(struct fsio_file *file, uint64_t size);
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
-int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_local_stat(struct fsio_file *file, struct data_stat *stat);
 int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
@@ -374,7 +301,7 @@ int fsio_remote_write(struct fsio_file *file, const char *from, size_t count, ui
 int fsio_remote_truncate(struct fsio_file *file, uint64_t size);
 int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
-int fsio_remote_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_remote_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_remote_flush(struct fsio_file *file);
 int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers); /* the other side of fsio_remote_use */
 bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
@@ -403,7 +330,7 @@ int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, u
 int fsio_striped_truncate(struct fsio_file *file, uint64_t size);
 int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
-int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat);
+int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat);
 void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
 void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was read ahead */
 
@@ -413,8 +340,10 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
                     uint64_t since); /* EIO if some of it was lost after that version */
 
 /* fsio_jobs.c */
-int fsio_workers_start(struct fsio *io, int threads);
+void fsio_workers_begin(struct fsio *io);
+int fsio_workers_start(struct fsio_workers *workers, int threads); /* as many as that in all. 0 or errno */
 void fsio_workers_stop(struct fsio *io);
+void fsio_workers_end(struct fsio *io);
 /* What lies aside under that number goes. Until it has gone, who finds no room waits for it. */
 bool fsio_can_remove_later(struct fsio *io);
 int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number);
@@ -423,42 +352,24 @@ void fsio_removing(struct fsio *io, int by);
 int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
 void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
 
-/* fsio_peer.c */
-int fsio_link_get(struct fsio *io, int32_t node, int lane, bool fresh, struct fsio_link **link);
-void fsio_link_put(struct fsio *io, struct fsio_link *link, bool broken);
-/* The following answer 0, FSIO_BROKEN or an errno: after both the connection is of no use any more. */
-int fsio_ask(struct fsio *io, struct fsio_link *link, const struct fsio_request *request, const void *bytes);
-int fsio_hear(struct fsio *io, struct fsio_link *link, struct fsio_reply *reply);
-int fsio_receive(struct fsio *io, int fd, void *to, size_t count);
-int fsio_send(struct fsio *io, int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
-/* Ask and hear on any connection. Answers that carry bytes put at most `room` of them in `to`. Returns an errno, the other side's included. */
-int fsio_call(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, const void *bytes, struct fsio_reply *reply,
-              void *to, size_t room);
-int fsio_call_stat(struct fsio *io, int32_t node, int lane, const struct fsio_request *request, struct fsio_stat *stat);
-bool fsio_may_enter(struct fsio *io, int32_t node, const uint8_t *token); /* has it been granted to that node */
-void fsio_links_reap(struct fsio *io); /* close what has not been used for long */
-void fsio_links_stop(struct fsio *io); /* wake everybody who waits for a peer */
-void fsio_links_free(struct fsio *io);
-int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no FSIO_BROKEN, ECANCELED once stopped */
+int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
 
-void fsio_socket_options(struct fsio *io, int fd); /* time-outs, no delay */
+/* server.c: the third lane */
+void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *handler); /* before the first connection */
+void *data_rpc_context(struct fsio *io); /* of the handler; NULL: there is none */
+int data_rpc_open(struct fsio *io, int32_t node, void *link, struct data_rpc **rpc, int *fd); /* connects: waits. 0 or errno */
+void data_rpc_listen(struct fsio *io, struct data_rpc *rpc); /* from now on answers are attended to, until it has ended; takes it over */
 
-/* fsio_serve.c: the third lane */
-void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker); /* before the first connection */
-void *fsio_speaker_of(struct fsio *io); /* its context; NULL: there is none */
-int fsio_line_open(struct fsio *io, int32_t node, void *link, struct fsio_line **line, int *fd); /* connects: waits. 0 or errno */
-void fsio_line_listen(struct fsio *io, struct fsio_line *line); /* from now on answers are attended to, until it has ended; takes it over */
-
-/* fsio_serve.c */
-int fsio_door_open(struct fsio *io, const char *address, char *error, size_t error_size);
-void fsio_door_dismiss(struct fsio *io, int32_t node); /* close the connections from that node */
-void fsio_door_stop(struct fsio *io); /* waits for its threads */
-void fsio_door_free(struct fsio *io);
+/* server.c */
+int data_server_open(struct fsio *io, const char *address, char *error, size_t error_size);
+void data_server_dismiss(struct fsio *io, int32_t node); /* close the connections from that node */
+void data_server_stop(struct fsio *io); /* waits for its threads */
+void data_server_free(struct fsio *io);
 
 /* fsio_answer.c */
 int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
 int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes here of a file that has now `size` bytes */
-/* Answer one request that came on `fd` from `node`. False: close the connection. `buffer`: FSIO_CHUNK bytes. */
-bool fsio_answer(struct fsio *io, int fd, int32_t node, int lane, const uint8_t *request, char *buffer);
+/* Answer one request that came on `fd` from a node or a client. False: close the connection. `buffer`: DATA_CHUNK bytes. */
+bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t *request, char *buffer);
 
 #endif

@@ -1,12 +1,24 @@
 /* Work in the background: copies from other nodes, changes of layout, deletion everywhere. Each job ends in one event. */
 #include "fsio_internal.h"
+#include "newfile.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum job_kind { JOB_FETCH, JOB_FETCH_PART, JOB_RESTRIPE, JOB_GATHER, JOB_DELETE, JOB_DROP_STRIPES, JOB_DROP_FILE, JOB_CALL, JOB_REMOVE };
+enum job_kind {
+    JOB_FETCH,
+    JOB_FETCH_PART,
+    JOB_RESTRIPE,
+    JOB_GATHER,
+    JOB_DELETE,
+    JOB_DROP_STRIPES,
+    JOB_DROP_FILE,
+    JOB_CALL,
+    JOB_REMOVE,
+    JOB_FETCH_STORED
+};
 
 struct fsio_job {
     struct fsio_job *next;
@@ -18,80 +30,41 @@ struct fsio_job {
     struct fsio_file *file;       /* of DROP_FILE */
     void (*act)(void *context);   /* of CALL */
     void *context;
+    char *path;       /* of FETCH_STORED, in one allocation with the destination */
+    char *destination;
+    unsigned mode;
     size_t count;
     int32_t nodes[];
 };
 
-/* Received and written at once. Measured for 100 MB onto huge pages, CPU of the receiving side: 11-16 ms so (a whole page is not zeroed before it
- * is written), 40 by half a megabyte, 20-60 through a pipe with splice; on small pages every way takes 65-80. */
-enum { COPY_BYTES = 2 << 20 };
+enum { FETCHERS = 2 };
 
 /* ── copying a part here ── */
 
-/* The bytes that follow an answer, into a part of `size` bytes, from `offset` on. */
-static int receive_part(struct fsio *io, int socket, int part, uint64_t size, uint64_t offset, uint64_t count) {
-    size_t room = count < COPY_BYTES ? (size_t)count : COPY_BYTES;
-    char *buffer = malloc(room + 1);
-    int error = buffer == NULL ? ENOMEM : 0;
-    if (error == 0 && ftruncate(part, (off_t)size) != 0) error = errno; /* known to be long, it gets large pages */
-    for (uint64_t moved = 0; moved < count && error == 0;) {
-        size_t piece = count - moved < room ? (size_t)(count - moved) : room;
-        error = fsio_receive(io, socket, buffer, piece);
-        for (size_t done = 0; error == 0 && done < piece;) {
-            ssize_t put = pwrite(part, buffer + done, piece - done, (off_t)(offset + moved + done));
-            if (put < 0 && errno != EINTR) error = errno;
-            if (put > 0) done += (size_t)put;
-        }
-        moved += piece;
-    }
-    free(buffer);
-    return error;
-}
+static bool make_room(void *context, uint64_t bytes) { return fsio_room_or_make(context, bytes); }
 
 /* `size`: of the part, UINT64_MAX: not known before; then it is known. *holes: no bytes have come, for it has holes. */
-static int fetch_into(struct fsio *io, int32_t from, const struct fsio_request *request, int part, uint64_t *size, bool *holes) {
-    struct fsio_link *link;
-    struct fsio_reply reply;
-    int error = FSIO_BROKEN;
-    for (int tries = 0; error == FSIO_BROKEN && tries < 2; tries++) {
-        error = fsio_link_get(io, from, LANE_PARTS, tries > 0, &link);
-        if (error != 0) break;
-        bool used = link->used, asked = false;
-        error = fsio_ask(io, link, request, NULL);
-        if (error == 0) error = fsio_hear(io, link, &reply);
-        int fault = error == 0 ? reply.error : 0;
-        if (error == 0 && fault == 0) {
-            bool all = request->flag == READ_DENSE;
-            *holes = all && reply.length == 0 && reply.value != 0;
-            uint64_t whole = *holes ? reply.value : all ? reply.length : *size;
-            if (reply.length > request->length || whole > INT64_MAX) error = EPROTO;
-            else if (!fsio_room_or_make(io, reply.length)) error = ENOSPC;
-            else if (all ? *size != UINT64_MAX && whole != *size : reply.length != request->length)
-                error = ESTALE; /* it is another version of it */
-            asked = true;
-            if (error == 0) error = receive_part(io, link->fd, part, whole, request->offset, reply.length);
-            if (error == 0) *size = whole;
-        }
-        fsio_link_put(io, link, error != 0);
-        if (error == 0) error = fault;
-        if (!used || asked) break;
-    }
-    return fsio_result(io, error);
+static int fetch_into(struct fsio *io, int32_t from, const struct data_request *request, int part, uint64_t *size, bool *holes) {
+    struct data_fetch fetch = {.request = *request, .file = part, .size = *size, .room = make_room, .context = io};
+    int error = data_fetch(&io->client, from, &fetch);
+    *size = fetch.size;
+    *holes = fetch.holes;
+    return error;
 }
 
 /* What there is between its holes. */
 static int fetch_pieces(struct fsio *io, const struct fsio_job *job, int part, uint64_t size) {
-    struct fsio_reply reply;
+    struct data_reply reply;
     int error = 0;
     for (uint64_t at = 0; at < size && error == 0;) {
-        struct fsio_request seek = {.op = OP_SEEK, .flag = SEEK_DATA, .ino = job->ino, .index = job->index, .offset = at};
-        error = fsio_call(io, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
+        struct data_request seek = {.op = OP_SEEK, .flag = SEEK_DATA, .ino = job->ino, .index = job->index, .offset = at};
+        error = data_call(&io->client, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
         if (error == ENXIO) return 0; /* nothing but a hole is left */
         if (error != 0) break;
-        struct fsio_request read = {.op = OP_READ, .flag = READ_THERE, .ino = job->ino, .index = job->index, .offset = reply.value};
+        struct data_request read = {.op = OP_READ, .flag = READ_THERE, .ino = job->ino, .index = job->index, .offset = reply.value};
         seek.flag = SEEK_HOLE;
         seek.offset = reply.value;
-        error = fsio_call(io, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
+        error = data_call(&io->client, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
         if (error == 0 && (reply.value <= read.offset || reply.value > size)) error = ESTALE;
         if (error != 0) break;
         read.length = reply.value - read.offset;
@@ -103,8 +76,8 @@ static int fetch_pieces(struct fsio *io, const struct fsio_job *job, int part, u
 }
 
 static int run_fetch(struct fsio *io, struct fsio_job *job) {
-    struct fsio_request request = {.op = OP_READ, .flag = READ_DENSE, .ino = job->ino, .index = job->index, .length = INT64_MAX};
-    struct fsio_reply reply;
+    struct data_request request = {.op = OP_READ, .flag = READ_DENSE, .ino = job->ino, .index = job->index, .length = INT64_MAX};
+    struct data_reply reply;
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, job->ino, name);
     if (part < 0) return -part;
@@ -113,8 +86,8 @@ static int run_fetch(struct fsio *io, struct fsio_job *job) {
     if (error == 0 && holes) error = fetch_pieces(io, job, part, job->size);
     error = fsio_fresh_end(io, part, name, job->ino, job->index, error);
     if (error != 0 || job->kind == JOB_FETCH) return error;
-    request = (struct fsio_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
-    error = fsio_call(io, job->from, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+    request = (struct data_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
+    error = data_call(&io->client, job->from, LANE_PARTS, &request, NULL, &reply, NULL, 0);
     return error == ENOENT ? 0 : error;
 }
 
@@ -139,20 +112,32 @@ static int run_restripe(struct fsio *io, struct fsio_job *job) {
 /* Everywhere it says, as far as that can be reached; the first failure is told. */
 static int run_delete(struct fsio *io, const struct fsio_job *job) {
     uint8_t what = job->kind == JOB_DELETE ? WHAT_ALL : WHAT_STRIPES;
-    struct fsio_request request = {.op = OP_DELETE, .flag = what, .ino = job->ino, .index = FSIO_WHOLE};
-    struct fsio_reply reply;
+    struct data_request request = {.op = OP_DELETE, .flag = what, .ino = job->ino, .index = FSIO_WHOLE};
+    struct data_reply reply;
     int error = 0;
     for (size_t i = 0; i < job->count; i++) {
         int failed;
-        if (job->nodes[i] != io->node) failed = fsio_call(io, job->nodes[i], LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        if (job->nodes[i] != io->node) failed = data_call(&io->client, job->nodes[i], LANE_PARTS, &request, NULL, &reply, NULL, 0);
         else failed = what == WHAT_ALL ? fsio_part_delete(io, job->ino) : fsio_stripes_delete(io, job->ino, 0);
         if (error == 0) error = failed;
     }
     return error;
 }
 
+/* A file of another node's store, for a run. */
+static int run_fetch_stored(struct fsio *io, const struct fsio_job *job) {
+    struct newfile file;
+    int error = newfile_open(&file, job->destination, true);
+    if (error != 0) return error;
+    error = data_fetch_stored(&io->client, job->from, job->path, file.fd, job->size);
+    if (error == 0) return newfile_finish(&file, job->mode, true);
+    newfile_drop(&file);
+    return error;
+}
+
 static int run(struct fsio *io, struct fsio_job *job) {
     switch (job->kind) {
+    case JOB_FETCH_STORED: return run_fetch_stored(io, job);
     case JOB_FETCH:
     case JOB_FETCH_PART: return run_fetch(io, job);
     case JOB_RESTRIPE: return run_restripe(io, job);
@@ -166,46 +151,92 @@ static int run(struct fsio *io, struct fsio_job *job) {
 static bool is_silent(const struct fsio_job *job) { return job->kind == JOB_DROP_FILE || job->kind == JOB_CALL || job->kind == JOB_REMOVE; }
 
 static void finish(struct fsio *io, struct fsio_job *job, int error) {
+    enum fsio_event_kind kind = job->kind == JOB_FETCH_STORED ? FSIO_EVENT_FETCHED : FSIO_EVENT_DONE;
     if (job->kind == JOB_REMOVE) fsio_removing(io, -1);
-    if (!is_silent(job)) fsio_tell(io, FSIO_EVENT_DONE, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    if (!is_silent(job)) fsio_tell(io, kind, job->serial, job->ino, job->size == UINT64_MAX ? 0 : job->size, error);
+    free(job->path);
     free(job);
 }
 
 static void *work(void *argument) {
-    struct fsio *io = argument;
-    pthread_mutex_lock(&io->jobs_lock);
+    struct fsio_workers *workers = argument;
+    struct fsio *io = workers->io;
+    pthread_mutex_lock(&workers->lock);
     for (;;) {
-        while (io->jobs == NULL && !atomic_load(&io->stopping)) pthread_cond_wait(&io->jobs_work, &io->jobs_lock);
-        struct fsio_job *job = io->jobs;
+        while (workers->jobs == NULL && !atomic_load(&io->stopping)) pthread_cond_wait(&workers->work, &workers->lock);
+        struct fsio_job *job = workers->jobs;
         if (job == NULL) break;
-        io->jobs = job->next;
-        if (io->jobs == NULL) io->jobs_tail = &io->jobs;
-        pthread_mutex_unlock(&io->jobs_lock);
+        workers->jobs = job->next;
+        if (workers->jobs == NULL) workers->tail = &workers->jobs;
+        pthread_mutex_unlock(&workers->lock);
         bool stopped = atomic_load(&io->stopping);
         if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
         if (job->kind == JOB_CALL && !stopped) job->act(job->context);
         if (job->kind == JOB_REMOVE) fsio_removed_later(io, job->ino, (unsigned)job->index);
         finish(io, job, stopped || is_silent(job) ? ECANCELED : run(io, job));
-        pthread_mutex_lock(&io->jobs_lock);
+        pthread_mutex_lock(&workers->lock);
     }
-    pthread_mutex_unlock(&io->jobs_lock);
+    pthread_mutex_unlock(&workers->lock);
     return NULL;
 }
 
-int fsio_workers_start(struct fsio *io, int threads) {
-    for (; io->workers < threads; io->workers++) {
-        int error = new_thread(&io->worker[io->workers], work, io);
-        if (error != 0) return error;
-    }
-    return 0;
+static void begin(struct fsio *io, struct fsio_workers *workers) {
+    workers->io = io;
+    workers->tail = &workers->jobs;
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->work, NULL);
+}
+
+void fsio_workers_begin(struct fsio *io) {
+    begin(io, &io->workers);
+    begin(io, &io->fetchers);
+}
+
+int fsio_workers_start(struct fsio_workers *workers, int threads) {
+    int error = 0;
+    pthread_mutex_lock(&workers->lock);
+    for (; error == 0 && workers->threads < threads && !atomic_load(&workers->io->stopping); workers->threads += error == 0)
+        error = new_thread(&workers->thread[workers->threads], work, workers);
+    pthread_mutex_unlock(&workers->lock);
+    return error;
+}
+
+static void stop(struct fsio_workers *workers) {
+    pthread_mutex_lock(&workers->lock);
+    int threads = workers->threads;
+    workers->threads = 0;
+    pthread_cond_broadcast(&workers->work);
+    pthread_mutex_unlock(&workers->lock);
+    for (int i = 0; i < threads; i++) pthread_join(workers->thread[i], NULL);
 }
 
 void fsio_workers_stop(struct fsio *io) {
-    pthread_mutex_lock(&io->jobs_lock);
-    pthread_cond_broadcast(&io->jobs_work);
-    pthread_mutex_unlock(&io->jobs_lock);
-    for (int i = 0; i < io->workers; i++) pthread_join(io->worker[i], NULL);
-    io->workers = 0;
+    stop(&io->workers);
+    stop(&io->fetchers);
+}
+
+static void end(struct fsio_workers *workers) {
+    pthread_cond_destroy(&workers->work);
+    pthread_mutex_destroy(&workers->lock);
+}
+
+void fsio_workers_end(struct fsio *io) {
+    end(&io->workers);
+    end(&io->fetchers);
+}
+
+/* False: fsio has been stopped. */
+static bool enqueue(struct fsio_workers *workers, struct fsio_job *job) {
+    pthread_mutex_lock(&workers->lock);
+    bool taken = workers->threads > 0 && !atomic_load(&workers->io->stopping);
+    if (taken) {
+        job->next = NULL;
+        *workers->tail = job;
+        workers->tail = &job->next;
+        pthread_cond_signal(&workers->work);
+    }
+    pthread_mutex_unlock(&workers->lock);
+    return taken;
 }
 
 static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *nodes, size_t count) {
@@ -214,24 +245,21 @@ static int queue(struct fsio *io, const struct fsio_job *wish, const int32_t *no
     *job = *wish;
     job->count = count;
     if (count > 0) memcpy(job->nodes, nodes, count * sizeof *nodes);
-    pthread_mutex_lock(&io->jobs_lock);
-    bool stopped = atomic_load(&io->stopping);
-    if (!stopped) {
-        *io->jobs_tail = job;
-        io->jobs_tail = &job->next;
-        pthread_cond_signal(&io->jobs_work);
-    }
-    pthread_mutex_unlock(&io->jobs_lock);
-    if (stopped) finish(io, job, ECANCELED);
+    if (!enqueue(&io->workers, job)) finish(io, job, ECANCELED);
     return 0;
 }
 
 int fsio_later(struct fsio *io, void (*act)(void *context), void *context) {
     struct fsio_job job = {.kind = JOB_CALL, .act = act, .context = context};
-    return io->workers == 0 || atomic_load(&io->stopping) ? ECANCELED : queue(io, &job, NULL, 0);
+    return !fsio_can_remove_later(io) ? ECANCELED : queue(io, &job, NULL, 0);
 }
 
-bool fsio_can_remove_later(struct fsio *io) { return io->workers > 0 && !atomic_load(&io->stopping); }
+bool fsio_can_remove_later(struct fsio *io) {
+    pthread_mutex_lock(&io->workers.lock);
+    bool can = io->workers.threads > 0 && !atomic_load(&io->stopping);
+    pthread_mutex_unlock(&io->workers.lock);
+    return can;
+}
 
 int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number) {
     struct fsio_job job = {.kind = JOB_REMOVE, .ino = ino, .index = number};
@@ -243,18 +271,8 @@ int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number) {
 
 void fsio_drop_later(struct fsio_file *file) {
     struct fsio_job *job = malloc(sizeof *job);
-    struct fsio *io = file->io;
-    bool queued = false;
-    pthread_mutex_lock(&io->jobs_lock);
-    if (job != NULL && io->workers > 0 && !atomic_load(&io->stopping)) {
-        *job = (struct fsio_job){.kind = JOB_DROP_FILE, .file = file};
-        *io->jobs_tail = job;
-        io->jobs_tail = &job->next;
-        pthread_cond_signal(&io->jobs_work);
-        queued = true;
-    }
-    pthread_mutex_unlock(&io->jobs_lock);
-    if (queued) return;
+    if (job != NULL) *job = (struct fsio_job){.kind = JOB_DROP_FILE, .file = file};
+    if (job != NULL && enqueue(&file->io->workers, job)) return;
     free(job);
     fsio_file_drop(file);
 }
@@ -262,6 +280,25 @@ void fsio_drop_later(struct fsio_file *file) {
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uint64_t size) {
     struct fsio_job job = {.kind = JOB_FETCH, .serial = serial, .ino = ino, .index = FSIO_WHOLE, .from = from, .size = size};
     return queue(io, &job, NULL, 0);
+}
+
+int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
+                      unsigned mode) {
+    size_t first = strlen(path) + 1, second = strlen(destination) + 1;
+    if (first == 1 || first - 1 > PATH_BYTES_MAX || size > INT64_MAX) return EINVAL;
+    struct fsio_job *job = malloc(sizeof *job);
+    char *both = malloc(first + second);
+    if (job == NULL || both == NULL) {
+        free(job);
+        free(both);
+        return ENOMEM;
+    }
+    *job = (struct fsio_job){.kind = JOB_FETCH_STORED, .serial = serial, .from = from, .size = size, .mode = mode};
+    job->path = memcpy(both, path, first);
+    job->destination = memcpy(both + first, destination, second);
+    int error = fsio_workers_start(&io->fetchers, FETCHERS); /* with fewer it is slower, and no error */
+    if (!enqueue(&io->fetchers, job)) finish(io, job, error != 0 ? error : ECANCELED);
+    return 0;
 }
 
 int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from) {

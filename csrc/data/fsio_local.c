@@ -205,7 +205,7 @@ void fsio_local_lose(struct fsio_file *file) {
     pthread_mutex_unlock(&file->lock);
 }
 
-int fsio_local_stat(struct fsio_file *file, struct fsio_stat *stat) {
+int fsio_local_stat(struct fsio_file *file, struct data_stat *stat) {
     struct stat found;
     int fd, error = fsio_fd_get(file, false, &fd);
     if (error != 0) return error;

@@ -174,8 +174,8 @@ int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
 
 static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 
-void fsio_to_stat(const struct stat *found, struct fsio_stat *stat) {
-    *stat = (struct fsio_stat){(uint64_t)found->st_size, (uint64_t)found->st_blocks, nanoseconds(found->st_atim),
+void fsio_to_stat(const struct stat *found, struct data_stat *stat) {
+    *stat = (struct data_stat){(uint64_t)found->st_size, (uint64_t)found->st_blocks, nanoseconds(found->st_atim),
                                nanoseconds(found->st_mtim), nanoseconds(found->st_ctim)};
 }
 
@@ -183,7 +183,7 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
                    int64_t *ctime) {
     char name[FSIO_NAME_BYTES];
     struct stat found;
-    struct fsio_stat stat;
+    struct data_stat stat;
     fsio_part_name(ino, index, name);
     if (fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
     fsio_to_stat(&found, &stat);
@@ -274,7 +274,7 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
 }
 
 static bool sum_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
-    struct fsio_stat *sum = context, one;
+    struct data_stat *sum = context, one;
     struct stat found;
     (void)directory;
     (void)index;
@@ -291,7 +291,7 @@ static bool sum_one(void *context, int directory, const char *name, uint64_t ino
 
 struct summing {
     uint64_t ino;
-    struct fsio_stat *sum;
+    struct data_stat *sum;
 };
 
 static bool sum_if(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
@@ -300,7 +300,7 @@ static bool sum_if(void *context, int directory, const char *name, uint64_t ino,
     return true;
 }
 
-int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct fsio_stat *sum) {
+int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum) {
     uint64_t end = fsio_stripes_end(io, ino);
     char name[FSIO_NAME_BYTES];
     struct summing summing = {ino, sum};

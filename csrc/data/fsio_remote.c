@@ -5,24 +5,24 @@
 #include <time.h>
 
 enum {
-    WINDOW = 8, /* pieces of FSIO_CHUNK asked for before the first is heard */
+    WINDOW = 8, /* pieces of DATA_CHUNK asked for before the first is heard */
     OPEN_TRIES = 20, /* to read: that node may be about to open it itself: a second in all */
     OPEN_WAIT_MS = 50,
 };
 
-static struct fsio_request request_of(const struct fsio_file *file, enum fsio_op op) {
-    return (struct fsio_request){.op = (uint8_t)op, .ino = file->ino, .index = FSIO_WHOLE};
+static struct data_request request_of(const struct fsio_file *file, enum data_op op) {
+    return (struct data_request){.op = (uint8_t)op, .ino = file->ino, .index = FSIO_WHOLE};
 }
 
-static int call(struct fsio_file *file, const struct fsio_request *request, struct fsio_reply *reply) {
-    return fsio_call(file->io, file->node, LANE_FILES, request, NULL, reply, NULL, 0);
+static int call(struct fsio_file *file, const struct data_request *request, struct data_reply *reply) {
+    return data_call(&file->io->client, file->node, LANE_FILES, request, NULL, reply, NULL, 0);
 }
 
 /* ── use ── with the gate held alone */
 
 static int tell_use(struct fsio_file *file, bool reading, bool writing) {
-    struct fsio_request request = request_of(file, OP_USE);
-    struct fsio_reply reply;
+    struct data_request request = request_of(file, OP_USE);
+    struct data_reply reply;
     request.offset = reading;
     request.length = writing;
     return call(file, &request, &reply);
@@ -57,36 +57,36 @@ void fsio_remote_leave(struct fsio_file *file) {
 
 int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got) {
     struct fsio *io = file->io;
-    struct fsio_link *link;
-    int error = FSIO_BROKEN;
-    for (int tries = 0; error == FSIO_BROKEN && tries < 2; tries++) {
+    struct data_link *link;
+    int error = DATA_BROKEN;
+    for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
         size_t asked = 0, heard = 0; /* bytes */
         bool end = false;
-        error = fsio_link_get(io, file->node, LANE_FILES, tries > 0, &link);
+        error = data_link_get(&io->client, file->node, LANE_FILES, tries > 0, &link);
         if (error != 0) break;
         bool used = link->used;
         *got = 0;
         int fault = 0;
         while (error == 0 && heard < count && (!end || heard < asked)) {
-            if (!end && asked < count && asked - heard < WINDOW * (size_t)FSIO_CHUNK) {
-                struct fsio_request request = request_of(file, OP_FILE_READ);
+            if (!end && asked < count && asked - heard < WINDOW * (size_t)DATA_CHUNK) {
+                struct data_request request = request_of(file, OP_FILE_READ);
                 request.offset = offset + asked;
-                request.length = count - asked < FSIO_CHUNK ? count - asked : FSIO_CHUNK;
-                error = fsio_ask(io, link, &request, NULL);
+                request.length = count - asked < DATA_CHUNK ? count - asked : DATA_CHUNK;
+                error = data_ask(link, &request, NULL);
                 asked += request.length;
                 continue;
             }
-            struct fsio_reply reply;
-            size_t piece = count - heard < FSIO_CHUNK ? count - heard : FSIO_CHUNK;
-            error = fsio_hear(io, link, &reply);
+            struct data_reply reply;
+            size_t piece = count - heard < DATA_CHUNK ? count - heard : DATA_CHUNK;
+            error = data_hear(link, &reply);
             if (error == 0 && reply.length > piece) error = EPROTO;
-            if (error == 0) error = fsio_receive(io, link->fd, to + heard, reply.length);
+            if (error == 0) error = data_receive(link->fd, to + heard, reply.length);
             if (error == 0 && !end) *got += reply.length;
             heard += piece;
             end |= reply.length < piece; /* what is still on its way is heard, and does not count */
             if (error == 0 && fault == 0) fault = reply.error;
         }
-        fsio_link_put(io, link, error != 0);
+        data_link_put(&io->client, link, error != 0);
         if (error == 0) error = fault;
         if (!used) break;
     }
@@ -95,31 +95,31 @@ int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t of
 
 int fsio_remote_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset) {
     struct fsio *io = file->io;
-    struct fsio_link *link;
-    int error = FSIO_BROKEN;
-    for (int tries = 0; error == FSIO_BROKEN && tries < 2; tries++) {
+    struct data_link *link;
+    int error = DATA_BROKEN;
+    for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
         size_t asked = 0, heard = 0; /* bytes */
-        error = fsio_link_get(io, file->node, LANE_FILES, tries > 0, &link);
+        error = data_link_get(&io->client, file->node, LANE_FILES, tries > 0, &link);
         if (error != 0) break;
         bool used = link->used;
         int fault = 0;
         while (error == 0 && heard < count) {
-            if (asked < count && fault == 0 && asked - heard < WINDOW * (size_t)FSIO_CHUNK) {
-                struct fsio_request request = request_of(file, OP_FILE_WRITE);
+            if (asked < count && fault == 0 && asked - heard < WINDOW * (size_t)DATA_CHUNK) {
+                struct data_request request = request_of(file, OP_FILE_WRITE);
                 request.offset = offset == FSIO_APPEND ? offset : offset + asked;
-                request.length = count - asked < FSIO_CHUNK ? count - asked : FSIO_CHUNK;
-                error = fsio_ask(io, link, &request, from + asked);
+                request.length = count - asked < DATA_CHUNK ? count - asked : DATA_CHUNK;
+                error = data_ask(link, &request, from + asked);
                 asked += request.length;
                 continue;
             }
             if (heard >= asked) break; /* given up after a fault */
-            struct fsio_reply reply;
-            error = fsio_hear(io, link, &reply);
+            struct data_reply reply;
+            error = data_hear(link, &reply);
             if (error == 0 && reply.length > 0) error = EPROTO;
             if (error == 0 && fault == 0) fault = reply.error;
-            heard += count - heard < FSIO_CHUNK ? count - heard : FSIO_CHUNK;
+            heard += count - heard < DATA_CHUNK ? count - heard : DATA_CHUNK;
         }
-        fsio_link_put(io, link, error != 0);
+        data_link_put(&io->client, link, error != 0);
         if (error == 0) error = fault;
         if (!used || (offset == FSIO_APPEND && heard > 0)) break; /* some of it may stand there already */
     }
@@ -127,15 +127,15 @@ int fsio_remote_write(struct fsio_file *file, const char *from, size_t count, ui
 }
 
 int fsio_remote_truncate(struct fsio_file *file, uint64_t size) {
-    struct fsio_request request = request_of(file, OP_FILE_TRUNCATE);
-    struct fsio_reply reply;
+    struct data_request request = request_of(file, OP_FILE_TRUNCATE);
+    struct data_reply reply;
     request.offset = size;
     return call(file, &request, &reply);
 }
 
 int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
-    struct fsio_request request = request_of(file, OP_FILE_ALLOCATE);
-    struct fsio_reply reply;
+    struct data_request request = request_of(file, OP_FILE_ALLOCATE);
+    struct data_reply reply;
     request.offset = offset;
     request.length = length;
     request.extra = (uint64_t)(unsigned)mode;
@@ -143,8 +143,8 @@ int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uin
 }
 
 int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found) {
-    struct fsio_request request = request_of(file, OP_FILE_SEEK);
-    struct fsio_reply reply;
+    struct data_request request = request_of(file, OP_FILE_SEEK);
+    struct data_reply reply;
     request.offset = offset;
     request.flag = (uint8_t)whence;
     int error = call(file, &request, &reply);
@@ -152,14 +152,14 @@ int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64
     return error;
 }
 
-int fsio_remote_stat(struct fsio_file *file, struct fsio_stat *stat) {
-    struct fsio_request request = request_of(file, OP_FILE_STAT);
-    return fsio_call_stat(file->io, file->node, LANE_FILES, &request, stat);
+int fsio_remote_stat(struct fsio_file *file, struct data_stat *stat) {
+    struct data_request request = request_of(file, OP_FILE_STAT);
+    return data_call_stat(&file->io->client, file->node, LANE_FILES, &request, stat);
 }
 
 int fsio_remote_flush(struct fsio_file *file) {
-    struct fsio_request request = request_of(file, OP_FILE_FLUSH);
-    struct fsio_reply reply;
+    struct data_request request = request_of(file, OP_FILE_FLUSH);
+    struct data_reply reply;
     return call(file, &request, &reply);
 }
 

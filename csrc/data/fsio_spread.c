@@ -163,7 +163,7 @@ static void set_spreading(struct fsio_file *file, bool spreading) {
 }
 
 static void become_striped(struct fsio_file *file, const struct spread *spread, const struct stat *found) {
-    struct fsio_stat stat;
+    struct data_stat stat;
     fsio_to_stat(found, &stat);
     file->kind = FSIO_STRIPED;
     atomic_store(&file->size, spread->size);

@@ -21,7 +21,7 @@ static const int64_t DAY_NS = INT64_C(86400) * 1000000000;
 /* False: it has taken stall_ms. */
 static bool wait_for_table(struct fsio *io, int *waited_ms) {
     struct timespec pause = {.tv_nsec = STALE_WAIT_MS * 1000000};
-    if (atomic_load(&io->stopping) || (*waited_ms += STALE_WAIT_MS) > io->stall_ms) return false;
+    if (atomic_load(&io->stopping) || (*waited_ms += STALE_WAIT_MS) > io->client.stall_ms) return false;
     nanosleep(&pause, NULL);
     return true;
 }
@@ -55,7 +55,7 @@ static bool takes_writes(struct fsio *io, uint64_t ino, uint64_t index) {
 
 /* How many bytes longer the part becomes. */
 static uint64_t growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count) {
-    struct fsio_stat stat = {0};
+    struct data_stat stat = {0};
     if (fsio_part_stat(io, ino, (int64_t)index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime) != 0) stat.size = 0;
     uint64_t low = at > stat.size ? at : stat.size;
     return at + count > low ? at + count - low : 0;
@@ -102,16 +102,16 @@ int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, 
 
 /* One attempt, zeros for what is not there. */
 static int read_stripe_once(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count) {
-    struct fsio_request request = {.op = OP_READ, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
+    struct data_request request = {.op = OP_READ, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
     int32_t owner = fsio_stripe_owner(io, ino, index);
-    struct fsio_reply reply = {0};
+    struct data_reply reply = {0};
     size_t got = 0;
     int error;
     if (owner < 0) return EIO;
     if (owner == io->node) {
         error = read_here(io, ino, index, at, to, count, &got);
     } else {
-        error = fsio_call(io, owner, LANE_PARTS, &request, NULL, &reply, to, count);
+        error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, to, count);
         got = reply.length;
     }
     if (error == 0) memset(to + got, 0, count - got);
@@ -126,14 +126,14 @@ int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
 }
 
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
-    struct fsio_request request = {.op = OP_WRITE, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
-    struct fsio_reply reply;
+    struct data_request request = {.op = OP_WRITE, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
+    struct data_reply reply;
     int waited = 0, error;
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_stripe_put(io, ino, index, at, from, count);
-        else error = fsio_call(io, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
+        else error = data_call(&io->client, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
     } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
 }
@@ -142,7 +142,7 @@ int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
 
 struct lane_of_owner {
     int32_t owner;
-    struct fsio_link *link;
+    struct data_link *link;
     int error;
 };
 
@@ -161,7 +161,7 @@ static int open_lanes(struct fsio *io, const int32_t *owners, size_t count, stru
         if (at == used && used < BATCH_OWNERS) lanes[used++] = (struct lane_of_owner){.owner = owners[i]};
     }
     qsort(lanes, (size_t)used, sizeof *lanes, by_owner);
-    for (int i = 0; i < used; i++) lanes[i].error = fsio_link_get(io, lanes[i].owner, LANE_PARTS, false, &lanes[i].link);
+    for (int i = 0; i < used; i++) lanes[i].error = data_link_get(&io->client, lanes[i].owner, LANE_PARTS, false, &lanes[i].link);
     return used;
 }
 
@@ -171,11 +171,11 @@ static struct lane_of_owner *lane_for(struct lane_of_owner *lanes, int used, int
     return NULL;
 }
 
-static int hear_segment(struct fsio *io, struct lane_of_owner *lane, const struct fsio_segment *segment) {
-    struct fsio_reply reply;
-    int error = fsio_hear(io, lane->link, &reply);
+static int hear_segment(struct lane_of_owner *lane, const struct fsio_segment *segment) {
+    struct data_reply reply;
+    int error = data_hear(lane->link, &reply);
     if (error == 0 && reply.length > segment->count) error = EPROTO;
-    if (error == 0) error = fsio_receive(io, lane->link->fd, segment->to, reply.length);
+    if (error == 0) error = data_receive(lane->link->fd, segment->to, reply.length);
     if (error != 0) {
         lane->error = error; /* of the connection: those after it on it are asked for again */
         return error;
@@ -192,9 +192,9 @@ static int read_batch(struct fsio *io, uint64_t ino, const struct fsio_segment *
     int used = open_lanes(io, owners, count, lanes);
     for (size_t i = 0; i < count; i++) {
         struct lane_of_owner *lane = lane_for(lanes, used, owners[i]);
-        struct fsio_request request = {
+        struct data_request request = {
             .op = OP_READ, .ino = ino, .index = (int64_t)segments[i].index, .offset = segments[i].at, .length = segments[i].count};
-        if (lane != NULL && lane->error == 0) lane->error = fsio_ask(io, lane->link, &request, NULL);
+        if (lane != NULL && lane->error == 0) lane->error = data_ask(lane->link, &request, NULL);
     }
     for (size_t i = 0; i < count; i++) { /* ours while theirs are on their way */
         if (owners[i] != io->node) continue;
@@ -202,10 +202,10 @@ static int read_batch(struct fsio *io, uint64_t ino, const struct fsio_segment *
     }
     for (size_t i = 0; i < count; i++) {
         struct lane_of_owner *lane = lane_for(lanes, used, owners[i]);
-        if (lane != NULL && lane->error == 0) done[i] = hear_segment(io, lane, &segments[i]) == 0;
+        if (lane != NULL && lane->error == 0) done[i] = hear_segment(lane, &segments[i]) == 0;
     }
     for (int i = 0; i < used; i++)
-        if (lanes[i].link != NULL) fsio_link_put(io, lanes[i].link, lanes[i].error != 0);
+        if (lanes[i].link != NULL) data_link_put(&io->client, lanes[i].link, lanes[i].error != 0);
     int error = 0; /* whatever went wrong: once more alone, and then it is said why */
     for (size_t i = 0; i < count && error == 0; i++)
         if (!done[i]) error = fsio_stripe_read(io, ino, segments[i].index, segments[i].at, segments[i].to, segments[i].count);
@@ -242,14 +242,14 @@ static int32_t *owners_of(struct fsio *io, uint64_t ino, uint64_t first, uint64_
 }
 
 static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
-    struct fsio_request request = {.op = OP_TRIM, .ino = ino, .index = FSIO_WHOLE, .stripe = stripe, .offset = size};
-    struct fsio_reply reply;
+    struct data_request request = {.op = OP_TRIM, .ino = ino, .index = FSIO_WHOLE, .stripe = stripe, .offset = size};
+    struct data_reply reply;
     size_t count;
     int error = 0;
     int32_t *owners = owners_of(io, ino, size / stripe, (old - 1) / stripe, &count);
     if (owners == NULL) return ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        int failed = owners[i] != io->node ? fsio_call(io, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0)
+        int failed = owners[i] != io->node ? data_call(&io->client, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0)
                      : fsio_any_moving(io) ? ESTALE
                                            : fsio_part_trim(io, ino, stripe, size);
         if (error == 0 || failed == ESTALE) error = failed;
@@ -280,16 +280,16 @@ int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
 
 static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
     struct fsio *io = file->io;
-    struct fsio_reply reply;
+    struct data_reply reply;
     int error = 0, waited = 0;
     while (offset < end && error == 0) {
         uint64_t index = offset / file->stripe, at = offset % file->stripe;
         uint64_t count = file->stripe - at < end - offset ? file->stripe - at : end - offset;
         int32_t owner = fsio_stripe_owner(io, file->ino, index);
-        struct fsio_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
+        struct data_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_part_punch(io, file->ino, (int64_t)index, at, count);
-        else error = fsio_call(io, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        else error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
         if (error == ESTALE && wait_for_table(io, &waited)) error = 0;
         else offset += count;
     }
@@ -313,12 +313,12 @@ int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, ui
 /* Where in a stripe data or a hole begins, from `at` on. ENXIO: no data / it is a hole. */
 static int seek_stripe(struct fsio_file *file, uint64_t index, uint64_t at, int whence, uint64_t *found) {
     struct fsio *io = file->io;
-    struct fsio_request request = {.op = OP_SEEK, .flag = (uint8_t)whence, .ino = file->ino, .index = (int64_t)index, .offset = at};
-    struct fsio_reply reply;
+    struct data_request request = {.op = OP_SEEK, .flag = (uint8_t)whence, .ino = file->ino, .index = (int64_t)index, .offset = at};
+    struct data_reply reply;
     int32_t owner = fsio_stripe_owner(io, file->ino, index);
     if (owner < 0) return EIO;
     if (owner != io->node) {
-        int error = fsio_call(io, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        int error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
         *found = reply.value;
         return error;
     }
@@ -355,18 +355,18 @@ int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint6
 }
 
 /* Blocks and times, from all owners. For reading the gate is enough. */
-static int sum_stripes(struct fsio_file *file, struct fsio_stat *sum) {
+static int sum_stripes(struct fsio_file *file, struct data_stat *sum) {
     struct fsio *io = file->io;
-    struct fsio_request request = {.op = OP_SUM, .ino = file->ino, .index = FSIO_WHOLE};
+    struct data_request request = {.op = OP_SUM, .ino = file->ino, .index = FSIO_WHOLE};
     uint64_t size = atomic_load(&file->size);
     size_t count;
     int error = 0;
     int32_t *owners = owners_of(io, file->ino, 0, size == 0 ? 0 : (size - 1) / file->stripe, &count);
     if (owners == NULL) return ENOMEM;
     for (size_t i = 0; i < count && error == 0; i++) {
-        struct fsio_stat one = {0};
+        struct data_stat one = {0};
         if (owners[i] == io->node) error = fsio_stripes_sum(io, file->ino, &one);
-        else error = fsio_call_stat(io, owners[i], LANE_PARTS, &request, &one);
+        else error = data_call_stat(&io->client, owners[i], LANE_PARTS, &request, &one);
         sum->blocks += one.blocks;
         if (sum->atime < one.atime) sum->atime = one.atime;
         if (sum->mtime < one.mtime) sum->mtime = one.mtime;
@@ -376,8 +376,8 @@ static int sum_stripes(struct fsio_file *file, struct fsio_stat *sum) {
     return error;
 }
 
-int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat) {
-    struct fsio_stat sum = {0};
+int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat) {
+    struct data_stat sum = {0};
     pthread_mutex_lock(&file->lock);
     bool fresh = file->sum_ms != 0 && now_ms() - file->sum_ms < SUM_MS;
     if (fresh) sum = file->sum;
@@ -390,7 +390,7 @@ int fsio_striped_stat(struct fsio_file *file, struct fsio_stat *stat) {
         file->sum_ms = error == 0 ? now_ms() : 0;
         pthread_mutex_unlock(&file->lock);
     }
-    *stat = (struct fsio_stat){.size = atomic_load(&file->size), .blocks = sum.blocks};
+    *stat = (struct data_stat){.size = atomic_load(&file->size), .blocks = sum.blocks};
     stat->atime = atomic_load(&file->read_ns);
     stat->mtime = atomic_load(&file->written_ns);
     stat->ctime = atomic_load(&file->changed_ns);

@@ -15,10 +15,9 @@ enum { RETRY_MS = 100, IDLE_MS = 60000 };
 
 struct caller {
     int fd; /* -1: a free place */
-    unsigned have;
     int64_t deadline_ms;
     bool later; /* may come in when there is room */
-    uint8_t hello[LISTENER_HELLO_MAX];
+    struct listener_talk talk;
 };
 
 static void turn_away(struct caller *caller) {
@@ -27,22 +26,23 @@ static void turn_away(struct caller *caller) {
 }
 
 static void judge(const struct listener *listener, struct caller *caller) {
-    enum listener_verdict verdict = listener->judge(listener->context, caller->fd, caller->hello);
+    enum listener_verdict verdict = listener->judge(listener->context, caller->fd, &caller->talk);
     caller->later = verdict == LISTENER_LATER;
     if (verdict == LISTENER_IN) caller->fd = -1;
     if (verdict == LISTENER_AWAY) turn_away(caller);
 }
 
-/* Read what there is of a hello; judge it when it is whole. */
+/* Read what has come of it; judge it when it is whole. */
 static void hear(const struct listener *listener, struct caller *caller) {
-    ssize_t got = recv(caller->fd, caller->hello + caller->have, listener->hello_bytes - caller->have, MSG_DONTWAIT);
+    struct listener_talk *talk = &caller->talk;
+    ssize_t got = recv(caller->fd, talk->said + talk->have, talk->want - talk->have, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got > 0) caller->have += (unsigned)got;
-    if (got <= 0 || (caller->have >= 4 && get_le(caller->hello, 4) != listener->magic)) turn_away(caller); /* garbage deserves no answer */
-    else if (caller->have == listener->hello_bytes) judge(listener, caller);
+    if (got > 0) talk->have += (unsigned)got;
+    if (got <= 0 || (talk->have >= 4 && get_le(talk->said, 4) != listener->magic)) turn_away(caller); /* garbage deserves no answer */
+    else if (talk->have == talk->want) judge(listener, caller);
 }
 
-/* A free place; when there is none, who has said nothing for longest makes room. NULL: all may come in, later. */
+/* A free place; when there is none, the stranger that is here for longest makes room. NULL: all may come in, later. */
 static struct caller *make_room(struct caller *table, int places) {
     struct caller *oldest = NULL;
     for (int i = 0; i < places; i++) {
@@ -55,21 +55,20 @@ static struct caller *make_room(struct caller *table, int places) {
 
 /* Accept one, if there still is one. False: out of descriptors or memory. */
 static bool receive(const struct listener *listener, struct caller *place) {
-    int fd = accept4(listener->listen_fd, NULL, NULL, SOCK_CLOEXEC | listener->accept_flags);
+    int fd = accept4(listener->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    *place = (struct caller){.fd = fd, .deadline_ms = now_ms() + listener->patience_ms};
+    *place = (struct caller){.fd = fd, .deadline_ms = now_ms() + listener->patience_ms, .talk.want = listener->first_bytes};
     hear(listener, place); /* it is often there already */
     return true;
 }
 
 void listener_run(const struct listener *listener) {
-    struct caller table[LISTENER_PLACES_MAX], *who[LISTENER_PLACES_MAX + 3];
-    struct pollfd set[LISTENER_PLACES_MAX + 3];
+    struct caller table[LISTENER_PLACES_MAX], *who[LISTENER_PLACES_MAX + 2];
+    struct pollfd set[LISTENER_PLACES_MAX + 2];
     bool starved = false; /* out of descriptors: leave the listening socket alone for a moment */
-    uint64_t count;
     for (int i = 0; i < listener->places; i++) table[i].fd = -1;
     for (;;) {
-        int used = 3, waiting = 0;
+        int used = 2, waiting = 0;
         int64_t now = now_ms(), next = now + IDLE_MS;
         for (struct caller *caller = table; caller < table + listener->places; caller++) {
             if (caller->fd >= 0 && !caller->later && caller->deadline_ms <= now) turn_away(caller);
@@ -84,23 +83,21 @@ void listener_run(const struct listener *listener) {
         }
         if (starved || waiting > 0) next = now + RETRY_MS; /* a descriptor or room may be had then */
         set[0] = (struct pollfd){.fd = listener->stop_fd, .events = POLLIN};
-        set[1] = (struct pollfd){.fd = listener->wake_fd, .events = POLLIN};
-        set[2] = (struct pollfd){.fd = starved || waiting == listener->places ? -1 : listener->listen_fd, .events = POLLIN};
+        set[1] = (struct pollfd){.fd = starved || waiting == listener->places ? -1 : listener->listen_fd, .events = POLLIN};
         starved = false;
         if (poll(set, (nfds_t)used, (int)(next - now)) < 0) {
             if (errno == EINTR) continue;
             break;
         }
         if (set[0].revents != 0) break;
-        if (set[1].revents != 0) (void)!read(listener->wake_fd, &count, sizeof count);
         for (int i = 0; waiting > 0 && i < listener->places; i++) {
             if (table[i].fd < 0 || !table[i].later) continue;
             judge(listener, &table[i]);
             if (table[i].later) break;
         }
-        for (int i = 3; i < used; i++)
+        for (int i = 2; i < used; i++)
             if (set[i].revents != 0) hear(listener, who[i]);
-        struct caller *place = set[2].revents == 0 ? NULL : make_room(table, listener->places);
+        struct caller *place = set[1].revents == 0 ? NULL : make_room(table, listener->places);
         if (place != NULL) starved = !receive(listener, place);
     }
     for (int i = 0; i < listener->places; i++)

@@ -200,30 +200,30 @@ static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_lin
     return answer > 0;
 }
 
-/* Everything that has come, in its order; answers leave together. `buffer`: FSIO_CHUNK bytes. */
+/* Everything that has come, in its order; answers leave together. `buffer`: DATA_CHUNK bytes. */
 static bool attend(void *context, int32_t node, void *link, int fd, char *buffer) {
     struct peer_meta *peer_meta = context;
     uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES;
-    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_QUESTION_MAX, room = FSIO_CHUNK - IN_BYTES;
+    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_QUESTION_MAX, room = DATA_CHUNK - IN_BYTES;
     ssize_t got = recv(fd, in, IN_BYTES - most, MSG_DONTWAIT); /* room for the rest of a message that has come in part */
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
     size_t have = (size_t)got, at = 0, filled = 0;
     while (at < have) {
         if (have - at < 4) { /* the rest of a message is on its way */
-            if (fsio_receive(peer_meta->io, fd, in + have, 4 - (have - at)) != 0) return false;
+            if (data_receive(fd, in + have, 4 - (have - at)) != 0) return false;
             have = at + 4;
         }
         size_t size = (size_t)get_le(in + at, 4);
         if (size < ANSWER_HEAD || size > most) return false;
         if (have - at < size) {
-            if (fsio_receive(peer_meta->io, fd, in + have, size - (have - at)) != 0) return false;
+            if (data_receive(fd, in + have, size - (have - at)) != 0) return false;
             have = at + size;
         }
         if (!take(peer_meta, node, link, in + at, size, out, &filled)) return false;
         at += size;
         if (filled > 0 && (room - filled < PEER_META_ANSWER_MAX || at == have)) {
-            if (fsio_send(peer_meta->io, fd, out, filled, NULL, 0, false) != 0) return false;
+            if (data_send(fd, out, filled, NULL, 0, false) != 0) return false;
             filled = 0;
         }
     }
@@ -255,18 +255,18 @@ static void let_go(void *context) {
 }
 
 struct peer_meta *peer_meta_new(struct meta *meta, struct fsio *io) {
-    struct peer_meta *peer_meta = fsio_speaker_of(io) == NULL ? calloc(1, sizeof *peer_meta) : NULL;
+    struct peer_meta *peer_meta = data_rpc_context(io) == NULL ? calloc(1, sizeof *peer_meta) : NULL;
     if (peer_meta == NULL) return NULL;
     peer_meta->meta = meta;
     peer_meta->io = io;
     peer_meta->node = io->node;
     pthread_mutex_init(&peer_meta->lock, NULL);
     fsio_fair_lock(&peer_meta->kernel_lock);
-    fsio_set_speaker(io, &(struct fsio_speaker){peer_meta, attend, ended, changed, tick, let_go});
+    data_set_rpc_handler(io, &(struct data_rpc_handler){peer_meta, attend, ended, changed, tick, let_go});
     return peer_meta;
 }
 
-struct peer_meta *peer_meta_of(struct fsio *io) { return fsio_speaker_of(io); }
+struct peer_meta *peer_meta_of(struct fsio *io) { return data_rpc_context(io); }
 
 void peer_meta_set_kernel(struct peer_meta *peer_meta, const struct peer_meta_kernel *kernel) {
     pthread_rwlock_wrlock(&peer_meta->kernel_lock);

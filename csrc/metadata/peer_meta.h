@@ -3,10 +3,10 @@
  * a third node to be told, several steps) is answered so, and takes the long way over the poll loops. peer_meta.c: life, answers of this node.
  * peer_meta_ask.c: questions to others. peer_meta_wire.h: the bytes.
  *
- * One connection to each node, on fsio's third lane, with many questions under way. What is asked of a node is answered in its order.
+ * One connection to each node, on the third lane of the data connections, with many questions under way. What is asked of a node is answered in its order.
  *
  * Any thread may call. Nothing here waits for the network: questions are sent only as far as the socket takes them, answers are given to
- * `done` by a thread of fsio's door. A peer that is dead, or silent for stall_ms, ends the connection and all questions on it. */
+ * `done` by a thread of the data server. A peer that is dead, or silent for stall_ms, ends the connection and all questions on it. */
 #ifndef AMFS_PEER_META_H
 #define AMFS_PEER_META_H
 

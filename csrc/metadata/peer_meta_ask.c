@@ -24,7 +24,7 @@ struct peer_meta_link {
     pthread_cond_t ran; /* a `done` has returned */
     enum link_state state;
     int64_t again_ms;
-    struct fsio_line *line;
+    struct data_rpc *rpc;
     int fd;
     uint32_t serial;
     unsigned under_way;
@@ -106,13 +106,13 @@ static struct peer_meta_link *link_to(struct peer_meta *peer_meta, int32_t node)
 /* By a worker of fsio's. */
 static void connect_link(void *context) {
     struct peer_meta_link *link = context;
-    struct fsio_line *line = NULL;
-    int fd = -1, error = fsio_line_open(link->peer_meta->io, link->node, link, &line, &fd);
+    struct data_rpc *rpc = NULL;
+    int fd = -1, error = data_rpc_open(link->peer_meta->io, link->node, link, &rpc, &fd);
     pthread_mutex_lock(&link->lock);
     if (error == 0) {
         int bytes = SOCKET_BYTES;
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-        link->line = line;
+        link->rpc = rpc;
         link->fd = fd;
         link->state = LINK_UP;
     } else {
@@ -120,7 +120,7 @@ static void connect_link(void *context) {
         link->again_ms = now_ms() + AGAIN_MS;
     }
     pthread_mutex_unlock(&link->lock);
-    if (error == 0) fsio_line_listen(link->peer_meta->io, line); /* from now on it may end */
+    if (error == 0) data_rpc_listen(link->peer_meta->io, rpc); /* from now on it may end */
 }
 
 /* With the lock held. */
@@ -137,7 +137,7 @@ void peer_meta_link_ended(struct peer_meta_link *link) {
     pthread_mutex_lock(&link->lock);
     link->state = LINK_DOWN;
     link->again_ms = now_ms() + AGAIN_MS;
-    link->line = NULL;
+    link->rpc = NULL;
     link->fd = -1;
     for (size_t i = 0; i < CALL_BUCKETS; i++) /* one by one: peer_meta_cancel must find the others */
         while (link->calls[i] != NULL) run_done(link, take_call(link, &link->calls[i]), &lost);
@@ -146,7 +146,7 @@ void peer_meta_link_ended(struct peer_meta_link *link) {
 
 /* Who has been silent for too long is as good as dead. */
 void peer_meta_links_tick(struct peer_meta *peer_meta) {
-    int64_t oldest = now_ms() - peer_meta->io->stall_ms;
+    int64_t oldest = now_ms() - peer_meta->io->client.stall_ms;
     pthread_mutex_lock(&peer_meta->lock);
     for (struct peer_meta_link *link = peer_meta->links; link != NULL; link = link->next) {
         bool stuck = false;

@@ -18,19 +18,9 @@ enum { NODES = 3, PARTITIONS = 48, STRIPE = 16384, THREADS = 6 };
 
 static struct fsio *node[NODES];
 
-static void token_of(int at, int of, uint8_t *token) {
-    memset(token, 0, FSIO_TOKEN_BYTES);
-    token[0] = (uint8_t)at;
-    token[1] = (uint8_t)of;
-    token[2] = 99;
-}
+static const uint8_t key[FSIO_KEY_BYTES] = "thirty-two bytes that are secret";
 
-static void introduce(int at, int of) {
-    uint8_t token[FSIO_TOKEN_BYTES];
-    token_of(at, of, token);
-    fsio_grant(node[at], of, token);
-    fsio_set_peer(node[of], at, "127.0.0.1", fsio_port(node[at]), token);
-}
+static void introduce(int at, int of) { fsio_set_peer(node[of], at, 0, "127.0.0.1", fsio_port(node[at])); }
 
 static void start(uint64_t limit) {
     int32_t owners[PARTITIONS];
@@ -41,7 +31,9 @@ static void start(uint64_t limit) {
     for (int i = 0; i < NODES; i++) {
         snprintf(path, sizeof path, "%s/%d-%d", top, generation, i);
         CHECK(mkdir(path, 0700) == 0);
-        node[i] = fsio_new(i, path, "127.0.0.1", 2, limit, error, sizeof error);
+        struct fsio_options options = {
+            .node = i, .root = path, .store = top, .listen = "127.0.0.1", .key = key, .threads = 2, .limit = limit};
+        node[i] = fsio_new(&options, error, sizeof error);
         CHECK(node[i] != NULL && fsio_port(node[i]) > 0);
         fsio_set_stall_ms(node[i], 5000);
         fsio_set_table(node[i], owners, PARTITIONS);

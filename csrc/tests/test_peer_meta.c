@@ -27,14 +27,14 @@ static void test_longest_question_comes_in_part(void) {
     int ends[2], room = 4 << 20;
     struct meta *meta = meta_new(0);
     CHECK(meta != NULL && meta_set_table(meta, owners, PARTITIONS, 1) == 0);
-    struct fsio *io = fsio_new(0, top, "", 1, 0, error, sizeof error);
+    struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1}, error, sizeof error);
     struct peer_meta *peer_meta = io == NULL ? NULL : peer_meta_new(meta, io);
     CHECK(peer_meta != NULL);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     for (int i = 0; i < 2; i++) setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
 
     uint8_t *bytes = malloc(2 * IN_BYTES), *answers = malloc(4 * IN_BYTES);
-    char *buffer = malloc(FSIO_CHUNK);
+    char *buffer = malloc(DATA_CHUNK);
     CHECK(bytes != NULL && answers != NULL && buffer != NULL);
     size_t have = 0;
     uint32_t asked = 0;
@@ -44,7 +44,7 @@ static void test_longest_question_comes_in_part(void) {
     CHECK(send(ends[0], bytes, have, 0) == (ssize_t)have);
     size_t got = 0;
     for (uint32_t answered = 0; answered < asked;) {
-        CHECK(io->speaker.attend(io->speaker.context, ASKER, NULL, ends[1], buffer));
+        CHECK(io->rpc_handler.attend(io->rpc_handler.context, ASKER, NULL, ends[1], buffer));
         ssize_t more = recv(ends[0], answers + got, 4 * IN_BYTES - got, MSG_DONTWAIT);
         CHECK(more > 0);
         got += (size_t)more;

@@ -222,9 +222,6 @@ class Node:
     def room_made(self, serial: int, freed: int) -> None:
         self.freed.append(freed)
 
-    def grant(self, node: int) -> tuple[int, bytes]:
-        return 1, bytes(16)
-
     def nothing(self, *args: Any) -> None:
         pass
 

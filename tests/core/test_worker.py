@@ -170,9 +170,9 @@ def test_locations_are_asked_for_in_one_message_per_shard() -> None:
 
 def test_large_content_comes_through_the_data_port() -> None:
     node = Node().assign(mine(1, "a")).located("a", 2, size=BIG - 1).forget()
-    node.tell(2, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99, mode=0o555),)))
+    node.tell(2, m.Content(RUN, (m.Blob(key("a"), BIG - 1, mode=0o555),)))
     job = node.effect(FetchData)
-    assert (job.peer, job.port, job.ticket, job.name, job.size, job.mode) == (2, 99, b"T" * 16, key("a"), BIG - 1, 0o555)
+    assert (job.peer, job.name, job.size, job.mode) == (2, key("a"), BIG - 1, 0o555)
     node.nothing_left()
     node.feed(JobDone(job.serial, "", BIG - 1))
     assert node.running() == [1]
@@ -194,7 +194,7 @@ def test_when_a_holder_has_it_no_more_another_is_asked() -> None:
 
 def test_a_broken_fetch_is_blamed_on_the_holder_that_broke_it() -> None:
     node = Node().assign(mine(1, "a")).located("a", 3, 2, size=BIG - 1).forget()
-    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99),)))
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1),)))
     first = node.effect(FetchData)
     node.feed(JobDone(first.serial, "connection reset", 0))
     assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 3)
@@ -205,7 +205,7 @@ def test_a_broken_fetch_is_blamed_on_the_holder_that_broke_it() -> None:
 
 def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -> None:
     node = Node().assign(mine(1, "a")).located("a", 3, size=BIG - 1).forget()
-    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1, ticket=b"T" * 16, port=99),)))
+    node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1),)))
     old = node.effect(FetchData)
     node.call(node.machine.set_view, node.machine.table, [1, 2], {3}, NODES - {3})
     assert node.take(m.Locate, SHARD).names == keys("a")

@@ -1,7 +1,7 @@
 """The worker under random orders of everything that can happen to it.
 
 The rest of the world is modelled just so far that it stays plausible: a shard that knows every file or says it will never be, holders
-that answer or have nothing, a launcher and a mover whose jobs end in any order, neighbours that steal, nodes that die. Whatever the order,
+that answer or have nothing, a launcher and copies whose jobs end in any order, neighbours that steal, nodes that die. Whatever the order,
 every task that came here ends exactly once (is reported, or is given to somebody else, or is given up with its dead dispatcher), is
 started only with all its inputs there, and no file is fetched twice at a time.
 """
@@ -194,7 +194,7 @@ class RandomOrders(RuleBasedStateMachine):
         elif size <= BIG:
             blob = m.Blob(name, size, b"x" * size)
         else:
-            blob = m.Blob(name, size, ticket=b"T" * 16, port=9)
+            blob = m.Blob(name, size)
         self.node.tell(holder, m.Content(RUN, (blob,)))
         self.listen()
 
@@ -253,7 +253,7 @@ class RandomOrders(RuleBasedStateMachine):
 
     @invariant()
     def whatever_is_waited_for_is_on_its_way(self) -> None:
-        """Nobody waits for a file of which neither the shard, nor a holder, nor the mover has been asked."""
+        """Nobody waits for a file of which neither the shard, nor a holder, nor its data server has been asked."""
         coming = {name for _, name in self.fetches} | set(self.asked) | {job.name for job in self.jobs if isinstance(job, FetchData)}
         for file in self.node.machine.runs[RUN].files.values():
             waiting = [entry for entry in file.waiting if self.here.get(entry.spec.tid) is not None]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fsio_nodes import Nodes
 from launching import World
-from peer_meta_nodes import Cluster, Line, token
+from peer_meta_nodes import Cluster, Line
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def line(cluster: Cluster) -> Iterator[Line]:
     """Node 1 asks node 0."""
-    it = Line(cluster.nodes[0].io.port, 1, token(0, 1))
+    it = Line(cluster.nodes[0].io.port, 1)
     assert it.status == 0
     yield it
     it.close()

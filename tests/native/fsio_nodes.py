@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_handshake import KEY
+
 from amfs._native import Io, IoHandle
 
 LOCAL, REMOTE, STRIPED = 0, 1, 2
@@ -18,11 +20,6 @@ WHOLE = -1
 PARTITIONS = 64
 GUARD_SECONDS = 30.0
 APPEND = 2**64 - 1
-
-
-def token(at: int, of: int) -> bytes:
-    """What node ``of`` shows to node ``at``."""
-    return bytes([at, of, 7]) + bytes(13)
 
 
 class Nodes:
@@ -34,13 +31,12 @@ class Nodes:
             (root / str(i)).mkdir()
             if mounts:
                 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,huge=within_size", "tmpfs", str(root / str(i))], check=True)
-            self.io.append(Io(i, str(root / str(i)), "127.0.0.1", 2, limits[i] if limits else 0))
+            self.io.append(Io(i, str(root / str(i)), "127.0.0.1", 2, limits[i] if limits else 0, key=KEY))
             self.io[i].set_stall_ms(stall_ms)
         for i in range(count):
             for j in range(count):
                 if i != j:
-                    self.io[i].grant(j, token(i, j))
-                    self.io[j].set_peer(i, "127.0.0.1", self.io[i].port, token(i, j))
+                    self.io[j].set_peer(i, "127.0.0.1", self.io[i].port)
         self.set_table([p % count for p in range(PARTITIONS)])
 
     def set_table(self, owners: Sequence[int]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from data_handshake import KEY, connect, exactly
+
 from amfs._native import Fuse, Io, Meta
 from amfs.fs.attr import Attr
 
@@ -19,19 +21,12 @@ ROOT = 1
 META_NOT_MINE, META_BUSY = 1001, 1002
 LOOKUP, GETATTR, OPEN, CREATE, UNLINK, CLOSED, TOUCH, READLINK, GET_XATTR = range(1, 10)
 HAS_ATTR, HOLDS, GONE, USED = 1, 2, 4, 8
-HELLO = struct.Struct("<IHHiI16s")
-WELCOME = struct.Struct("<IHH")
 QUESTION = struct.Struct("<IIBBHIQq")
 ANSWER = struct.Struct("<IIiI")
 RECORD = struct.Struct("<QIIIIIIBBHiiQQqqq")
-MAGIC, VERSION, LANE = 0x49464D41, 1, 2
+LANE = 2
 GUARD_S = 20.0
 FILE = stat.S_IFREG | 0o644
-
-
-def token(at: int, of: int) -> bytes:
-    """What node ``of`` shows to node ``at``."""
-    return bytes([at, of, 9]) + bytes(13)
 
 
 def record(**more: int) -> Attr:
@@ -66,24 +61,13 @@ class Answer(NamedTuple):
 class Line:
     """A connection as another node makes it."""
 
-    def __init__(self, port: int, node: int, token: bytes, lane: int = LANE) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), GUARD_S)
-        self.socket.sendall(HELLO.pack(MAGIC, VERSION, lane, node, 0, token))
-        self.status = WELCOME.unpack(self._exactly(WELCOME.size))[2]
-
-    def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self.socket.recv(count - len(data))
-            if not more:
-                raise EOFError
-            data += more
-        return data
+    def __init__(self, port: int, node: int, *, server: int = 0, key: bytes = KEY) -> None:
+        self.socket, self.status = connect(port, server, key=key, node=node, lane=LANE)
 
     def hear(self) -> Answer:
-        head = self._exactly(ANSWER.size)
+        head = exactly(self.socket, ANSWER.size)
         size, serial, error, flags = ANSWER.unpack(head)
-        rest = self._exactly(size - ANSWER.size)
+        rest = exactly(self.socket, size - ANSWER.size)
         attr = unpack_record(rest[: RECORD.size]) if flags & HAS_ATTR else None
         return Answer(serial, error, flags, attr, rest[RECORD.size if attr else 0 :])
 
@@ -172,7 +156,7 @@ class Node:
         root.mkdir()
         self.number = number
         self.meta = Meta(number)
-        self.io = Io(number, str(root), "127.0.0.1")
+        self.io = Io(number, str(root), "127.0.0.1", key=KEY)
         self.io.set_stall_ms(stall_ms)
         self.io.serve(self.meta)
         self.root = root
@@ -188,8 +172,7 @@ class Cluster:
         for a in self.nodes:
             for b in self.nodes:
                 if a is not b:
-                    a.io.grant(b.number, token(a.number, b.number))
-                    b.io.set_peer(a.number, "127.0.0.1", a.io.port, token(a.number, b.number))
+                    b.io.set_peer(a.number, "127.0.0.1", a.io.port)
         self.version = 0
         self.set_table([p % count for p in range(PARTITIONS)])
 

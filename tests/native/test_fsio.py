@@ -136,7 +136,7 @@ def test_what_cannot_begin_says_why(arguments: tuple[str, str], tmp_path: Path, 
     monkeypatch.chdir(tmp_path)
     before = open_descriptors()
     with pytest.raises(OSError, match="cannot"):
-        Io(0, *arguments)
+        Io(0, *arguments, key=bytes(32))
     assert open_descriptors() == before
 
 

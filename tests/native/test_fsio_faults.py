@@ -17,20 +17,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, PARTITIONS, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors, token
+from data_handshake import HEAD, HELLO, KEY, MAGIC, OK, accept, challenge_to, connect, hello
+from fsio_nodes import LOCAL, PARTITIONS, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors
 from waiting import until
 
 from amfs._native import Io, IoHandle
 
-MAGIC, VERSION = 0x49464D41, 1
 STRIPE = 65536
-WRITE, WELCOME_BYTES, REPLY_BYTES = 2, 8, 24  # csrc/data/fsio_internal.h
+WRITE, REPLY_BYTES = 2, 24  # csrc/data/wire.h
 
 SERVER = """
 import sys, time
 from amfs._native import Io
-io = Io(1, sys.argv[1], "127.0.0.1")
-io.grant(0, bytes.fromhex(sys.argv[2]))
+io = Io(1, sys.argv[1], "127.0.0.1", key=bytes.fromhex(sys.argv[2]))
+io.set_peer(0, "", 0)
 io.set_table([0, 1])
 if len(sys.argv) > 3:
     handle = io.open(int(sys.argv[3]), 0, writing=True, create=True)
@@ -61,7 +61,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 def start(processes: list[subprocess.Popen[str]], root: Path, *more: str) -> int:
     """Node 1 in a process of its own; its port."""
     root.mkdir(exist_ok=True)
-    arguments = [sys.executable, "-c", SERVER, str(root), token(1, 0).hex(), *more]
+    arguments = [sys.executable, "-c", SERVER, str(root), KEY.hex(), *more]
     processes.append(subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     output = processes[-1].stdout
     assert output is not None
@@ -77,11 +77,11 @@ def freeze(process: subprocess.Popen[str]) -> None:
 def beside(processes: list[subprocess.Popen[str]], root: Path, *more: str, listen: str = "", stall_ms: int = 0) -> Io:
     """Node 0, here, which knows node 1 as ``start`` starts it; partitions belong to one and the other."""
     (root / "0").mkdir()
-    io = Io(0, str(root / "0"), listen)
+    io = Io(0, str(root / "0"), listen, key=KEY)
     if stall_ms:
         io.set_stall_ms(stall_ms)
     io.set_table([0, 1])
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1", *more), token(1, 0))
+    io.set_peer(1, "127.0.0.1", start(processes, root / "1", *more))
     return io
 
 
@@ -109,7 +109,7 @@ def test_a_killed_peer_is_eio_and_comes_back_elsewhere(root: Path, processes: li
     handle.write(data, 0)  # behind
     fails(handle.flush, errno.EIO)
     handle.flush()  # told once
-    io.set_peer(1, "127.0.0.1", start(processes, root / "1"), token(1, 0))  # its store outlived it
+    io.set_peer(1, "127.0.0.1", start(processes, root / "1"))  # its store outlived it
     assert handle.read(len(data), 0) == data
     handle.close()
     io.stop()
@@ -185,17 +185,18 @@ def test_a_writer_that_stalls_holds_up_no_other(root: Path) -> None:
     nodes = Nodes(root, 2)
     ino = nodes.write(0, bytes(4 * STRIPE), stripe=STRIPE)
     index = next(iter(nodes.parts(0, ino)))
-    with socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=5) as slow:
-        slow.sendall(hello(token(0, 1)) + request(WRITE, ino=ino, index=index, numbers=(0, STRIPE, 0)) + bytes(STRIPE // 2))
+    slow, _ = connect(nodes.io[0].port, 0)
+    with slow:
+        slow.sendall(request(WRITE, ino=ino, index=index, numbers=(0, STRIPE, 0)) + bytes(STRIPE // 2))
         time.sleep(0.2)
         nodes.io[0].set_moving(list(range(PARTITIONS)), True)
         nodes.io[1].fetch_part(7, ino, index, 0)
         assert nodes.done(1)[4] == 0
         slow.sendall(bytes(STRIPE - STRIPE // 2))
         answer = b""
-        while len(answer) < WELCOME_BYTES + REPLY_BYTES and (more := slow.recv(1 << 16)):
+        while len(answer) < REPLY_BYTES and (more := slow.recv(1 << 16)):
             answer += more
-        assert struct.unpack_from("<I", answer, WELCOME_BYTES)[0] == errno.ESTALE, "it came too late, and is told so"
+        assert struct.unpack_from("<I", answer)[0] == errno.ESTALE, "it came too late, and is told so"
     nodes.stop()
 
 
@@ -268,56 +269,90 @@ def test_a_handle_is_closed_under_a_read(root: Path, processes: list[subprocess.
 
 def test_nobody_listens(root: Path) -> None:
     (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
+    io = Io(0, str(root / "0"), "", key=KEY)
     io.set_table([1])
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        io.set_peer(1, "127.0.0.1", closed.getsockname()[1], bytes(16))
+        io.set_peer(1, "127.0.0.1", closed.getsockname()[1])
         fails(lambda: io.open(9, REMOTE, 1), errno.EIO)
         reader = io.open(9, STRIPED, stripe=STRIPE, size=100)
         fails(lambda: reader.read(100, 0), errno.EIO)
         assert reader.stat()[0] == 100
-    io.set_peer(1, "host.invalid", 1, bytes(16))
+    io.set_peer(1, "host.invalid", 1)
     fails(lambda: io.open(9, REMOTE, 1), errno.EIO, seconds=30)
     reader.close()
     io.stop()
 
 
+def _nothing(peer: socket.socket) -> None:
+    peer.recv(HELLO.size)
+
+
+def _another_protocol(peer: socket.socket) -> None:
+    peer.recv(HELLO.size)
+    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
+
+
+def _another_version(peer: socket.socket) -> None:
+    peer.recv(HELLO.size)
+    peer.sendall(HEAD.pack(MAGIC, 9, 0) + bytes(64))
+
+
+def _another_key(peer: socket.socket) -> None:
+    peer.sendall(challenge_to(peer.recv(HELLO.size), bytes(32)))
+
+
+def _an_echo(peer: socket.socket) -> None:
+    """It sends back what it hears."""
+    peer.sendall(peer.recv(HELLO.size))
+    peer.sendall(peer.recv(100))
+
+
+def _answer(lie: bytes) -> Callable[[socket.socket], None]:
+    def say(peer: socket.socket) -> None:
+        accept(peer)
+        peer.recv(48)
+        peer.sendall(lie)
+
+    return say
+
+
 @pytest.mark.parametrize(
     "lie",
     [
-        b"",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        struct.pack("<IHH", MAGIC, 9, 2),
-        struct.pack("<IHH", MAGIC, VERSION, 0),
-        struct.pack("<IHH", MAGIC, VERSION, 0) + struct.pack("<IIQQ", 0, 0, 1 << 60, 0),
-        struct.pack("<IHH", MAGIC, VERSION, 0) + struct.pack("<IIQQ", 0, 0, 100, 0) + b"short",
-        struct.pack("<IHH", MAGIC, VERSION, 0) + b"\xff" * 500,
+        _nothing,
+        _another_protocol,
+        _another_version,
+        _another_key,
+        _an_echo,
+        _answer(b""),
+        _answer(struct.pack("<IIQQ", 0, 0, 1 << 60, 0)),
+        _answer(struct.pack("<IIQQ", 0, 0, 100, 0) + b"short"),
+        _answer(b"\xff" * 500),
     ],
-    ids=["nothing", "another protocol", "another version", "no answer", "too much", "too little", "garbage"],
+    ids=["nothing", "another protocol", "another version", "another key", "echo", "no answer", "too much", "too little", "garbage"],
 )
-def test_a_server_that_lies_is_an_error(root: Path, lie: bytes) -> None:
+def test_a_server_that_lies_is_an_error(root: Path, lie: Callable[[socket.socket], None]) -> None:
     (root / "0").mkdir()
-    io = Io(0, str(root / "0"), "")
+    io = Io(0, str(root / "0"), "", key=KEY)
     io.set_stall_ms(2000)
     io.set_table([1])
     stop = threading.Event()
 
     def serve() -> None:
         while not stop.is_set():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, EOFError):
                 peer, _ = server.accept()
                 with peer:
                     peer.settimeout(2)
-                    peer.recv(32)
-                    peer.sendall(lie)
+                    lie(peer)
                     peer.recv(48)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         thread = threading.Thread(target=serve)
         thread.start()
-        io.set_peer(1, "127.0.0.1", server.getsockname()[1], bytes(16))
+        io.set_peer(1, "127.0.0.1", server.getsockname()[1])
         reader = io.open(9, STRIPED, stripe=STRIPE, size=100)
         try:
             with pytest.raises(OSError):
@@ -332,20 +367,18 @@ def test_a_server_that_lies_is_an_error(root: Path, lie: bytes) -> None:
 # ── strangers and garbage ──────────────────────────────────────────────────────────────────────────
 
 
-def hello(secret: bytes, *, magic: int = MAGIC, version: int = VERSION, lane: int = 0, node: int = 1) -> bytes:
-    return struct.pack("<IHHiI", magic, version, lane, node, 0) + secret
-
-
 def request(
     op: int, *, flag: int = 0, zero: int = 0, stripe: int = 0, ino: int = 5, index: int = 0, numbers: tuple[int, int, int] = (0, 0, 0)
 ) -> bytes:
     return struct.pack("<BBHIQqQQQ", op, flag, zero, stripe, ino, index, *numbers)
 
 
-def talk(port: int, *messages: bytes, quiet: float = 0.5) -> bytes:
-    """Send all, then read until it is closed or quiet."""
+def talk(port: int, *messages: bytes, lane: int = 0, quiet: float = 0.5) -> bytes:
+    """As node 1 to node 0: send all, then read until it is closed or quiet."""
     got = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as peer, contextlib.suppress(ConnectionError, TimeoutError):
+    peer, entered = connect(port, 0, lane=lane)
+    assert entered == OK
+    with peer, contextlib.suppress(ConnectionError, TimeoutError):
         for message in messages:
             peer.sendall(message)
         peer.settimeout(quiet)
@@ -354,28 +387,11 @@ def talk(port: int, *messages: bytes, quiet: float = 0.5) -> bytes:
     return got
 
 
-@pytest.mark.parametrize("secret", [bytes(16), token(0, 1)[:-1] + b"\1", token(1, 0)])
-def test_who_has_no_token_learns_nothing(nodes: Nodes, secret: bytes) -> None:
-    ino = nodes.write(0, b"secret")
-    answer = talk(nodes.io[0].port, hello(secret), request(1, ino=ino, index=WHOLE, numbers=(0, 100, 0)))
-    assert answer == struct.pack("<IHH", MAGIC, VERSION, 1)
-
-
-def test_another_nodes_token_another_version_and_garbage(nodes: Nodes) -> None:
-    port, right = nodes.io[0].port, token(0, 1)
-    assert talk(port, hello(right, node=7)) == struct.pack("<IHH", MAGIC, VERSION, 1)
-    assert talk(port, hello(right, version=2)) == struct.pack("<IHH", MAGIC, VERSION, 2)
-    assert talk(port, hello(right, lane=3)) == struct.pack("<IHH", MAGIC, VERSION, 2)
-    assert talk(port, b"GET / HTTP/1.1\r\n\r\n") == b""
-    nodes.io[1].set_peer(0, "127.0.0.1", port, bytes(16))
-    fails(lambda: nodes.io[1].open(9, REMOTE, 0), errno.EACCES)
-
-
-def test_a_peer_that_knows_the_token_can_ask(nodes: Nodes) -> None:
+def test_a_member_can_ask(nodes: Nodes) -> None:
     """The bytes of the protocol, as docs say them."""
     ino = nodes.write(0, b"content")
-    answer = talk(nodes.io[0].port, hello(token(0, 1)), request(1, ino=ino, index=WHOLE, numbers=(3, 100, 0)))
-    assert answer == struct.pack("<IHH", MAGIC, VERSION, 0) + struct.pack("<IIQQ", 0, 0, 4, 0) + b"tent"
+    answer = talk(nodes.io[0].port, request(1, ino=ino, index=WHOLE, numbers=(3, 100, 0)))
+    assert answer == struct.pack("<IIQQ", 0, 0o600, 4, 7) + b"tent"
 
 
 @pytest.mark.parametrize("lane", [0, 1])
@@ -402,8 +418,8 @@ def test_a_peer_that_knows_the_token_can_ask(nodes: Nodes) -> None:
 )
 def test_what_makes_no_sense_closes_the_connection(nodes: Nodes, lane: int, message: bytes) -> None:
     began = time.monotonic()
-    answer = talk(nodes.io[0].port, hello(token(0, 1), lane=lane), message, quiet=3)
-    assert answer[8:] == b"" and time.monotonic() - began < 2
+    answer = talk(nodes.io[0].port, message, lane=lane, quiet=3)
+    assert answer == b"" and time.monotonic() - began < 2
 
 
 def test_random_requests_harm_nothing(nodes: Nodes) -> None:
@@ -425,7 +441,7 @@ def test_random_requests_harm_nothing(nodes: Nodes) -> None:
             message = bytes(byte ^ (1 << chance.randrange(8)) if chance.random() < 0.05 else byte for byte in message)
             if struct.unpack_from("<Q", message, 8)[0] == kept:
                 continue
-        talk(nodes.io[0].port, hello(token(0, 1), lane=turn % 2), message, chance.randbytes(chance.randrange(3000)), quiet=0.02)
+        talk(nodes.io[0].port, message, chance.randbytes(chance.randrange(3000)), lane=turn % 2, quiet=0.02)
     assert nodes.read(0, kept, LOCAL, len(data)) == data
     ino = nodes.write(1, data, stripe=4096)
     assert nodes.read(0, ino, STRIPED, len(data), stripe=4096) == data
@@ -434,28 +450,30 @@ def test_random_requests_harm_nothing(nodes: Nodes) -> None:
 def test_strangers_who_say_nothing_do_not_keep_others_out(nodes: Nodes) -> None:
     ino = nodes.write(0, b"content")
     before = open_descriptors()
-    strangers = [socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=5) for _ in range(150)]
-    strangers[-1].sendall(hello(token(0, 1))[:31])
+    strangers = [socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=5) for _ in range(600)]
+    strangers[-1].sendall(hello(0)[:31])
     nodes.io[1].fetch(1, ino, 0, 7)
     assert nodes.done(1)[4] == 0
-    assert open_descriptors() - before < 150 + 64 + 20  # it keeps only some of them
+    assert open_descriptors() - before < 600 + 256 + 20  # it keeps only some of them
     for stranger in strangers:
         stranger.close()
     until(lambda: open_descriptors() - before < 20)
 
 
 def test_half_a_request_is_given_up(nodes: Nodes) -> None:
-    with socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=10) as peer:
-        peer.sendall(hello(token(0, 1)) + request(1)[:20])
-        assert peer.recv(8) == struct.pack("<IHH", MAGIC, VERSION, 0)
+    peer, entered = connect(nodes.io[0].port, 0)
+    with peer:
+        assert entered == OK
+        peer.sendall(request(1)[:20])
         began = time.monotonic()
         assert peer.recv(1) == b"" and time.monotonic() - began < 5
 
 
 def test_a_reader_that_does_not_take_its_bytes_is_given_up(nodes: Nodes) -> None:
     ino = nodes.write(0, bytes(30 << 20))
-    with socket.create_connection(("127.0.0.1", nodes.io[0].port), timeout=10) as peer:
-        peer.sendall(hello(token(0, 1)) + request(1, ino=ino, index=WHOLE, numbers=(0, 30 << 20, 0)))
+    peer, _ = connect(nodes.io[0].port, 0)
+    with peer:
+        peer.sendall(request(1, ino=ino, index=WHOLE, numbers=(0, 30 << 20, 0)))
         time.sleep(2.5)
         total = 0
         with contextlib.suppress(ConnectionError):

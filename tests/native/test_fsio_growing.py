@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from fsio_nodes import DONE, GREW, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content, token
+from fsio_nodes import DONE, GREW, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content
 from waiting import until
 
 STRIPE = 4096
@@ -171,7 +171,7 @@ def test_nobody_waits_until_large_parts_are_deleted(root: Path, striped: bool) -
         handle.write(bytes(32 << 20), at << 20)
     handle.close()
     silent = socket.create_server(("127.0.0.1", 0))
-    io.set_peer(1, "127.0.0.1", silent.getsockname()[1], token(1, 0))
+    io.set_peer(1, "127.0.0.1", silent.getsockname()[1])
     for serial in (1, 2):  # both of its threads wait for that node
         io.fetch(serial, nodes.new(), 1, 1)
     until(lambda: _aside(root) == 2, "the threads have not begun")

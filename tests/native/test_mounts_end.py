@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from peer_meta_nodes import Cluster, Kernel, token
+from peer_meta_nodes import Cluster, Kernel
 from waiting import until
 
 from amfs.engine.events import Event, FsReplied, FsRequested
@@ -25,7 +25,7 @@ def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Pat
     cluster = Cluster(tmp_path, stall_ms=5000)
     silent = socket.create_server(("127.0.0.1", 0))
     here, ino = cluster.nodes[0], 1 << 40
-    here.io.set_peer(1, "127.0.0.1", silent.getsockname()[1], token(1, 0))
+    here.io.set_peer(1, "127.0.0.1", silent.getsockname()[1])
     mounts = Mounts(0, here.meta, here.io, str(tmp_path), "test")
     events: list[Event] = []
 

@@ -13,6 +13,7 @@ import threading
 import time
 
 import pytest
+from data_handshake import CLIENT, KEY, NOT_MEMBER, WRONG_KEY
 from peer_meta_nodes import (
     CLOSED,
     CREATE,
@@ -32,7 +33,6 @@ from peer_meta_nodes import (
     Line,
     question,
     record,
-    token,
 )
 
 # ── what a shard answers ───────────────────────────────────────────────────────────────────────────
@@ -191,10 +191,10 @@ def test_many_at_once_are_answered_in_their_order(cluster: Cluster, line: Line) 
 
 
 def test_strangers_stay_outside(cluster: Cluster) -> None:
-    for node, shown in ((1, token(0, 0)), (5, token(0, 1))):
-        stranger = Line(cluster.nodes[0].io.port, node, shown)
+    for node, key, status in ((1, bytes(32), WRONG_KEY), (5, KEY, NOT_MEMBER), (CLIENT, KEY, NOT_MEMBER)):
+        stranger = Line(cluster.nodes[0].io.port, node, key=key)
         stranger.close()
-        assert stranger.status == 1
+        assert stranger.status == status
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -205,13 +205,13 @@ def test_garbage_ends_the_connection_and_nothing_else(cluster: Cluster, seed: in
     bad = bytearray(good if seed % 2 else random.randbytes(random.randrange(1, 200)))
     for _ in range(seed % 7):
         bad[random.randrange(len(bad))] = random.randrange(256)
-    one = Line(cluster.nodes[0].io.port, 1, token(0, 1))
+    one = Line(cluster.nodes[0].io.port, 1)
     one.socket.sendall(bad)
     one.socket.shutdown(socket.SHUT_WR)
     while one.socket.recv(4096):
         pass
     one.close()
-    two = Line(cluster.nodes[0].io.port, 1, token(0, 1))
+    two = Line(cluster.nodes[0].io.port, 1)
     assert two.ask(LOOKUP, ROOT, name=b"x" + name).error in (errno.ENOENT, META_NOT_MINE)
     two.close()
     cluster.nodes[0].meta.check()
@@ -220,7 +220,7 @@ def test_garbage_ends_the_connection_and_nothing_else(cluster: Cluster, seed: in
 def test_a_question_cut_anywhere_is_none(cluster: Cluster) -> None:
     good = question(CREATE, ROOT, 1, name=cluster.name_at(0), attr=record())
     for end in range(1, len(good), 3):
-        one = Line(cluster.nodes[0].io.port, 1, token(0, 1))
+        one = Line(cluster.nodes[0].io.port, 1)
         one.socket.sendall(good[:end])
         one.close()
     time.sleep(0.05)

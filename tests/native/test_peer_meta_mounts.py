@@ -15,23 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from peer_meta_nodes import (
-    ANSWER,
-    GUARD_S,
-    HAS_ATTR,
-    HELLO,
-    LANE,
-    MAGIC,
-    PARTITIONS,
-    ROOT,
-    VERSION,
-    WELCOME,
-    Cluster,
-    Kernel,
-    Node,
-    record,
-    token,
-)
+from data_handshake import accept
+from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, Node, record
 from waiting import until
 
 from amfs.fs.attr import LOST, META_SET_MODE, Attr
@@ -168,9 +153,7 @@ class Liar:
             except OSError:
                 return
             self.held.append(line)
-            hello = line.recv(HELLO.size, socket.MSG_WAITALL)
-            if len(hello) == HELLO.size and HELLO.unpack(hello)[2] == LANE:
-                line.sendall(WELCOME.pack(MAGIC, VERSION, 0))
+            if accept(line) == LANE:
                 self.act(line)
 
     def close(self) -> None:
@@ -184,7 +167,7 @@ def lied_to(top: Path, act: Callable[[socket.socket], None], stall_ms: int) -> I
     cluster = Cluster(top, stall_ms=stall_ms)
     liar = Liar(act)
     try:
-        cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port, token(1, 0))
+        cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port)
         yield cluster
     finally:
         liar.close()

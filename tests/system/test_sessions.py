@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -80,6 +81,7 @@ def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> No
     for entry in session.nodes:
         told = Path(f"/proc/{entry.pid}/cmdline").read_bytes() + Path(f"/proc/{entry.pid}/environ").read_bytes()
         assert session.keys.server_secret.encode() not in told and session.keys.client_secret.encode() not in told
+        assert session.keys.data not in told and base64.b64encode(session.keys.data) not in told
         assert os.getsid(entry.pid) != os.getsid(0) and os.readlink(f"/proc/{entry.pid}/fd/0") == "/dev/null"
 
     assert status(amfs, name) == dict.fromkeys(range(4), "up")

@@ -18,7 +18,7 @@ from amfs.net import records
 from amfs.net.keys import Keys
 from amfs.net.records import NodeEntry, SessionRecord
 
-KEYS = Keys("a" * 40, "SECRET-OF-SERVER", "c" * 40, "SECRET-OF-CLIENT")
+KEYS = Keys("a" * 40, "SECRET-OF-SERVER", "c" * 40, "SECRET-OF-CLIENT", b"SECRET-OF-DATA" + bytes(18))
 GONE = (999_999_999, 5)  # no such process
 
 
@@ -221,7 +221,7 @@ def test_a_session_elsewhere_is_asked(tmp_path: Path) -> None:
 
 REAL_KEYS = Keys(  # public test vectors of CURVE: a client needs well-formed keys to ask at all
     "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6",
-    "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs",
+    "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs", bytes(32),
 )  # fmt: skip
 
 

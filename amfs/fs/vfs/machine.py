@@ -11,12 +11,12 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
 from amfs.fs.attr import META_SET_GID, META_SET_UID, ROOT, Attr
-from amfs.fs.vfs.calls import Answer, Ask, Operation, Work, failure
+from amfs.fs.vfs.calls import Answer, Ask, Work
 from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
 _WITHOUT_DIRECTORIES = frozenset((
-    "spread", "directories", "arrive", "stripes_of", "have", "lose", "hello", "drop", "drop_whole", "usage",
+    "spread", "directories", "arrive", "stripes_of", "have", "lose", "drop", "drop_whole", "usage",
 ))  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class FileSystem(Tasks):
             self._fail(lambda asked, node=node: asked.node == node, errno.EHOSTDOWN)  # type: ignore[misc]
             self.tell(Work("forget_peer", (node,)))
         for node in sorted(new - {self.node}):
-            self.spawn(self._greet(node))
+            self.tell(Work("peer", (node,)))
         if new_manager and not first:
             self.meta.mend_dirs(True)  # what the one before us has begun and not told us is not so
         if manager == self.node:
@@ -113,15 +113,3 @@ class FileSystem(Tasks):
         if count:
             what = f"content of {count} files, which are EIO from now on (amfs stat says which)"
             self.log(f"node {node} has died, and with it {what}", logging.WARNING)
-
-    def _greet(self, node: int) -> Any:
-        """Let ``node`` reach this node's parts."""
-        port, token = yield Work("grant", (node,))
-        if port:
-            yield Ask(node, "hello", (port, token))
-
-    def s_hello(self, peer: int, port: int, token: bytes) -> Operation:
-        if len(token) != 16:
-            raise failure(errno.EINVAL)
-        yield from self._until(lambda: peer in self.live)  # it has learnt sooner than we that we are both members; or has died since
-        self.tell(Work("peer", (peer, port, token)))

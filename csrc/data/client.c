@@ -1,0 +1,492 @@
+#include "client.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/sha256.h"
+#include "common/thread.h"
+
+enum {
+    LINKS_MAX = 8, /* to a peer, for each lane */
+    CONNECT_TRIES = 4,
+    PAUSE_MS = 20,          /* before the second try, then twice as long each time */
+    MEMBER_WAIT_MS = 5000,  /* for a node that has not heard yet that we are members */
+    IDLE_MS = 10000,        /* after which a connection is closed */
+    RECEIVE_BYTES = 1 << 20, /* a time-out counts for so many */
+    FETCH_BYTES = 2 << 20,
+    NOT_YET = -2, /* beside errnos and DATA_BROKEN: it does not take us for a member, or not yet */
+};
+
+struct data_peer {
+    struct data_peer *next;
+    int32_t node;
+    bool known; /* it is a member */
+    uint64_t incarnation;
+    char *host;
+    int port;
+    uint64_t life; /* counts data_set_peer and data_forget_peer: links of an earlier life are closed, not kept */
+    struct data_link *links;
+    int count[LANES];
+};
+
+int data_result(struct data_client *client, int error) {
+    if (error == 0) return 0;
+    if (atomic_load(&client->stopping)) return ECANCELED;
+    return error == DATA_BROKEN ? EIO : error;
+}
+
+/* ── peers ── with the lock held */
+
+static struct data_peer *find_peer(struct data_client *client, int32_t node) {
+    struct data_peer *peer = client->peers;
+    while (peer != NULL && peer->node != node) peer = peer->next;
+    return peer;
+}
+
+static struct data_peer *make_peer(struct data_client *client, int32_t node) {
+    struct data_peer *peer = find_peer(client, node);
+    if (peer != NULL) return peer;
+    peer = calloc(1, sizeof *peer);
+    if (peer == NULL) return NULL;
+    peer->node = node;
+    peer->next = client->peers;
+    client->peers = peer;
+    return peer;
+}
+
+/* Take a link out of its peer's list and close it. */
+static void end_link(struct data_link *link) {
+    struct data_link **at = &link->peer->links;
+    while (*at != link) at = &(*at)->next;
+    *at = link->next;
+    link->peer->count[link->lane]--;
+    close(link->fd);
+    free(link);
+}
+
+/* Those under way end with an error where they wait, the idle ones here. */
+static void cut_links(struct data_peer *peer) {
+    for (struct data_link *link = peer->links, *next; link != NULL; link = next) {
+        next = link->next;
+        if (link->idle) end_link(link);
+        else shutdown(link->fd, SHUT_RDWR);
+    }
+}
+
+void data_set_peer(struct data_client *client, int32_t node, uint64_t incarnation, const char *host, int port) {
+    char *name = strdup(host);
+    pthread_mutex_lock(&client->lock);
+    struct data_peer *peer = name == NULL ? NULL : make_peer(client, node);
+    if (peer != NULL) {
+        cut_links(peer);
+        free(peer->host);
+        peer->host = name;
+        name = NULL;
+        peer->port = port;
+        peer->incarnation = incarnation;
+        peer->known = true;
+        peer->life++;
+    }
+    pthread_mutex_unlock(&client->lock);
+    free(name);
+}
+
+bool data_is_member(struct data_client *client, uint64_t id, uint64_t incarnation) {
+    if (id > INT32_MAX) return false;
+    pthread_mutex_lock(&client->lock);
+    const struct data_peer *peer = find_peer(client, (int32_t)id);
+    bool is = peer != NULL && peer->known && (peer->incarnation == 0 || peer->incarnation == incarnation);
+    pthread_mutex_unlock(&client->lock);
+    return is;
+}
+
+void data_forget_peer(struct data_client *client, int32_t node) {
+    pthread_mutex_lock(&client->lock);
+    struct data_peer *peer = find_peer(client, node);
+    if (peer != NULL) {
+        peer->known = false;
+        peer->life++;
+        cut_links(peer);
+        pthread_cond_broadcast(&client->changed);
+    }
+    pthread_mutex_unlock(&client->lock);
+}
+
+void data_reap(struct data_client *client) {
+    int64_t now = now_ms();
+    pthread_mutex_lock(&client->lock);
+    for (struct data_peer *peer = client->peers; peer != NULL; peer = peer->next) {
+        for (struct data_link *link = peer->links, *next; link != NULL; link = next) {
+            next = link->next;
+            if (link->idle && now - link->since_ms > IDLE_MS) end_link(link);
+        }
+    }
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* ── life ── */
+
+void data_client_begin(struct data_client *client, uint64_t id, uint64_t incarnation, const uint8_t *key) {
+    pthread_condattr_t monotonic;
+    client->id = id;
+    client->incarnation = incarnation;
+    client->has_key = key != NULL;
+    if (key != NULL) memcpy(client->key, key, sizeof client->key);
+    client->stall_ms = DATA_STALL_MS;
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&client->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void data_client_stop(struct data_client *client) {
+    pthread_mutex_lock(&client->lock);
+    atomic_store(&client->stopping, true);
+    for (struct data_peer *peer = client->peers; peer != NULL; peer = peer->next) cut_links(peer);
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void data_client_end(struct data_client *client) {
+    while (client->peers != NULL) {
+        struct data_peer *peer = client->peers;
+        client->peers = peer->next;
+        while (peer->links != NULL) end_link(peer->links);
+        free(peer->host);
+        free(peer);
+    }
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->lock);
+    amfs_wipe(client->key, sizeof client->key);
+}
+
+/* ── bytes ── sockets block, with time-outs of their own */
+
+int data_receive(int fd, void *to, size_t count) {
+    char *at = to;
+    while (count > 0) {
+        ssize_t got = recv(fd, at, count < RECEIVE_BYTES ? count : RECEIVE_BYTES, MSG_WAITALL);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == ETIMEDOUT)) return EIO; /* nothing came for stall_ms */
+        if (got <= 0) return DATA_BROKEN;
+        at += got;
+        count -= (size_t)got;
+    }
+    return 0;
+}
+
+int data_send(int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more) {
+    struct iovec pieces[2] = {{(void *)(uintptr_t)head, head_size}, {(void *)(uintptr_t)bytes, count}};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    while (pieces[0].iov_len + pieces[1].iov_len > 0) {
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && (errno == EAGAIN || errno == ETIMEDOUT)) return EIO;
+        if (sent < 0) return DATA_BROKEN;
+        for (int i = 0; i < 2; i++) {
+            size_t part = (size_t)sent < pieces[i].iov_len ? (size_t)sent : pieces[i].iov_len;
+            pieces[i].iov_base = (char *)pieces[i].iov_base + part;
+            pieces[i].iov_len -= part;
+            sent -= (ssize_t)part;
+        }
+    }
+    return 0;
+}
+
+/* ── connecting ── */
+
+/* Look up where the peer is. 0 or an errno; the caller frees. */
+static int resolve(const char *host, int port, struct addrinfo **found) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    int looked = getaddrinfo(host, service, &hints, found); /* first without a resolver, which cannot be interrupted */
+    if (looked == EAI_NONAME) {
+        hints.ai_flags = AI_NUMERICSERV;
+        looked = getaddrinfo(host, service, &hints, found);
+    }
+    return looked == 0 ? 0 : looked == EAI_SYSTEM ? errno : EHOSTUNREACH;
+}
+
+void data_socket_options(int fd, int milliseconds) {
+    struct timeval limit = {.tv_sec = milliseconds / 1000, .tv_usec = milliseconds % 1000 * 1000};
+    unsigned user = (unsigned)milliseconds;
+    int one = 1;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof user); /* a host without power sends no reset */
+}
+
+static int shake_hands(struct data_client *client, int fd, const struct handshake_hello *hello) {
+    struct handshake shake;
+    uint8_t proof[HANDSHAKE_PROOF_BYTES], welcome[HANDSHAKE_WELCOME_BYTES];
+    int status = HANDSHAKE_WRONG_KEY, error = client->has_key ? handshake_write_hello(&shake, hello) : EACCES;
+    if (error == 0) error = data_send(fd, shake.hello, sizeof shake.hello, NULL, 0, false);
+    if (error == 0) error = data_receive(fd, shake.challenge, sizeof shake.challenge);
+    if (error == 0) status = handshake_check_challenge(&shake, client->key, proof);
+    if (error != 0) return error;
+    if (status == HANDSHAKE_OK) {
+        error = data_send(fd, proof, sizeof proof, NULL, 0, false);
+        if (error == 0) error = data_receive(fd, welcome, sizeof welcome);
+        if (error != 0) return error;
+        status = handshake_read_welcome(welcome);
+    }
+    switch (status) {
+    case HANDSHAKE_OK: return 0;
+    case HANDSHAKE_WRONG_KEY: return EACCES;
+    case HANDSHAKE_NOT_MEMBER: return NOT_YET;
+    case HANDSHAKE_NOT_ME: return EIO;
+    default: return EPROTO;
+    }
+}
+
+/* One attempt: a link in the peer's list that is connected, or 0 links and an error. With the lock held, given up meanwhile. */
+static int connect_link(struct data_client *client, struct data_peer *peer, int lane, const struct addrinfo *address,
+                        struct data_link **made) {
+    uint64_t life = peer->life;
+    struct handshake_hello hello = {.lane = lane,
+                                    .id = client->id,
+                                    .incarnation = client->incarnation,
+                                    .server_id = (uint64_t)peer->node,
+                                    .server_incarnation = peer->incarnation};
+    struct data_link *link = calloc(1, sizeof *link);
+    int fd = link == NULL ? -1 : socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        int error = link == NULL ? ENOMEM : errno;
+        free(link);
+        return error;
+    }
+    *link = (struct data_link){.next = peer->links, .peer = peer, .lane = lane, .fd = fd};
+    peer->links = link; /* from now on forget_peer finds it */
+    peer->count[lane]++;
+    pthread_mutex_unlock(&client->lock);
+    data_socket_options(fd, client->stall_ms);
+    int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno == EINPROGRESS ? ETIMEDOUT : errno;
+    if (error == 0) error = shake_hands(client, fd, &hello);
+    pthread_mutex_lock(&client->lock);
+    if (error == 0 && (peer->life != life || atomic_load(&client->stopping))) error = EIO;
+    if (error != 0) end_link(link);
+    else *made = link;
+    return error;
+}
+
+static int connect_peer(struct data_client *client, struct data_peer *peer, int lane, struct data_link **made) {
+    struct addrinfo *found = NULL;
+    uint64_t life = peer->life;
+    char *host = strdup(peer->host);
+    int port = peer->port, error = ENOMEM;
+    int64_t deadline = now_ms() + client->stall_ms;
+    if (host == NULL) return error;
+    pthread_mutex_unlock(&client->lock);
+    error = resolve(host, port, &found);
+    free(host);
+    pthread_mutex_lock(&client->lock);
+    if (error == 0) error = EIO;
+    int64_t not_yet_until = now_ms() + MEMBER_WAIT_MS;
+    for (int tries = 0; found != NULL && peer->known && peer->life == life && !atomic_load(&client->stopping); tries++) {
+        for (const struct addrinfo *next = found; next != NULL; next = next->ai_next) {
+            error = connect_link(client, peer, lane, next, made);
+            if (error == 0) break;
+        }
+        bool again =
+            error == NOT_YET ? now_ms() < not_yet_until : (error == ECONNREFUSED || error == DATA_BROKEN) && tries + 1 < CONNECT_TRIES;
+        if (!again || now_ms() > deadline) break;
+        struct timespec until; /* it may be starting; anything that changes wakes us */
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += (PAUSE_MS * 1000000L) << (tries < CONNECT_TRIES ? tries : CONNECT_TRIES);
+        if (until.tv_nsec >= 1000000000) until = (struct timespec){until.tv_sec + 1, until.tv_nsec - 1000000000};
+        pthread_cond_timedwait(&client->changed, &client->lock, &until);
+    }
+    if (found != NULL) freeaddrinfo(found);
+    if (error == NOT_YET) return EACCES;
+    return error == 0 || error == EACCES || error == EPROTO || error == ENOMEM || error == EMFILE || error == ENFILE ? error : EIO;
+}
+
+int data_link_get(struct data_client *client, int32_t node, int lane, bool fresh, struct data_link **link) {
+    int64_t deadline = now_ms() + client->stall_ms;
+    int error = 0;
+    *link = NULL;
+    pthread_mutex_lock(&client->lock);
+    struct data_peer *peer = find_peer(client, node);
+    while (*link == NULL && error == 0) {
+        if (atomic_load(&client->stopping)) error = ECANCELED;
+        else if (peer == NULL || !peer->known) error = EIO;
+        if (error != 0) break;
+        struct data_link *idle = peer->links;
+        while (idle != NULL && !(idle->idle && idle->lane == lane)) idle = idle->next;
+        if (idle != NULL && fresh) {
+            end_link(idle); /* the one before it was dead, so this one is likely to be */
+        } else if (idle != NULL) {
+            idle->idle = false;
+            *link = idle;
+        } else if (peer->count[lane] < LINKS_MAX) {
+            error = connect_peer(client, peer, lane, link);
+        } else {
+            struct timespec until;
+            int64_t left = deadline - now_ms();
+            if (left <= 0) {
+                error = EIO;
+                break;
+            }
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            until.tv_sec += left / 1000 + 1;
+            pthread_cond_timedwait(&client->changed, &client->lock, &until);
+        }
+    }
+    pthread_mutex_unlock(&client->lock);
+    return error;
+}
+
+void data_link_put(struct data_client *client, struct data_link *link, bool broken) {
+    pthread_mutex_lock(&client->lock);
+    if (broken || !link->peer->known || atomic_load(&client->stopping)) {
+        end_link(link);
+    } else {
+        link->idle = link->used = true;
+        link->since_ms = now_ms();
+    }
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* ── questions and answers ── */
+
+int data_ask(struct data_link *link, const struct data_request *request, const void *bytes) {
+    uint8_t head[REQUEST_BYTES] = {0};
+    head[0] = request->op;
+    head[1] = request->flag;
+    put_le(head + 4, request->stripe, 4);
+    put_le(head + 8, request->ino, 8);
+    put_le(head + 16, (uint64_t)request->index, 8);
+    put_le(head + 24, request->offset, 8);
+    put_le(head + 32, request->length, 8);
+    put_le(head + 40, request->extra, 8);
+    if (request->path != NULL) return data_send(link->fd, head, sizeof head, request->path, request->extra, false);
+    return data_send(link->fd, head, sizeof head, bytes, bytes == NULL ? 0 : request->length, false);
+}
+
+int data_hear(struct data_link *link, struct data_reply *reply) {
+    uint8_t head[REPLY_BYTES];
+    int error = data_receive(link->fd, head, sizeof head);
+    if (error != 0) return error;
+    reply->error = (int)(get_le(head, 4) & INT32_MAX);
+    reply->mode = (unsigned)get_le(head + 4, 4);
+    reply->length = get_le(head + 8, 8);
+    reply->value = get_le(head + 16, 8);
+    return 0;
+}
+
+int data_call(struct data_client *client, int32_t node, int lane, const struct data_request *request, const void *bytes,
+              struct data_reply *reply, void *to, size_t room) {
+    struct data_link *link;
+    int error = DATA_BROKEN;
+    for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
+        bool used;
+        error = data_link_get(client, node, lane, tries > 0, &link);
+        if (error != 0) break;
+        used = link->used;
+        error = data_ask(link, request, bytes);
+        if (error == 0) error = data_hear(link, reply);
+        if (error == 0 && reply->length > room) error = EPROTO;
+        if (error == 0 && reply->length > 0) error = data_receive(link->fd, to, reply->length);
+        data_link_put(client, link, error != 0);
+        if (!used) break; /* a new connection that breaks is no accident of time */
+    }
+    return error != 0 ? data_result(client, error) : reply->error;
+}
+
+int data_call_stat(struct data_client *client, int32_t node, int lane, const struct data_request *request, struct data_stat *stat) {
+    uint8_t bytes[STAT_BYTES];
+    struct data_reply reply;
+    int error = data_call(client, node, lane, request, NULL, &reply, bytes, sizeof bytes);
+    if (error == 0 && reply.length != sizeof bytes) error = EPROTO;
+    if (error == 0)
+        *stat = (struct data_stat){get_le(bytes, 8), get_le(bytes + 8, 8), (int64_t)get_le(bytes + 16, 8), (int64_t)get_le(bytes + 24, 8),
+                                   (int64_t)get_le(bytes + 32, 8)};
+    return error;
+}
+
+/* ── files ── */
+
+/* The bytes that follow an answer, into a file of `size` bytes. Received and written at once. Measured for 100 MB onto huge pages, CPU of
+ * the receiving side: 11-16 ms so (a whole page is not zeroed before it is written), 40 by half a megabyte, 20-60 through a pipe with
+ * splice; on small pages every way takes 65-80. */
+static int receive_file(int socket, const struct data_fetch *fetch, uint64_t size, uint64_t count) {
+    size_t room = count < FETCH_BYTES ? (size_t)count : FETCH_BYTES;
+    uint64_t offset = fetch->request.offset;
+    char *buffer = malloc(room + 1);
+    int error = buffer == NULL ? ENOMEM : 0;
+    if (error == 0 && ftruncate(fetch->file, (off_t)size) != 0) error = errno; /* known to be long, it gets large pages */
+    for (uint64_t moved = 0; moved < count && error == 0;) {
+        size_t piece = count - moved < room ? (size_t)(count - moved) : room;
+        error = data_receive(socket, buffer, piece);
+        for (size_t done = 0; error == 0 && done < piece;) {
+            ssize_t put = pwrite(fetch->file, buffer + done, piece - done, (off_t)(offset + moved + done));
+            if (put < 0 && errno != EINTR) error = errno;
+            if (put > 0) done += (size_t)put;
+        }
+        moved += piece;
+    }
+    free(buffer);
+    return error;
+}
+
+int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch) {
+    const struct data_request *request = &fetch->request;
+    bool all = request->flag == READ_DENSE || request->path != NULL;
+    struct data_link *link;
+    struct data_reply reply;
+    int error = DATA_BROKEN;
+    for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
+        error = data_link_get(client, node, LANE_PARTS, tries > 0, &link);
+        if (error != 0) break;
+        bool used = link->used, asked = false;
+        error = data_ask(link, request, NULL);
+        if (error == 0) error = data_hear(link, &reply);
+        int fault = error == 0 ? reply.error : 0;
+        if (error == 0 && fault == 0) {
+            fetch->holes = request->flag == READ_DENSE && reply.length == 0 && reply.value != 0;
+            uint64_t size = all ? reply.value : fetch->size;
+            if (reply.length > request->length || size > INT64_MAX) error = EPROTO;
+            else if (all ? fetch->size != UINT64_MAX && size != fetch->size : reply.length != request->length) error = ESTALE;
+            else if (all && !fetch->holes && reply.length != size) error = EPROTO;
+            else if (fetch->room != NULL && !fetch->room(fetch->context, reply.length)) error = ENOSPC;
+            asked = true;
+            if (error == 0) error = receive_file(link->fd, fetch, size, reply.length);
+            if (error == 0) fetch->size = size;
+        }
+        data_link_put(client, link, error != 0);
+        if (error == 0) error = fault;
+        if (!used || asked) break;
+    }
+    return data_result(client, error);
+}
+
+static struct data_request read_stored(const char *path, uint64_t size) {
+    return (struct data_request){.op = OP_READ, .index = -1, .length = size, .path = path, .extra = strlen(path)};
+}
+
+int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size) {
+    struct data_fetch fetch = {.request = read_stored(path, size), .file = file, .size = size};
+    return data_fetch(client, node, &fetch);
+}
+
+int data_read_stored(struct data_client *client, int32_t node, const char *path, void *to, uint64_t size) {
+    struct data_request request = read_stored(path, size);
+    struct data_reply reply;
+    int error = data_call(client, node, LANE_PARTS, &request, NULL, &reply, to, size);
+    return error == 0 && (reply.value != size || reply.length != size) ? ESTALE : error;
+}

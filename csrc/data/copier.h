@@ -1,0 +1,37 @@
+/* Copies files between shared storage and this node's store, on threads of its own.
+ *
+ * Plain C, knows nothing of Python. Every function may be called from any thread. A job ends in exactly one completion, in whatever way it
+ * ends; a file appears under its name whole or not at all (newfile.h). */
+#ifndef AMFS_COPIER_H
+#define AMFS_COPIER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { COPIER_THREADS_MAX = 64 };
+
+struct copier;
+
+struct copier_done {
+    struct copier_done *next;
+    uint64_t serial;
+    uint64_t bytes; /* copied, also when it failed on the way */
+    char *error;    /* NULL: fine */
+};
+
+struct copier *copier_new(int threads, char *error, size_t error_size); /* NULL and a text in `error` if it fails */
+int copier_fd(const struct copier *copier); /* eventfd, readable while completions wait; valid until copier_free */
+
+/* Queue a copy, which takes the place of what the destination had. 0, or an errno (then no completion follows). Strings are copied. After
+ * copier_stop: completes as "stopped". */
+int copier_copy(struct copier *copier, uint64_t serial, const char *source, const char *destination, unsigned mode, int directories);
+
+/* All completions so far, oldest first; the caller frees the list. */
+struct copier_done *copier_take(struct copier *copier);
+void copier_done_free(struct copier_done *list);
+
+/* End the threads; what is queued or under way completes as "stopped". Repeatable. */
+void copier_stop(struct copier *copier);
+void copier_free(struct copier *copier);
+
+#endif

@@ -1,0 +1,76 @@
+/* What follows the handshake on a data connection, little-endian.
+ *
+ * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
+ * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
+ *
+ * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
+ * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
+ * node, so nobody waits in a circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h). */
+#ifndef AMFS_DATA_WIRE_H
+#define AMFS_DATA_WIRE_H
+
+#include <stdint.h>
+
+enum {
+    REQUEST_BYTES = 48,
+    REPLY_BYTES = 24,
+    STAT_BYTES = 40,
+    WRITE_MAX = 16 << 20, /* bytes of one WRITE */
+    PATH_BYTES_MAX = 4095, /* of a path in the store */
+    LANES = 3,
+    LANE_PARTS = 0,
+    LANE_FILES = 1,
+    LANE_RPC = 2,
+    DATA_BROKEN = -1,      /* beside errnos: the connection ended; on another one it may go better */
+    DATA_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
+};
+
+/* Nodes have numbers below that; clients draw theirs above, and may read files of the runs' store only. */
+#define DATA_CLIENTS_FROM ((uint64_t)1 << 32)
+
+enum data_op {
+    /* Part, or file of the store: offset, length; answers its mode, and its size as value. Of a part, flag 1: a stripe that is not there is
+     * ENOENT, else it is zeros; 2: likewise, and of a part with holes no bytes come. */
+    OP_READ = 1,
+    OP_WRITE, /* stripe: offset, length, bytes */
+    OP_STAT, /* part */
+    OP_TRIM, /* stripes of a file that has now `offset` bytes, `stripe` each */
+    OP_PUNCH, /* stripe: offset, length */
+    OP_SEEK, /* stripe: offset, flag: whence */
+    OP_DELETE, /* flag: enum data_what; index */
+    OP_SUM, /* all stripes there: count in size, blocks, newest times */
+    OP_USE = 32, /* file: this node has from now on so many readers (offset) and writers (length) of it */
+    OP_FILE_READ, /* offset, length */
+    OP_FILE_WRITE, /* offset, length, bytes */
+    OP_FILE_TRUNCATE, /* offset: size */
+    OP_FILE_ALLOCATE, /* offset, length, extra: mode */
+    OP_FILE_SEEK, /* offset, flag: whence */
+    OP_FILE_STAT,
+    OP_FILE_FLUSH,
+};
+
+enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2 }; /* flags of OP_READ */
+
+enum data_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
+
+struct data_request {
+    uint8_t op, flag;
+    uint32_t stripe;
+    uint64_t ino;
+    int64_t index;
+    uint64_t offset, length, extra;
+    const char *path; /* of `extra` bytes; NULL: ino and index say what is meant */
+};
+
+struct data_reply {
+    int error;
+    unsigned mode; /* of READ */
+    uint64_t length, value;
+};
+
+struct data_stat {
+    uint64_t size, blocks;
+    int64_t atime, mtime, ctime;
+};
+
+#endif
