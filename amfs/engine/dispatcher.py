@@ -21,13 +21,16 @@ from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
 
 _NOTHING = m.Result(-1)
+#: After a node was lost a task may be done twice, and the second making of a file on shared storage can meet a task that reads it there:
+#: that one runs again, so often at most (a task that itself writes on its input fails all the same).
+EXCUSED_MAX = 3
 _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
 
 
 class Record:
     """One unfinished task."""
 
-    __slots__ = ("failures", "giver", "spec", "state", "urgent", "worker")
+    __slots__ = ("excused", "failures", "giver", "spec", "state", "urgent", "worker")
 
     def __init__(self, spec: m.TaskSpec) -> None:
         self.spec = spec
@@ -35,6 +38,7 @@ class Record:
         self.worker = -1
         self.giver = -1  # the worker that says it gave the task to ``worker``, until that one says that it has it
         self.failures = 0
+        self.excused = 0  # failures that were not its own
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
     @property
@@ -54,7 +58,7 @@ class DispatchRun:
     """One run at this dispatcher."""
 
     __slots__ = (
-        "client", "info", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
+        "client", "info", "lossy", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
     )  # fmt: skip
 
     def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int) -> None:
@@ -66,6 +70,7 @@ class DispatchRun:
         self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
         self.results: list[m.Result] = []
         self.told_parked = 0
+        self.lossy = False  # nodes were lost while it went on
         self.placement = placement
         self.sub_tid = sub_tid  # next id for the partial tasks of reductions
         self.trees: dict[int, Tree] = {}  # unfinished reductions that were planned
@@ -252,7 +257,11 @@ class Dispatcher(Machine):
             self._take_off(run, record)
             if not result.outcome:
                 self._ended(number, run, record, result)
+            elif result.outcome == Outcome.INPUT_CHANGED and run.lossy and record.excused < EXCUSED_MAX:
+                record.excused += 1
+                self._retry(number, record)
             elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED:
+                record.failures += 1
                 self._retry(number, record)
             else:
                 self._fail(number, run, record, result)
@@ -264,8 +273,7 @@ class Dispatcher(Machine):
 
     def _retry(self, number: int, record: Record) -> None:
         self._move(record, RecordEvent.RETRY)
-        wait = min(self.limits.backoff_first_s * 2**record.failures, self.limits.backoff_last_s)
-        record.failures += 1
+        wait = min(self.limits.backoff_first_s * 2 ** (record.failures + record.excused - 1), self.limits.backoff_last_s)
         self.set_timer(("retry", number, record.spec.tid), wait)
 
     def on_timer(self, event: TimerFired) -> None:
@@ -367,6 +375,7 @@ class Dispatcher(Machine):
                 self._take_off(run, record)
                 self._lost(run, record)
             if gone:
+                run.lossy = True
                 self._replant(number, run)
             for known in (run.out, run.parked):
                 for worker in [worker for worker in known if worker not in everyone]:

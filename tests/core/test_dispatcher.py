@@ -19,7 +19,7 @@ from recorder import Recorder
 
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
-from amfs.engine.dispatcher import Dispatcher
+from amfs.engine.dispatcher import EXCUSED_MAX, Dispatcher
 from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body
 from amfs.engine.states import Outcome, RecordState
@@ -320,6 +320,23 @@ def test_a_task_on_its_way_between_two_workers_is_lost_with_the_one_that_gave_it
         unit.tell(taker, m.TaskMoved(RUN, ((1, 0),)))
     unit.view(*({0, 1, 2} - {giver}))
     assert [(task.tid, task.attempt) for _, assign in unit.take_all(m.Assign) for task in assign.tasks] == ([] if arrived else [(1, 1)])
+
+
+@pytest.mark.parametrize("lossy", [True, False])
+def test_a_reader_of_what_was_made_twice_runs_again(lossy: bool) -> None:
+    """Seed 201558: a lost node's task was done again, and wrote its output to shared storage over the one that another read."""
+    unit = Unit([0, 1], data_aware=False).submit(spec(1))
+    if lossy:
+        unit.view(0)
+    attempts = []
+    for _ in range(EXCUSED_MAX + 1):
+        found = [(worker, task) for worker, assign in unit.take_all(m.Assign) for task in assign.tasks]
+        attempts.append(found[-1][1].attempt)
+        unit.done(found[-1][0], result(1, Outcome.INPUT_CHANGED, attempt=attempts[-1]))
+        if unit.results():
+            break
+        unit.advance(60.0)
+    assert len(attempts) == (EXCUSED_MAX + 1 if lossy else 1)
 
 
 def test_late_word_of_a_gift_does_not_bring_the_task_back_from_further_on() -> None:
