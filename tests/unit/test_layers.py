@@ -248,6 +248,13 @@ def test_links_between_documents_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which does not exist"
 
 
+def test_the_glossary_says_where_each_term_lives() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+) \| `([^`]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 50
+    for term, _, where in rows:
+        assert (ROOT / where).is_file(), f"{term}: no file {where}"
+
+
 def test_documents_name_no_place_of_ours() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
