@@ -14,7 +14,7 @@ SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint sim native-asan bench states clean
+.PHONY: help setup demo test lint sim native-asan bench states man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ states: ## write docs/states.md again from the tables
 	@$(SETUP) test
 	@$(BIN)/python tools/make_state_diagrams.py
 
+man: ## write the man pages of all commands to man/, from their help
+	@$(SETUP) test
+	@$(BIN)/python tools/make_man_pages.py man
+
 clean: ## remove what the targets made, .venv included
-	rm -rf $(VENV) build dist demo-out .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist demo-out man site .coverage .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
