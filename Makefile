@@ -14,7 +14,7 @@ SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint sim native-asan bench states man clean
+.PHONY: help setup demo test lint sim native-asan bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ bench: ## what amfs bench dispatch measures on this machine
 states: ## write docs/states.md again from the tables
 	@$(SETUP) test
 	@$(BIN)/python tools/make_state_diagrams.py
+
+docs: ## build the documentation as a site, in site/; any warning fails
+	@$(SETUP) test,docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 man: ## write the man pages of all commands to man/, from their help
 	@$(SETUP) test
