@@ -1,6 +1,6 @@
 """A large file from one process's store to another's, as two nodes do it. ``python -m amfs.bench.transfer DIRECTORY BYTES`` is the holder.
 
-Only the movers: no workflow, no control messages; what is compared with raw TCP is the data path.
+Only the movers, without a workflow or control messages: the data path is compared with raw TCP.
 """
 
 from __future__ import annotations

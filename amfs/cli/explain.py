@@ -1,7 +1,7 @@
 """``amfs explain``: why is a task not running?
 
-Owns the search for an answer: in the list (who makes what it waits for), in the journal of the list's last run (what is done), and, when a
-session is up, from its nodes (queues, slots, files on their way).
+Owns the search for an answer: in the list (the tasks that make its inputs), in the journal of the last run of the list (finished tasks),
+and, when a session is up, on its nodes (queues, slots, files on their way).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the commands over the file system share: paths and patterns, the session, messages, sizes and dates, JSON."""
+"""Parts that all commands over the file system share: paths and patterns, the session, messages, sizes and dates, JSON."""
 
 from __future__ import annotations
 

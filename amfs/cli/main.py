@@ -1,10 +1,10 @@
-"""The ``amfs`` command: which subcommands there are, and how errors end.
+"""The ``amfs`` command: its subcommands, and the exit status of every error.
 
 Owns the table of commands, the top-level help and the mapping from exceptions to exit codes. Must not import anything but the
 standard library's cheapest parts at module level: ``amfs --help`` is answered from the table, and a command's module (and click
 itself) is imported only when that command runs.
 
-Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when the reader of our output went away, 70 for a fault of amfs.
+Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when the reader of the output closed it, 70 for a fault of amfs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``amfs mount``: the files of a session as a directory. ``net.fusemounts`` and ``node.mounts`` do it."""
+"""``amfs mount``: the files of a session as a directory. ``host.fusemounts`` and ``node.mounts`` do the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``amfs status``: sessions, their nodes and what these do."""
+"""``amfs status``: sessions, their nodes and the work of each node."""
 
 from __future__ import annotations
 

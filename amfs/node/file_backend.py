@@ -1,6 +1,6 @@
-"""What a node does in the world for the file system: the works that ``fs.vfs`` asks for, with parts, handles and peers' data ports. I/O.
+"""The I/O of a node for the file system: the works that ``fs.vfs`` asks for, on parts, handles and data ports of peers.
 
-Decides nothing. What may wait (for a disk, a peer, a large unlink) runs in a few threads; what ends comes back from ``collect``.
+Decides nothing. Work that may wait (for a disk, a peer, a large unlink) runs in a few threads; ``collect`` returns what has ended.
 """
 
 from __future__ import annotations

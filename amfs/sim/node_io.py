@@ -1,4 +1,4 @@
-"""What a simulated node does in its world: a launcher, a mover and a store that only pretend, at a price. Beside ``node.node_io``.
+"""The simulated I/O of a node: a launcher, a mover and a store that only take virtual time. The counterpart of ``node.node_io``.
 
 They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
 was closed, is an error of the machines and ends the simulation.
