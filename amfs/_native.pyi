@@ -2,14 +2,17 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
-def xxh64(data: bytes | str, seed: int = 0) -> int:
+from typing_extensions import Buffer
+
+def xxh64(data: Buffer | str, seed: int = 0) -> int:
     """XXH64 of the bytes (str: its UTF-8), bit-identical to xxhash.xxh64_intdigest."""
 
 def partitions(names: Sequence[str], count: int) -> list[int]:
     """xxh64(name) % count for each name."""
 
+@final
 class Launcher:
     """Starts processes from packed records (amfs/engine/records.py) on a thread of its own, without the GIL.
 
@@ -51,6 +54,7 @@ class Launcher:
     def stop(self) -> None:
         """Kill everything (SIGKILL), remove sandboxes, join the thread. Repeatable."""
 
+@final
 class Mover:
     """Copies files on threads of its own, without the GIL: store <-> shared storage, and between nodes over TCP.
 
@@ -77,6 +81,7 @@ class Mover:
     def stop(self) -> None:
         """End the threads, closing sockets; unfinished jobs complete with error "stopped". Repeatable."""
 
+@final
 class Io:
     """The data of the file system: parts of files in this node's store and on other nodes (csrc/data/fsio.h). Any thread may call.
 
@@ -164,6 +169,7 @@ class Io:
         """This node has caches that cannot be told of changes made directly: they take the long way."""
     def stop(self) -> None: ...
 
+@final
 class IoHandle:
     """An open file's data, made by Io.open. Closed while calls are under way it goes when the last of them has ended."""
 
@@ -182,6 +188,7 @@ class IoHandle:
 
 _Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
+@final
 class Meta:
     """The metadata of the file system that this node keeps (csrc/metadata/fsmeta.h says what each method means). Any thread may call.
 
@@ -290,6 +297,7 @@ class Meta:
     def check(self) -> None:
         """AssertionError: what contradicts itself."""
 
+@final
 class Fuse:
     """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse/fuse.h). Any thread may call.
 
