@@ -337,7 +337,7 @@ def hello(secret: bytes, *, magic: int = MAGIC, version: int = VERSION, lane: in
 
 
 def request(
-    op: int, *, flag: int = 0, zero: int = 0, stripe: int = 0, ino: int = 5, index: int = 0, numbers: tuple[int, int, int] = (0, 0, 0)
+    op: int, *, flag: int = 0, zero: int = 0, stripe: int = 0, ino: int = 5, index: int = 0, numbers: tuple[int, ...] = (0, 0, 0)
 ) -> bytes:
     return struct.pack("<BBHIQqQQQ", op, flag, zero, stripe, ino, index, *numbers)
 

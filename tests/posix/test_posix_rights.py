@@ -7,7 +7,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mounting
@@ -92,7 +92,10 @@ def test_of_who_is_given_a_file_while_its_other_changes_are_told(nodes: list[Pat
 @pytest.mark.parametrize("make", ["mkdir", "mknod", "symlink", "link"])
 def test_a_name_is_taken_also_where_its_file_was_just_given_away_on_the_other_node(nodes: list[Path], make: str) -> None:
     """These calls do not look again where the kernel may lose the answer (docs/file-system.md): not whenever it was told just before."""
-    calls = {"mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(aim, at)}
+    aim = nodes[0] / "aim"
+    calls: dict[str, Callable[[Path], None]] = {
+        "mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(aim, at),
+    }  # fmt: skip
     found = []
     for number in range(ROUNDS):
         aim = nodes[not number % 2] / "aim"

@@ -98,8 +98,8 @@ def imports(module: str, path: Path, *, types: bool = False) -> set[str]:
             for alias in node.names:
                 name = f"{base}.{alias.name}"
                 found.add(name if name in MODULES or name == "amfs._native" else base)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
+        for below in ast.iter_child_nodes(node):
+            visit(below)
 
     visit(ast.parse(path.read_text(encoding="utf-8")))
     return found
@@ -172,7 +172,7 @@ def test_pure_modules_know_no_world(path: Path) -> None:
 
 
 def test_state_diagrams_are_fresh() -> None:
-    check = [sys.executable, ROOT / "tools" / "make_state_diagrams.py", "--check"]
+    check = [sys.executable, str(ROOT / "tools" / "make_state_diagrams.py"), "--check"]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
