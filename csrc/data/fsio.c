@@ -136,9 +136,10 @@ static void *keep(void *argument) {
         until.tv_sec += 2;
         pthread_cond_timedwait(&io->keeper_wake, &io->keeper_lock, &until);
         if (atomic_load(&io->stopping)) break;
+        const struct fsio_speaker speaker = io->speaker; /* it may be set while this thread runs */
         pthread_mutex_unlock(&io->keeper_lock);
         fsio_links_reap(io);
-        if (io->speaker.attend != NULL) io->speaker.tick(io->speaker.context);
+        if (speaker.attend != NULL) speaker.tick(speaker.context);
         int64_t began = now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);

@@ -175,7 +175,11 @@ static void *serve(void *argument) {
 
 /* ── the third lane ── */
 
-void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker) { io->speaker = *speaker; }
+void fsio_set_speaker(struct fsio *io, const struct fsio_speaker *speaker) {
+    pthread_mutex_lock(&io->keeper_lock); /* the keeper runs already */
+    io->speaker = *speaker;
+    pthread_mutex_unlock(&io->keeper_lock);
+}
 
 void *fsio_speaker_of(struct fsio *io) { return io->speaker.attend == NULL ? NULL : io->speaker.context; }
 
