@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amfs.cli.session_options import node_options, wishes_of
+from amfs.cli.session_options import chosen_options, node_options
 from amfs.net.records import SessionRecord
 
 
@@ -25,26 +25,26 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
     """
     from amfs.provision import local as bootstrap
 
-    wishes = wishes_of(slots, memory, tcp, store, store_limit, unit_size)
+    options = chosen_options(slots, memory, tcp, store, store_limit, unit_size)
     if bootstrap.under_mpi():
-        return _up_mpi(nodes, name, wishes)
-    session = bootstrap.start_local(nodes or 1, name, wishes)
+        return _up_mpi(nodes, name, options)
+    session = bootstrap.start_local(nodes or 1, name, options)
     _say(session)
     return 0
 
 
-def _up_mpi(nodes: int | None, name: str | None, wishes: object) -> int:
+def _up_mpi(nodes: int | None, name: str | None, options: object) -> int:
     from amfs.errors import AmfsError, UsageError
     from amfs.provision import local as bootstrap
     from amfs.provision import mpi as bootstrap_mpi
 
-    assert isinstance(wishes, bootstrap.NodeOptions)
+    assert isinstance(options, bootstrap.NodeOptions)
     if nodes is not None:
         if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
             return UsageError.exit_code
         raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
     try:
-        rank, session = bootstrap_mpi.start(name, wishes)
+        rank, session = bootstrap_mpi.start(name, options)
     except AmfsError as error:
         if bootstrap.mpi_rank() > 0:  # all ranks know the reason; one says it
             return error.exit_code

@@ -55,20 +55,20 @@ def mpi_rank() -> int:
 
 
 def node_config(
-    session: str, directory: Path, keys: Keys, node: int, wishes: NodeOptions, *, expected: int = 1, port_step: int = 0
+    session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, expected: int = 1, port_step: int = 0
 ) -> NodeConfig:
     """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
     listen = [f"ipc://{directory}/node-{node}.ipc"]
     data_address = "127.0.0.1"
-    if wishes.tcp:
-        host, port = split(listen_endpoint(wishes.tcp))
+    if options.tcp:
+        host, port = split(listen_endpoint(options.tcp))
         listen.append(f"tcp://{host}:{int(port) + port_step if port != '0' else 0}")
         data_address = host.strip("[]")
     return NodeConfig(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
-        managers=(f"ipc://{directory}/node-0.ipc",), slots=wishes.slots, memory=wishes.memory, store_dir=wishes.store_dir,
-        store_limit=wishes.store_limit,
-        data_address=data_address, unit_size=wishes.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
+        managers=(f"ipc://{directory}/node-0.ipc",), slots=options.slots, memory=options.memory, store_dir=options.store_dir,
+        store_limit=options.store_limit,
+        data_address=data_address, unit_size=options.unit_size, expected=expected, log_file=str(directory / f"node-{node}.log"),
         host=processes.host_id(),
     )  # fmt: skip
 
@@ -77,11 +77,11 @@ def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
     return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
 
 
-def start_local(nodes: int, name: str | None = None, wishes: NodeOptions | None = None) -> SessionRecord:
+def start_local(nodes: int, name: str | None = None, options: NodeOptions | None = None) -> SessionRecord:
     """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
     if nodes < 1:
         raise UsageError("a session has at least one node: --nodes 1")
-    wishes = wishes or NodeOptions()
+    options = options or NodeOptions()
     orphans.sweep()
     chosen, directory = discovery.claim(name)
     sweep_mounts()
@@ -89,12 +89,12 @@ def start_local(nodes: int, name: str | None = None, wishes: NodeOptions | None 
     try:
         keys = make_keys()
         for node in range(nodes):
-            started.append(daemon.launch(node_config(chosen, directory, keys, node, wishes, expected=nodes, port_step=node)))
+            started.append(daemon.launch(node_config(chosen, directory, keys, node, options, expected=nodes, port_step=node)))
         patience = START_S + START_PER_NODE_S * nodes
         readies = daemon.await_ready(started, patience)
         session = SessionRecord(
             name=chosen, keys=keys, created=time.time(), host=processes.host_id(), nodes=entries(readies, processes.host_id()),
-            unit_size=wishes.unit_size,
+            unit_size=options.unit_size,
         )  # fmt: skip
         with Client(session) as client:
             client.view(patience, until=lambda view: len(view.members) >= nodes)
@@ -114,23 +114,23 @@ def sweep_mounts() -> None:
         fusemounts.sweep()
 
 
-def prepare_join(session: SessionRecord, wishes: NodeOptions) -> NodeConfig:
+def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
     """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
 
     Keeps a copy of the session file here, so that other commands find the session. Raises SessionError.
     """
     local = any(entry.host == processes.host_id() for entry in session.nodes)
-    if not wishes.tcp and not local:
-        wishes = msgspec.structs.replace(wishes, tcp="0.0.0.0")
+    if not options.tcp and not local:
+        options = msgspec.structs.replace(options, tcp="0.0.0.0")
     with Client(session) as client:
         view = client.view(10.0)
         manager = next(member for member in view.members if member.node == view.manager)
         if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
             raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
-        node = client.number(Member(-1, client.transport.incarnation, (), wishes.slots, processes.host_id()), view.manager)
+        node = client.number(Member(-1, client.transport.incarnation, (), options.slots, processes.host_id()), view.manager)
     if not session.directory.exists():
         records.save(session)
-    config = node_config(session.name, session.directory, session.keys, node, wishes)
+    config = node_config(session.name, session.directory, session.keys, node, options)
     return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
 
 

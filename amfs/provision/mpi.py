@@ -26,15 +26,15 @@ from amfs.provision import local as bootstrap
 T = TypeVar("T")
 
 
-def start(name: str | None, wishes: bootstrap.NodeOptions) -> tuple[int, SessionRecord]:
+def start(name: str | None, options: bootstrap.NodeOptions) -> tuple[int, SessionRecord]:
     """Called by every rank: start one node each. Returns our rank and the session; raises the same SessionError on all ranks."""
     comm = _world()
     rank, size = comm.Get_rank(), comm.Get_size()
     host = processes.host_id()
     hosts: list[str] = comm.allgather(host)
     leader = hosts.index(host) == rank  # one rank per host keeps the directory there
-    if len(set(hosts)) > 1 and not wishes.tcp:
-        wishes = msgspec.structs.replace(wishes, tcp="0.0.0.0")
+    if len(set(hosts)) > 1 and not options.tcp:
+        options = msgspec.structs.replace(options, tcp="0.0.0.0")
     local_rank = hosts[:rank].count(host)
     started: list[daemon.Started] = []
     directory: Path | None = None
@@ -47,7 +47,7 @@ def start(name: str | None, wishes: bootstrap.NodeOptions) -> tuple[int, Session
         directory = records.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
-            config = bootstrap.node_config(chosen, records.base_dir() / chosen, keys, rank, wishes, expected=size, port_step=local_rank)
+            config = bootstrap.node_config(chosen, records.base_dir() / chosen, keys, rank, options, expected=size, port_step=local_rank)
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))
@@ -56,7 +56,7 @@ def start(name: str | None, wishes: bootstrap.NodeOptions) -> tuple[int, Session
         manager = _from_first(comm, begin)
         ready = _everywhere(comm, lambda: manager if rank == 0 else begin(_usable(manager.endpoints, hosts[0] == host)))
         nodes = tuple(NodeEntry(one.node, one.endpoints, at, one.pid, one.started) for one, at in comm.allgather((ready, host)))
-        session = SessionRecord(name=chosen, keys=keys, created=time.time(), host=host, nodes=nodes, unit_size=wishes.unit_size)
+        session = SessionRecord(name=chosen, keys=keys, created=time.time(), host=host, nodes=nodes, unit_size=options.unit_size)
         _from_first(comm, lambda: _complete(session, patience))
         _everywhere(comm, lambda: records.save(session) if leader else None)
     except BaseException:
