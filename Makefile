@@ -14,7 +14,7 @@ SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint sim native-asan bench states clean
+.PHONY: help setup demo test lint sim native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,11 +30,14 @@ test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,fs,mpi
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: ## ruff, mypy --strict, clang-format
+lint: ## ruff, clang-format, codespell, mypy (amfs strictly, then the tests), the stub of the extension
 	@$(SETUP) test,dev
-	@$(BIN)/ruff check .
+	$(BIN)/ruff check .
 	@git ls-files "*.[ch]" | xargs $(BIN)/clang-format --dry-run -Werror
-	@$(BIN)/mypy
+	@git ls-files | grep -Ev '^tests/data/|[.](svg|png|fits)$$' | xargs $(BIN)/codespell
+	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
+	$(BIN)/python -m mypy.stubtest amfs._native --ignore-positional-only --ignore-disjoint-bases --concise --allowlist tests/stubtest.allow
 
 sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 	@$(SETUP) test
@@ -45,6 +48,16 @@ native-asan: ## the C tests under the address and undefined-behaviour sanitisers
 	@$(SETUP) dev
 	@PATH="$$PWD/$(BIN):$$PATH" sh csrc/tests/run-sanitized.sh
 
+native-tsan: ## the C tests under the thread sanitiser
+	@$(SETUP) dev
+	@PATH="$$PWD/$(BIN):$$PATH" sh csrc/tests/run-sanitized.sh threads
+
+coverage: ## which lines of amfs the tests execute, in all processes (slower than make test)
+	@$(SETUP) --system test,dev,examples,fs,mpi
+	@rm -f .coverage .coverage.*
+	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/coverage run -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
+
 bench: ## what amfs bench dispatch measures on this machine
 	@$(SETUP) test
 	@$(BIN)/amfs bench dispatch $(ARGS)
@@ -53,6 +66,14 @@ states: ## write docs/states.md again from the tables
 	@$(SETUP) test
 	@$(BIN)/python tools/make_state_diagrams.py
 
+docs: ## build the documentation as a site, in site/; any warning fails
+	@$(SETUP) test,docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+man: ## write the man pages of all commands to man/, from their help
+	@$(SETUP) test
+	@$(BIN)/python tools/make_man_pages.py man
+
 clean: ## remove what the targets made, .venv included
-	rm -rf $(VENV) build dist demo-out .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist demo-out man site .coverage .coverage.* .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

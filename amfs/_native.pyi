@@ -5,9 +5,11 @@ Contracts; the C headers repeat them for C readers.
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
-def xxh64(data: bytes | str, seed: int = 0) -> int:
+from typing_extensions import Buffer
+
+def xxh64(data: Buffer | str, seed: int = 0) -> int:
     """XXH64 of the bytes (str: its UTF-8), bit-identical to xxhash.xxh64_intdigest."""
 
 def hmac_sha256(key: bytes, parts: Sequence[bytes], /) -> bytes:
@@ -16,6 +18,7 @@ def hmac_sha256(key: bytes, parts: Sequence[bytes], /) -> bytes:
 def partitions(names: Sequence[str], count: int) -> list[int]:
     """xxh64(name) % count for each name."""
 
+@final
 class Launcher:
     """Starts processes from packed records (amfs/engine/records.py) on a thread of its own, without the GIL.
 
@@ -57,6 +60,7 @@ class Launcher:
     def stop(self) -> None:
         """Kill everything (SIGKILL), remove sandboxes, join the thread. Repeatable."""
 
+@final
 class Copier:
     """Copies files between shared storage and the store, on threads of its own, without the GIL.
 
@@ -78,6 +82,7 @@ def read_stored(key: bytes, id: int, node: int, incarnation: int, host: str, por
     """For a client: the file at ``path`` (relative to its store) of ``node``, whose data server listens there. Raises OSError, ESTALE if it
     has not ``size`` bytes. ``id``: of the client, 2^32 or more."""
 
+@final
 class Io:
     """The data of the file system: parts of files in this node's store and on other nodes (csrc/data/fsio.h). Any thread may call.
 
@@ -171,6 +176,7 @@ class Io:
         """This node has caches that cannot be told of changes made directly: they take the long way."""
     def stop(self) -> None: ...
 
+@final
 class IoHandle:
     """An open file's data, made by Io.open. Closed while calls are under way it goes when the last of them has ended."""
 
@@ -189,6 +195,7 @@ class IoHandle:
 
 _Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
+@final
 class Meta:
     """The metadata of the file system that this node keeps (csrc/metadata/fsmeta.h says what each method means). Any thread may call.
 
@@ -295,6 +302,7 @@ class Meta:
     def check(self) -> None:
         """AssertionError: what contradicts itself."""
 
+@final
 class Fuse:
     """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse/fuse.h). Any thread may call.
 

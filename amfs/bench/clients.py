@@ -1,6 +1,6 @@
-"""The client of the envelope benchmark (benchmarks/envelope.c) as a process that takes orders, wherever it runs.
+"""The client of the envelope benchmark (benchmarks/envelope.c) as a process that takes orders from a benchmark.
 
-It may be a child of ours or a task that a node started far from here: it comes to a Unix socket of ours, and when we close that, it ends.
+The benchmark or a node starts it. It connects to the Unix socket of the benchmark, and ends when the benchmark closes the connection.
 """
 
 from __future__ import annotations

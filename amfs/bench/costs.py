@@ -1,4 +1,4 @@
-"""What things cost on this machine, as the simulator needs to know it: the record, its file, and defaults. ``bench.measure`` measures."""
+"""Costs on this machine, as the simulator needs them: the record, its file, and defaults. ``bench.measure`` measures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where file systems are measured: which file system a path is on, a place in memory and one on a disk, and how memory is made warm.
+"""Directories in which file systems are measured: the file system of a path, a directory in memory and one on a disk, and warm memory.
 
-Knows nothing of what is measured there.
+Knows nothing of the measurements.
 """
 
 from __future__ import annotations

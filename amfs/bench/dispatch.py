@@ -1,8 +1,8 @@
-"""``amfs bench dispatch``: what the engine does, each row beside what it is compared with, in one run.
+"""``amfs bench dispatch``: rates of the engine, each row beside its reference, in one run.
 
-Owns the rows: what is run, against what, and what would be good enough. Drives the real ``amfs run`` as a user would, with task lists in
-AME's format. A row's reference runs right before or right after it, in turn, since only ratios within one run mean anything on a
-machine that others use, too. docs/benchmarks.md explains every row.
+Owns the rows: the command, its reference, and the target. Drives the real ``amfs run`` as a user would, with task lists in AME's format. A
+row's reference runs right before or right after it, in turn, since only ratios within one run mean anything on a machine that others use,
+too. docs/benchmarks.md explains every row.
 """
 
 from __future__ import annotations

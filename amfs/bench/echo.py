@@ -1,6 +1,6 @@
-"""Messages between two processes over the real transport. ``python -m amfs.bench.echo DIRECTORY`` is the one that answers.
+"""Messages between two processes over the real transport. ``python -m amfs.bench.echo DIRECTORY`` is the process that answers.
 
-The other asks and waits, again and again: half of a round trip is what one small message takes.
+The other process asks and waits, again and again. One small message takes half of a round trip.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What loading and checking a task list costs: seconds, and bytes a task. ``python -m amfs.bench.loading FILE``.
+"""Costs of loading and checking a task list: seconds, and bytes a task. ``python -m amfs.bench.loading FILE``.
 
 A process of its own, because memory that Python has freed once is not given back and would hide the growth. The growth is that of the peak,
-so that what is needed only while loading counts, too.
+so it includes memory that is needed only while loading.
 """
 
 from __future__ import annotations

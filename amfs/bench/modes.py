@@ -1,4 +1,4 @@
-"""What ``amfs bench envelope`` measures when it is given no directory: every way of amfs to its files, in sessions of its own.
+"""The modes of ``amfs bench envelope`` without a directory: every way in which a program can reach files of amfs, in sessions of its own.
 
 Owns the list of modes and how each comes about. Each has a session to itself, so that no mode has to tell another's mount what it changes.
 """

@@ -1,7 +1,7 @@
 """Sessions of local nodes with mounts, started and ended by a benchmark.
 
-Everything is done by the commands that a user has: amfs up, mount, umount, down. Each session has a directory of its own for its files, so
-that it is nobody else's default session.
+Sessions are driven by the commands of a user: amfs up, mount, umount, down. Each has a session directory of its own, so that no other
+command takes it for the default session.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The C programs that the benchmarks run and are compared with: finds their sources, compiles them once into the user's cache.
 
-Knows nothing of what is measured. The programs are not installed: they are compiled with this machine's C compiler, as a user would.
+Knows nothing of the measurements. The programs are not installed: they are compiled with this machine's C compiler, as a user would.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files that were written on another node: ``amfs bench envelope``'s last rows. Large ones beside raw TCP, small ones in round trips.
 
-Owns the rows. Everything goes through mounts of two nodes of one session: what the first writes and closes, the second opens.
+Owns the rows. Everything goes through mounts of two nodes of one session: the first node writes and closes a file, the second opens it.
 """
 
 from __future__ import annotations

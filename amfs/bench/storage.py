@@ -1,6 +1,6 @@
 """``amfs bench storage``: concurrent reads, writes and reads after writes of many files of growing size (cloud storage paper, §6).
 
-Owns the patterns, the clients and the tables. A place is a directory or a URL of fsspec; which of them are slow or far is not known here.
+Owns the patterns, the clients and the tables. A place is a directory or a URL of fsspec.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``amfs bench striping``: how evenly a workflow's files fill the nodes, whole and in stripes; on real nodes and by arithmetic.
 
-Owns the rows and the target. On real nodes every task's files are written and read through the node that ``layouts.place`` gives it, by
-the Python face of the file system, and the nodes are asked what they hold; ``layouts`` says what they should.
+Owns the rows and the target. On real nodes the files of every task are written and read through the node that ``layouts.place`` gives it,
+with the Python client. Then the nodes report the bytes that they hold, and ``layouts`` says how many they should.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long translators take and how much memory, by format and number of tasks.
+"""Time and memory of the translators, by format and number of tasks.
 
-One workflow, said in every format: each task reads a file that all share and what the task a hundred places before it makes, and writes
-one. Every document is read in a process of its own, whose peak of memory is compared with that before the reading. Run as a module it is
+One workflow, written in every format: each task writes one file, and reads a shared file and the file of the task a hundred places before
+it. Every document is read in a process of its own, whose peak of memory is compared with that before the reading. Run as a module it is
 that process.
 """
 

@@ -1,4 +1,4 @@
-"""``amfs bench``: measurements. Owns their tables; what is measured is in ``amfs.bench``."""
+"""``amfs bench``: measurements. Owns their tables; the measurements are in ``amfs.bench``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``amfs bench envelope`` and its like: the measurements of the file system. Owns their options; what is measured is in ``amfs.bench``."""
+"""``amfs bench envelope`` and its like: the measurements of the file system. Owns their options; the measurements are in ``amfs.bench``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``amfs bench translate`` and ``amfs bench simulate``: what reading workflows costs, and how well the simulator predicts their runs.
+"""``amfs bench translate`` and ``amfs bench simulate``: the cost of reading workflows, and how well the simulator predicts their runs.
 
 Owns the tables. The measurements are in ``amfs.bench.translation`` and ``amfs.bench.prediction``.
 """

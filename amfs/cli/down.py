@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from amfs.cli.completion import session_names
+
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=session_names)
 @click.option("--all", "everything", is_flag=True, help="End all sessions of this user on this host.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=10.0, metavar="SECONDS", help="Before nodes are killed (default 10).")
 def down(name: str | None, everything: bool, timeout: float) -> int:

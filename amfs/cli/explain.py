@@ -1,7 +1,7 @@
 """``amfs explain``: why is a task not running?
 
-Owns the search for an answer: in the list (who makes what it waits for), in the journal of the list's last run (what is done), and, when a
-session is up, from its nodes (queues, slots, files on their way).
+Owns the search for an answer: in the list (the tasks that make its inputs), in the journal of the last run of the list (finished tasks),
+and, when a session is up, on its nodes (queues, slots, files on their way).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.completion import session_names
 from amfs.errors import SessionError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ CHAIN_SHOWN = 6
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @click.option("-C", "--directory", type=click.Path(file_okay=False), default=".", help="Where the run stands (default: here).")
 @click.option("--journal", type=click.Path(dir_okay=False), help="The run's journal (default: as for amfs run).")
-@click.option("--session", metavar="NAME", help="Ask the nodes of this session (default: the newest live one, if any).")
+@click.option(
+    "--session", metavar="NAME", shell_complete=session_names, help="Ask the nodes of this session (default: the newest live one, if any).",
+)
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
 def explain(task: str, file: str, directory: str, journal: str | None, session: str | None, timeout: float) -> int:
     """Say why TASK of the list FILE is not running: what it waits for, who makes that, and what the nodes know of it."""

@@ -1,4 +1,4 @@
-"""What the commands over the file system share: paths and patterns, the session, messages, sizes and dates, JSON."""
+"""Parts that all commands over the file system share: paths and patterns, the session, messages, sizes and dates, JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from amfs.cli.completion import session_names
 from amfs.client.paths import parse
 from amfs.errors import UsageError
 from amfs.fs.attr import LOST
@@ -29,7 +30,7 @@ CONTEXT = {"help_option_names": ["--help"]}  # -h means sizes for people here
 def session_option(command: F) -> F:
     """Add --session."""
     text = "Session to use (default: $AMFS_SESSION, else the newest); a path may name it, too: amfs://NAME/…"
-    return click.option("--session", metavar="NAME", default=None, help=text)(command)
+    return click.option("--session", metavar="NAME", default=None, shell_complete=session_names, help=text)(command)
 
 
 def output_option(command: F) -> F:

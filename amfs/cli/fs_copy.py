@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from amfs.cli.completion import local_files
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
 from amfs.client.paths import below, join
 from amfs.errors import UsageError
@@ -112,7 +113,7 @@ def _check_stripes(stripe: str, layout: str | None) -> int:
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("names", nargs=-1, required=True, metavar="LOCAL... PATH")
+@click.argument("names", nargs=-1, required=True, shell_complete=local_files, metavar="LOCAL... PATH")
 @copy_options
 @layout_options
 @click.option("--rank", type=click.IntRange(min=0), default=None, metavar="N", help="Keep the files on node N.")
@@ -300,7 +301,7 @@ def _put_stream(work: Work, path: bytes, options: CopyOptions, transfer: Transfe
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("names", nargs=-1, required=True, metavar="PATH... [LOCAL]")
+@click.argument("names", nargs=-1, required=True, shell_complete=local_files, metavar="PATH... [LOCAL]")
 @copy_options
 @output_option
 @session_option
@@ -446,7 +447,7 @@ def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("names", nargs=-1, required=True, metavar="SOURCE... TARGET")
+@click.argument("names", nargs=-1, required=True, shell_complete=local_files, metavar="SOURCE... TARGET")
 @copy_options
 @layout_options
 @output_option

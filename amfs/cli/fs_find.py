@@ -1,4 +1,4 @@
-"""``amfs find``, ``amfs locate``, ``amfs du`` and ``amfs df``: what is where, and how much it is."""
+"""``amfs find``, ``amfs locate``, ``amfs du`` and ``amfs df``: searches in the tree, places and sizes of files."""
 
 from __future__ import annotations
 

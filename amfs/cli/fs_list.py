@@ -1,4 +1,4 @@
-"""``amfs ls``, ``amfs stat`` and ``amfs tree``: what is there."""
+"""``amfs ls``, ``amfs stat`` and ``amfs tree``: listings of files."""
 
 from __future__ import annotations
 

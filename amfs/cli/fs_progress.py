@@ -1,4 +1,4 @@
-"""How far a transfer is: a bar on the terminal's last line, once it has lasted half a second; nothing anywhere else."""
+"""Progress of a transfer: a bar on the last line of the terminal, once it has lasted half a second; none without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``amfs info``: what is in a workflow, without running it. Owns the words; the counting is ``amfs.translate.shape``'s."""
+"""``amfs info``: counts of a workflow, without running it. Owns the text; ``amfs.translate.shape`` counts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The ``amfs`` command: which subcommands there are, and how errors end.
+"""The ``amfs`` command: its subcommands, and the exit status of every error.
 
 Owns the table of commands, the top-level help and the mapping from exceptions to exit codes. Must not import anything but the
 standard library's cheapest parts at module level: ``amfs --help`` is answered from the table, and a command's module (and click
 itself) is imported only when that command runs.
 
-Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when the reader of our output went away, 70 for a fault of amfs.
+Exit codes are those of ``amfs.errors``; besides these 130 for Ctrl-C, 141 when the reader of the output closed it, 70 for a fault of amfs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import click
+    from click.shell_completion import CompletionItem
 
 EXIT_SETUP = 5
 EXIT_INTERNAL = 70
@@ -25,66 +26,93 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
+#: The shell sets it when a command line is to be completed.
+COMPLETE_VARIABLE = "_AMFS_COMPLETE"
+
+#: Groups of ``amfs --help``, in its order.
+RUN = "Run workflows"
+FILES = "Files of a session"
+CLUSTER = "Sessions and their nodes"
+LOOK = "Look at workflows, runs and machines"
+
+
 class Entry(NamedTuple):
-    """One command: where it lives ("module:click command") and its line in the help."""
+    """One command: where it lives ("module:click command"), its group, and its line in the help."""
 
     where: str
+    group: str
     help: str
 
 
 COMMANDS: dict[str, Entry] = {
-    "run": Entry("amfs.cli.run:run", "Run a workflow: a task list, JSON Lines, or plain command lines."),
-    "translate": Entry("amfs.cli.translate:translate", "Convert a workflow between formats, or only check it."),
-    "info": Entry("amfs.cli.info:info", "Say what is in a workflow, without running it."),
-    "graph": Entry("amfs.cli.graph:graph", "Draw a workflow as SVG, Graphviz, Mermaid or PNG."),
-    "up": Entry("amfs.cli.up:up", "Start a session: node servers on this machine, or one per MPI rank."),
-    "down": Entry("amfs.cli.down:down", "Stop a session and remove what it left behind."),
-    "status": Entry("amfs.cli.status:status", "Show sessions, their nodes and what they are doing."),
-    "node": Entry("amfs.cli.node:node", "Run one node server; join a session from any host."),
-    "mount": Entry("amfs.cli.mount:mount", "Mount the file system of a session at a directory."),
-    "umount": Entry("amfs.cli.umount:umount", "Unmount it; also what a killed node left behind."),
-    "ls": Entry("amfs.cli.fs_list:ls", "List what is in the file system of a session."),
-    "stat": Entry("amfs.cli.fs_list:stat", "Say all that is known of files there."),
-    "tree": Entry("amfs.cli.fs_list:tree", "Draw directories and what is below them."),
-    "cat": Entry("amfs.cli.fs_copy:cat", "Write files to standard output."),
-    "put": Entry("amfs.cli.fs_copy:put", "Copy local files into the file system."),
-    "get": Entry("amfs.cli.fs_copy:get", "Copy files out of it."),
-    "cp": Entry("amfs.cli.fs_copy:cp", "Copy files in, out or within."),
-    "mv": Entry("amfs.cli.fs_change:mv", "Rename files and directories."),
-    "rm": Entry("amfs.cli.fs_change:rm", "Remove files and directories."),
-    "mkdir": Entry("amfs.cli.fs_change:mkdir", "Make directories."),
-    "find": Entry("amfs.cli.fs_find:find", "Find files by name, type, size or age."),
-    "locate": Entry("amfs.cli.fs_find:locate", "Say on which nodes the bytes of files are."),
-    "du": Entry("amfs.cli.fs_find:du", "Say how much directories hold."),
-    "df": Entry("amfs.cli.fs_find:df", "Say how full the nodes are."),
-    "explain": Entry("amfs.cli.explain:explain", "Say why a task is not running."),
-    "simulate": Entry("amfs.cli.simulate:simulate", "Run a workflow on a simulated cluster of any size."),
-    "bench": Entry("amfs.cli.bench:bench", "Measure this machine and amfs on it."),
-    "report": Entry("amfs.cli.report:report", "Make an HTML page from the trace of a run."),
+    "run": Entry("amfs.cli.run:run", RUN, "Run a workflow: a task list, JSON Lines, or plain command lines."),
+    "translate": Entry("amfs.cli.translate:translate", RUN, "Convert a workflow between formats, or only check it."),
+    "simulate": Entry("amfs.cli.simulate:simulate", RUN, "Run a workflow on a simulated cluster of any size."),
+    "ls": Entry("amfs.cli.fs_list:ls", FILES, "List what is in the file system of a session."),
+    "stat": Entry("amfs.cli.fs_list:stat", FILES, "Say all that is known of files there."),
+    "tree": Entry("amfs.cli.fs_list:tree", FILES, "Draw directories and what is below them."),
+    "cat": Entry("amfs.cli.fs_copy:cat", FILES, "Write files to standard output."),
+    "put": Entry("amfs.cli.fs_copy:put", FILES, "Copy local files into the file system."),
+    "get": Entry("amfs.cli.fs_copy:get", FILES, "Copy files out of it."),
+    "cp": Entry("amfs.cli.fs_copy:cp", FILES, "Copy files in, out or within."),
+    "mv": Entry("amfs.cli.fs_change:mv", FILES, "Rename files and directories."),
+    "rm": Entry("amfs.cli.fs_change:rm", FILES, "Remove files and directories."),
+    "mkdir": Entry("amfs.cli.fs_change:mkdir", FILES, "Make directories."),
+    "find": Entry("amfs.cli.fs_find:find", FILES, "Find files by name, type, size or age."),
+    "locate": Entry("amfs.cli.fs_find:locate", FILES, "Say on which nodes the bytes of files are."),
+    "du": Entry("amfs.cli.fs_find:du", FILES, "Say how much directories hold."),
+    "df": Entry("amfs.cli.fs_find:df", FILES, "Say how full the nodes are."),
+    "mount": Entry("amfs.cli.mount:mount", FILES, "Mount the file system of a session at a directory."),
+    "umount": Entry("amfs.cli.umount:umount", FILES, "Unmount it; also what a killed node left behind."),
+    "up": Entry("amfs.cli.up:up", CLUSTER, "Start a session: node servers on this machine, or one per MPI rank."),
+    "down": Entry("amfs.cli.down:down", CLUSTER, "Stop a session and remove what it left behind."),
+    "status": Entry("amfs.cli.status:status", CLUSTER, "Show sessions, their nodes and what they are doing."),
+    "node": Entry("amfs.cli.node:node", CLUSTER, "Run one node server; join a session from any host."),
+    "info": Entry("amfs.cli.info:info", LOOK, "Say what is in a workflow, without running it."),
+    "graph": Entry("amfs.cli.graph:graph", LOOK, "Draw a workflow as SVG, Graphviz, Mermaid or PNG."),
+    "explain": Entry("amfs.cli.explain:explain", LOOK, "Say why a task is not running."),
+    "report": Entry("amfs.cli.report:report", LOOK, "Make an HTML page from the trace of a run."),
+    "bench": Entry("amfs.cli.bench:bench", LOOK, "Measure this machine and amfs on it."),
+    "completion": Entry("amfs.cli.completion:completion", LOOK, "Print the script that makes bash, zsh or fish complete amfs."),
 }
+
+DESCRIPTION = """\
+Run workflows of ordinary programs that talk through files, with the files
+between the tasks in memory.
+"""
+
+EXIT_STATUS = """\
+0 all tasks finished; 1 some failed; 2 the command line or the
+workflow is faulty, nothing ran; 3 stopped before the end; 4 no usable session;
+5 this machine lacks something; 70 internal error; 130 interrupted.
+"""
 
 _HEAD = """\
 Usage: amfs [--version] [--help] COMMAND [ARGS]...
 
-  Run workflows of ordinary programs that talk through files, with the files
-  between the tasks in memory.
-
-Commands:
 """
 
 _TAIL = """
   "amfs COMMAND --help" explains a command.
 
-Exit status: 0 all tasks finished; 1 some failed; 2 the command line or the
-workflow is faulty, nothing ran; 3 stopped before the end; 4 no usable session;
-5 this machine lacks something; 70 internal error; 130 interrupted.
-"""
+Exit status: """
+
+
+def groups() -> dict[str, list[str]]:
+    """Names of commands by group, in the order of the help."""
+    found: dict[str, list[str]] = {}
+    for name, entry in COMMANDS.items():
+        found.setdefault(entry.group, []).append(name)
+    return found
 
 
 def help_text() -> str:
     """The text of ``amfs --help``."""
     width = max(map(len, COMMANDS))
-    return _HEAD + "".join(f"  {name:<{width}}  {entry.help}\n" for name, entry in COMMANDS.items()) + _TAIL
+    text = _HEAD + "".join(f"  {line}\n" for line in DESCRIPTION.splitlines())
+    for title, names in groups().items():
+        text += f"\n{title}:\n" + "".join(f"  {name:<{width}}  {COMMANDS[name].help}\n" for name in names)
+    return text + _TAIL + EXIT_STATUS
 
 
 def load(name: str) -> click.Command:
@@ -109,6 +137,13 @@ def group() -> click.Group:
 
         def get_help(self, ctx: click.Context) -> str:
             return help_text().rstrip()
+
+        def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+            from click.shell_completion import CompletionItem
+
+            names = [CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
+            # not Group's: it would import every command for its help
+            return names + click.Command.shell_complete(self, ctx, incomplete)
 
         def resolve_command(
             self, ctx: click.Context, args: list[str]
@@ -172,7 +207,7 @@ def _open_standard_streams() -> None:
 
 
 def _dispatch(args: list[str]) -> int:
-    if os.environ.get("_AMFS_COMPLETE") is None:
+    if os.environ.get(COMPLETE_VARIABLE) is None:
         if not args or args[0] in ("--help", "-h"):
             sys.stdout.write(help_text())
             return 0 if args else 2

@@ -1,4 +1,4 @@
-"""``amfs mount``: the files of a session as a directory. ``net.fusemounts`` and ``node.mounts`` do it."""
+"""``amfs mount``: the files of a session as a directory. ``host.fusemounts`` and ``node.mounts`` do the work."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.completion import session_names
+
 if TYPE_CHECKING:
     from amfs.host import fusemounts
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False))
-@click.option("--session", "name", metavar="NAME", help="Session (default: $AMFS_SESSION, else the newest).")
+@click.option("--session", "name", metavar="NAME", shell_complete=session_names, help="Session (default: $AMFS_SESSION, else the newest).")
 @click.option("--node", type=click.IntRange(min=0), default=None, metavar="N", help="Node that serves it (default: the first here).")
 @click.option("--fuse", "adapter", type=click.Choice(["auto", "native", "fusepy"]), default="auto", help="Adapter (default: auto).")
 @click.option("--cache", type=click.Choice(["data", "open"]), default="data", help="What the kernel does by itself (default: data).")

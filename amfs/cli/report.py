@@ -1,7 +1,7 @@
 """``amfs report``: one HTML page, complete in itself, from the trace of a run.
 
-Owns what the page shows: the timeline of every slot (busy and idle, as Figure 10 of the Hercules paper), completions, tasks at work, bytes
-moved, stages, failures. Reads only the trace. All pictures are SVG made here, so the page says the same without its script.
+Owns the content of the page: the timeline of every slot (busy and idle, as Figure 10 of the Hercules paper), completions, tasks at work,
+bytes moved, stages, failures. Reads only the trace. All pictures are SVG made here, so the page says the same without its script.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from amfs.cli.completion import local_files, session_names
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, Fault, SessionError, Telling, UsageError, WorkflowError, told
 
@@ -47,7 +48,7 @@ REMARKS_SHOWN = 20
     epilog="Exit status: 0 all tasks finished; 1 some failed; 2 the list is faulty, nothing ran; 3 stopped before the end; 4 the "
     "session does not answer; 5 this machine lacks something; 130 interrupted."
 )
-@click.argument("file", default="-")
+@click.argument("file", default="-", shell_complete=local_files)
 @click.option(
     "--format",
     "format_",
@@ -62,7 +63,7 @@ REMARKS_SHOWN = 20
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
-@click.option("--session", help="Run in this session. Default: the newest live one, if any.")
+@click.option("--session", shell_complete=session_names, help="Run in this session. Default: the newest live one, if any.")
 @click.option("--local", is_flag=True, help="Run inside this command even if a session is up.")
 @click.option("-C", "--directory", type=click.Path(), help="Stand in this directory: names are relative to it. Default: the current one.")
 @click.option("--retries", type=click.IntRange(0), default=0, help="Attempts beyond the first for tasks that do not say. Default: 0.")

@@ -1,4 +1,4 @@
-"""``amfs simulate``: a workflow on a simulated cluster of any size, or a hunt for faults of the protocol."""
+"""``amfs simulate``: a workflow on a simulated cluster of any size, or a search for faults of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``amfs status``: sessions, their nodes and what these do."""
+"""``amfs status``: sessions, their nodes and the work of each node."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from amfs.cli.completion import session_names
+
 _COLUMNS = ("slots", "running", "ready", "parked", "dispatching", "files", "records")
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=session_names)
 @click.option("--output", "form", type=click.Choice(["table", "json"]), default="table", help="What to print (default: table).")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
 def status(name: str | None, form: str, timeout: float) -> int:

@@ -1,4 +1,4 @@
-"""``amfs run --synthetic``: where a replay stands, and the files that must be there when it begins.
+"""``amfs run --synthetic``: the directory of a replay, and the files that must be there when it begins.
 
 Owns a scratch directory and removes it, unless the user named the directory.
 """

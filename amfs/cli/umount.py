@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.completion import session_names
+
 if TYPE_CHECKING:
     from amfs.host import fusemounts
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directories", nargs=-1)  # no click.Path: that would look at them, and wait for what is stuck
 @click.option("--all", "everything", is_flag=True, help="All mounts of amfs that can be seen here (of --session, if given).")
-@click.option("--session", "name", metavar="NAME", help="With --all: only the mounts of this session.")
+@click.option("--session", "name", metavar="NAME", shell_complete=session_names, help="With --all: only the mounts of this session.")
 @click.option("--lazy", is_flag=True, help="Take it out of sight now; it ends when the last process has left it.")
 @click.option("--force", is_flag=True, help="End it whatever its server does: for mounts that are stuck. Who uses it gets errors.")
 def umount(directories: tuple[str, ...], everything: bool, name: str | None, lazy: bool, force: bool) -> int:

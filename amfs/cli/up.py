@@ -1,4 +1,4 @@
-"""``amfs up``: start a session. Owns the options and what is printed; ``net.bootstrap`` does it."""
+"""``amfs up``: start a session. Owns the options and the output; ``provision`` starts the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the commands write what they make: to stdout as it comes, to a file at once or not at all."""
+"""Output of the commands: to stdout as it comes, to a file as a whole or not at all."""
 
 from __future__ import annotations
 

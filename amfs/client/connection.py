@@ -1,10 +1,10 @@
-"""The line from this process to a session's file system: calls to one of its nodes, the gateway, and what happens when that node dies.
+"""The connection from this process to the file system of a session: calls to one node, the gateway, and the change when the gateway dies.
 
-Owns the connection, the pairing of answers with calls, the choice of the gateway, every time-out. Must not know: what the calls mean,
-except which of them may be made twice.
+Owns the connection, the pairing of answers with calls, the choice of the gateway, every time-out. Must not know: the meaning of the calls,
+except which of them may be repeated.
 
-Any number of threads may call. There is no thread that does the work for them: whoever waits drives the connection for all (``_turn``).
-Only when nobody has called for a while does a keeper thread look after it, so that the gateway hears from us and does not give us up.
+Any number of threads may call. A thread that waits for its answer drives the connection for all of them (``_turn``). When no thread has
+called for a while, a keeper thread drives it, so that the gateway receives heartbeats.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Questions to a running session from a process that is no node. Owns a transport of its own for as long as it asks.
 
-Blocking, with a time-out on every wait. Must not know: what the answers mean.
+Blocking, with a time-out on every wait. Must not know: the meaning of the answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which sessions live: finding one by its name, taking a name for a new one, cleaning up after the dead.
+"""Live sessions: finding one by its name, taking a name for a new one, removing what dead sessions left.
 
 Owns the judgement whether a session still lives. Must not know: how nodes are started.
 """

@@ -1,4 +1,4 @@
-"""The file system of a session from Python: what ``os``, ``open`` and ``shutil`` offer for local files, over one node of the session.
+"""The file system of a session from Python: the functions of ``os``, ``open`` and ``shutil``, through one node of the session.
 
 ::
 
@@ -8,11 +8,11 @@
             print("hello", file=file)
         files.listdir("/data")
 
-Errors are OSError and its subclasses with errno, strerror and filename, as Python's own functions raise them; SessionError when the
-session is gone. Every wait ends: a node that does not answer is a TimeoutError that names it. If the gateway dies, another node takes its
-place: what only reads goes on there, a change that was on its way fails with EIO, and so does a file that was open for writing.
+Errors are OSError and its subclasses with errno, strerror and filename, as Python's own functions raise them; SessionError when the session
+is gone. Every wait ends: a node that does not answer is a TimeoutError that names it. If the gateway dies, another node takes its place.
+Calls that only read are repeated there. A change that was on its way fails with EIO, and so does a file that was open for writing.
 
-Paths are absolute (see ``files_path.clean``), text or bytes. All threads of a process may use one ``Files``; a forked child needs its own.
+Paths are absolute, text or bytes. All threads of a process may use one ``Files``; a forked child needs its own.
 """
 
 from __future__ import annotations

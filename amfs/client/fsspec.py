@@ -1,4 +1,4 @@
-"""The file system of a session for what reads and writes through fsspec (pandas, Dask, Zarr, pyarrow …): ``amfs://SESSION/path``.
+"""The file system of a session for libraries that use fsspec (pandas, Dask, Zarr, pyarrow …): ``amfs://SESSION/path``.
 
 ``amfs:///path`` is in the session that $AMFS_SESSION names, else in the newest one. The storage option ``session`` says the same.
 Needs the extra ``amfs[fsspec]``.

@@ -1,6 +1,6 @@
 """Keys and values over the session's file system: ``put``, ``get``, ``delete``, ``exists``. Used by ``amfs.client.files``.
 
-A key is any bytes or text. Its value is a file below ``/.kv``, so that every other face sees it: the key with each byte outside
+A key is any bytes or text. Its value is a file below ``/.kv``, so mounts and commands see it: the key with each byte outside
 ``A-Z a-z 0-9 . _ - + = , @`` written as ``%XX``, a dot at the front, too; every 240 characters a directory whose name ends in ``%+``.
 """
 

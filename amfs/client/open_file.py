@@ -1,8 +1,8 @@
 """Open files of the session's file system as Python's own file objects. Used by ``amfs.client.files``.
 
 ``RawFile`` is the unbuffered one: it reads ahead when it is read in order, and lets writes travel while the program goes on; an error of
-such a write is raised by a later write, ``flush`` or ``close``. Positions and buffers are this process's own: two programs that append
-to one file at the same time must agree on who does when.
+such a write is raised by a later write, ``flush`` or ``close``. Positions and buffers are this process's own: two programs that append to
+one file at the same time can overwrite each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bulk copies between local files and the session's file system. Used by ``amfs.client.files``.
 
-On the gateway's own host nothing travels over the line: a file is copied once, in the kernel, into the gateway's store and then adopted,
-or out of the store. Else, and for what is striped, 1 MiB at a time with several calls on their way.
+On the host of the gateway the kernel copies a file once, between its path and the store of the gateway; no content passes the connection.
+From other hosts, and for striped files, the client sends calls of 1 MiB, several at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Directories and what is below them: listings in pages, trees, removal. Used by ``amfs.client.files``.
+"""Directory trees: listings in pages, walks, removal. Used by ``amfs.client.files``.
 
-What concerns many entries travels as many calls at a time: a tree costs its depth in round trips, not its number of entries.
+Calls for many entries travel together, so a tree costs one round trip for each level, not for each entry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What people and programs see while a workflow runs, and at its end.
+"""Output of a run for people and programs, while it goes on and at its end.
 
-Owns the wording, the layout and the rate of progress output, for terminals, pipes, ``--quiet`` and ``--output json``. Knows nothing of
-how a run is driven: the driver gives ``Snapshot`` values and, at the end, one ``Summary``. Progress goes to stderr, the tasks' own
-output to stdout and stderr, JSON to stdout. Not thread-safe: one thread calls.
+Owns the wording, the layout and the rate of progress output, for terminals, pipes, ``--quiet`` and ``--output json``. The driver of the run
+gives ``Snapshot`` values and, at the end, one ``Summary``; nothing else is known of it. Progress goes to stderr, the tasks' own output to
+stdout and stderr, JSON to stdout. Not thread-safe: one thread calls.
 
 ``rich`` is imported only on a terminal, and only once a run has lasted half a second, so that short runs do not pay for it.
 """

@@ -1,6 +1,6 @@
-"""What there is to say of a run while it goes on and when it has ended: counts, bytes, failures. Values only.
+"""Facts about a run while it goes on and when it has ended: counts, bytes, failures. Values only.
 
-Made by whoever drives a run, shown by ``cli.output``. Must not know how either works.
+The driver of a run makes them, ``display.progress`` shows them. Must not know how either works.
 """
 
 from __future__ import annotations

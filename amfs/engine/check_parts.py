@@ -1,4 +1,4 @@
-"""What the checks of whole workflows and of growing lists have in common: faults in words, names looked at one by one. Pure."""
+"""Parts that the checks of whole workflows and of growing lists share: texts of faults, checks of single names. Pure."""
 
 from __future__ import annotations
 

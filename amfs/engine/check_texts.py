@@ -1,7 +1,7 @@
-"""What no task may have whatever its format: an id that is taken, text that cannot be written down, names that no file system takes. Pure.
+"""Checks of every task, whatever its format: ids that are taken, text that cannot be written down, names that no file system takes. Pure.
 
-A workflow that passes can be translated into any format and read back; so these checks are made of every list and document, also where
-nothing is to run. The good path goes over whole lists at the speed of C.
+A workflow that passes can be translated into any format and read back; so these checks apply to every list and document, also where nothing
+is to run. For a list without faults they go over whole lists at the speed of C.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The checks that a workflow must pass before anything runs, and the plan that they leave behind. Pure.
 
-``check`` looks at a whole workflow and reports every fault at once; ``StreamChecker`` looks at tasks one at a time as an open-ended
-list gives them. What the outside looks like (which files exist, which programs) is asked of a ``Place``; the real one is
-``amfs.translate.place``. A million tasks must pass in seconds and in little memory: the good path is a handful of passes at the speed of
-C over whole lists; only when something looks odd is it looked at name by name.
+``check`` looks at a whole workflow and reports every fault at once; ``StreamChecker`` looks at tasks one at a time as an open-ended list
+gives them. A ``Place`` says which files and programs exist; the real one is ``amfs.translate.place``. A million tasks must pass in seconds
+and in little memory: a list without faults takes a handful of passes over whole lists at the speed of C. Names are checked one by one only
+after a pass has found something odd.
 """
 
 from __future__ import annotations

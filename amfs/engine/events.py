@@ -1,4 +1,4 @@
-"""What the pure cores are told (events) and what they answer (effects). Imports only the messages.
+"""The inputs (events) and outputs (effects) of the pure cores. Imports only the messages.
 
 An event is either ``Received`` (a message from a peer) or one of the local happenings below. An effect is a value; only a shell
 (``node`` or ``sim``) acts on it. File contents never pass through a core, except small ones inside ``Content``.

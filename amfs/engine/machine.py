@@ -1,4 +1,4 @@
-"""What all machines share: being told events, answering with effects, sending in batches. Pure."""
+"""The base of all machines: they take events, answer with effects, and send in batches. Pure."""
 
 from __future__ import annotations
 

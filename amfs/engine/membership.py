@@ -1,10 +1,9 @@
-"""Who is in the session: joining, heartbeats, the manager (MemFS: Central Manager) and its succession. Pure.
+"""Membership of the session: joining, heartbeats, the manager (MemFS: Central Manager) and its succession. Pure.
 
-One node is the manager: it numbers those who join, notices those who fall silent, and announces every change as a ``View`` with a higher
-epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher their id
-is, so that normally only one speaks up. Should two speak up (a cut network), ``views.overtakes`` says which view counts, and a node that
-finds itself outside of it leaves. Clients (submitters) are told every view and must be heard, too: the runs of a
-silent one are ended.
+One node is the manager. It numbers the nodes that join, notices nodes that fall silent, and announces every change as a ``View`` with a
+higher epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher
+their id is, so that normally only one node does so. If two nodes do (a cut network), ``views.overtakes`` says which view counts, and a node
+that is not in it leaves the session. The manager sends every view to the clients (submitters), too, and ends the runs of a silent client.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Built-in reduction (AME §6 ran mImgtbl and mConcatFit so): many files combined by an associative command, as a tree. Pure.
 
-The tree keeps the order of the inputs, so an associative command is enough; it need not be commutative. Each step combines up to
-``arity`` neighbours and runs, as a wish, on the node that holds most of their bytes, so that most data moves not at all and the rest
-moves as partial results.
+The tree keeps the order of the inputs, so an associative command is enough; it need not be commutative. Each step combines up to ``arity``
+neighbours. It prefers the node that holds most of their bytes, so most data does not move, and the rest moves as partial results.
 """
 
 from __future__ import annotations

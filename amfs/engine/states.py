@@ -1,7 +1,7 @@
 """The state machines of files, tasks and peers, as tables. Pure.
 
-Everything about which moves exist is here and nowhere else; what happens on a move is in the machine that owns the thing. A pair
-that is not listed is an error, raised by ``move``. ``docs/states.md`` is generated from the tables.
+The tables list every transition that exists. The machine that owns a file, task or peer decides what to do on a transition. For a pair that
+is not listed, ``move`` raises an error. ``docs/states.md`` is generated from the tables.
 
 States and events are ``IntEnum`` so that the hot paths can index ``NEXT`` lists with them.
 """

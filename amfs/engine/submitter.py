@@ -1,8 +1,8 @@
 """The submitter of one run (AME §3.4, first tier): walks the workflow, gives tasks to the dispatchers within credits, counts. Pure.
 
-It keeps a byte per task (ended or not) and the ids that are out, which credits bound; everything else about a task is made when it is
-sent and forgotten. That is enough to give the tasks of a dead dispatcher to another, and to run again what made the files that died with
-a node.
+It keeps a byte for each task (ended or not) and the ids of tasks that are out; credits bound their number. It makes everything else about a
+task when it sends it, and forgets it then. That is enough to give the tasks of a dead dispatcher to another, and to run the tasks again
+whose files were lost with a node.
 """
 
 from __future__ import annotations

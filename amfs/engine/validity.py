@@ -1,7 +1,7 @@
-"""Is a message that came from another process one that a node can take? Pure.
+"""Checks of messages that come from another process, before a node acts on them. Pure.
 
-Types are checked when a frame is decoded. Here are the checks of what the types do not say, for messages whose content reaches a launcher,
-a socket, a path or a table. Messages between machines that only move counts and names about are left to the machines.
+Types are checked when a frame is decoded. This module checks values that the types do not restrict, in messages whose content reaches a
+launcher, a socket, a path or a table. The machines check messages that hold only counts and names.
 """
 
 from __future__ import annotations

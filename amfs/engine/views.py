@@ -1,9 +1,8 @@
 """Which of two views of the session counts. Pure.
 
-Views of one line of managers are counted by their epoch. When the network was cut, or a manager was stopped for so long that the others
-took it for dead, two managers go on, each with the nodes that it reaches; neither is a member of the other's view, and their epochs say
-nothing about each other. Of two such views the one with more members counts: a manager that nobody hears any more must not take the
-submitters with it.
+Views of one line of managers are counted by their epoch. After a cut network, or when a manager was stopped for so long that the others
+took it for dead, two managers go on, each with the nodes that it reaches. Neither is a member of the view of the other, and their epochs
+cannot be compared. Of two such views the one with more members counts, so that submitters do not follow a manager that has lost its nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker of one node (AME §3.5): its tasks. Pure.
 
-Owns what tasks do here: they come in, are parked under the files they wait for, become READY, go to the launcher with a small backlog, end,
-are reported, are stolen. What files do is in ``availability``. It does not know how processes start: that is said in ``Launch`` and comes
-back as ``TasksExited``.
+Owns the life of tasks on this node: they arrive, are parked under the files that they wait for, become READY, go to the launcher with a
+small backlog, end, are reported, are stolen. Files are in ``availability``. It does not know how processes start: it sends ``Launch`` and
+receives ``TasksExited``.
 
 AME's threads are methods here: fetcher = ``on_assign``, task mover = ``_admit`` and ``_there``, receiver = ``on_located``,
 committer = ``flush``.

@@ -1,7 +1,7 @@
-"""What a worker keeps, and how it tells others: the data of ``worker.Worker``, without its decisions. Pure.
+"""The data of ``worker.Worker`` without its decisions, and the batching of its messages. Pure.
 
-Owns: the records of files, tasks and runs on one node, the ready queue, and the gathering of what is to be said into one message per peer
-and kind. The files' side of the worker is in ``availability``, the tasks' side in ``worker``.
+Owns: the records of files, tasks and runs on one node, the ready queue, and the collection of news into one message for each peer and kind.
+The files' side of the worker is in ``availability``, the tasks' side in ``worker``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a workflow is: tasks and files, and the checks that must pass before anything runs. Pure.
+"""A workflow: its tasks and files. Pure.
 
 Translators make a ``Workflow``; the submitter walks it. Memory matters: a million tasks must fit well below 1 KiB each, so tasks are
 slotted structs without GC tracking, and equal strings are shared (``sys.intern`` is not used: names are interned per workflow).

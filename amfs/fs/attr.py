@@ -1,4 +1,4 @@
-"""What is known of an inode, as csrc/metadata/fsmeta.h has it, and the numbers that go with it. Pure."""
+"""The attributes of an inode, as in csrc/metadata/fsmeta.h, and their constants. Pure."""
 
 from __future__ import annotations
 

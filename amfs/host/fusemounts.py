@@ -1,8 +1,8 @@
-"""Mounts as the system knows them: making and ending them, whoever serves them, and asking a node to serve one.
+"""Mounts of this host: making and ending them, and asking a node to serve one.
 
 Owns the mount table's reading, fusermount3, and the little protocol by which a command hands the descriptor of a fresh mount to a node of
 this host: one message each way over a Unix socket in the session's directory. So a mount can be made in another mount, network or user
-namespace than the node's. Must not know: what is in the file system.
+namespace than that of the node. Must not know: the content of the file system.
 """
 
 from __future__ import annotations

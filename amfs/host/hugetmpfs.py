@@ -1,7 +1,7 @@
 """A tmpfs on huge pages below a marked directory, where this process may mount. Measured: two to three times the bandwidth of /dev/shm.
 
-Only node servers of root use it. The mount is visible to all, so that it outlives nobody unseen: who removes or sweeps the marked directory
-takes the mount off first (lazily: files in use stay valid until they are closed).
+Only node servers of root use it. The mount is visible to all processes. A process that removes or sweeps the marked directory unmounts it
+first (lazily: files in use stay valid until they are closed).
 """
 
 from __future__ import annotations

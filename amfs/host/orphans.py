@@ -1,7 +1,7 @@
 """Directories in shared memory (and other shared places) that carry a session's mark, and the sweep of those whose owner died.
 
-Owns the mark: a file that its owner keeps locked as long as it lives. A lock, unlike a pid, is right across containers that share
-/dev/shm, after pids are reused and after kill -9. Must not know: what is kept in the directories.
+Owns the mark: a file that its owner keeps locked as long as it lives. A lock, unlike a pid, is right across containers that share /dev/shm,
+after pids are reused and after kill -9. Must not know: the content of the directories.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of this machine and of its processes that are not used twice. Reads /proc; must not know: sessions."""
+"""Names of this host and of its processes that are never used twice. Reads /proc; must not know: sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories made and removed without recursion: what others name may be deeper than Python's stack. I/O."""
+"""Directories made and removed without recursion, because a tree may be deeper than the stack of Python. I/O."""
 
 from __future__ import annotations
 

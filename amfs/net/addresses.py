@@ -1,4 +1,4 @@
-"""Which of a node's endpoints to advertise, and which of a peer's to use. Asks the system for addresses; knows no ZeroMQ."""
+"""The choice of endpoints: which of them a node advertises, and which of a peer's it uses. Knows no ZeroMQ."""
 
 from __future__ import annotations
 

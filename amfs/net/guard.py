@@ -1,4 +1,4 @@
-"""Who is refused, and how often that is said. Pure but for the log and the clock that limits it; knows no sockets."""
+"""Refused connections and frames, and how often the node logs them. Pure but for the log and the clock that limits it; knows no sockets."""
 
 from __future__ import annotations
 

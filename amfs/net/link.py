@@ -1,12 +1,12 @@
 """Exactly-once, in-order delivery of message batches to one peer, over a channel that may lose, duplicate and reorder. Pure.
 
-Owns sequence numbers, acknowledgements, retransmission, and the judgement that a peer is down or was started anew. Must not know:
-sockets, encodings, clocks, what a message means. Both the ZeroMQ transport and the simulator drive it.
+Owns sequence numbers, acknowledgements, retransmission, and the judgement that a peer is down or was started anew. Must not know: sockets,
+encodings, clocks, the meaning of a message. Both the ZeroMQ transport and the simulator drive it.
 
-A packet names the *incarnation* of its sender (a number that grows with every start of that process) and of the receiver it is meant
-for. A pair of incarnations is one stream with sequence numbers from 1; what was meant for an earlier life is never delivered to a later
-one. Messages travel only when the peer's incarnation is known: told by ``expect`` (membership knows it) or learnt by a hello, which is
-a packet for nobody in particular (``target`` 0) and is answered at once.
+A packet names the *incarnation* of its sender (a number that grows with every start of that process) and of the receiver it is meant for. A
+pair of incarnations is one stream with sequence numbers from 1. A packet for an earlier incarnation is never delivered to a later one.
+Messages travel only when the peer's incarnation is known: told by ``expect`` (membership knows it) or learnt by a hello, which is a packet
+without a receiver's incarnation (``target`` 0) and is answered at once.
 
 ::
 
@@ -15,7 +15,8 @@ a packet for nobody in particular (``target`` 0) and is answered at once.
                    CONNECTING, UP ──give up──► DOWN ──renewed──► UP
                    any ──close──► DOWN
 
-A peer that is DOWN stays so for that incarnation: packets of it are ignored, messages for it are dropped. It will give up on us in turn.
+A peer that is DOWN stays so for that incarnation: packets of it are ignored, messages for it are dropped. The peer will give up on this
+process in turn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The records of running sessions: one private directory each, with keys, endpoints and processes.
 
-Owns the layout of that directory and its permissions. Must not know: ZeroMQ, messages, how nodes are started, which sessions live. Secrets
+Owns the layout of that directory and its permissions. Must not know: ZeroMQ, messages, the start of nodes, whether a session lives. Secrets
 are only ever in files of mode 0600 in directories of mode 0700, and on pipes; never on a command line.
 
 ::

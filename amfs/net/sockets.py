@@ -1,6 +1,6 @@
 """The ZeroMQ sockets of one process, and the descriptors that its loop watches. The only module that imports zmq.
 
-Owns the context, the sockets, the epoll set and the door: who may connect. Must not know peers or packets: frames come and go as bytes, on
+Owns the context, the sockets, the epoll set and the admission of connections. Must not know: peers or packets; frames are bytes here, on
 channels. Everything here runs in the thread of one poll loop.
 """
 

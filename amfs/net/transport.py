@@ -1,12 +1,12 @@
 """Messages between processes over ZeroMQ; all of it runs in the thread of one poll loop.
 
-Owns one ``Link`` per peer, its books and timers, and the way to it. Must not know: what a message means, who should be a member; nor
-ZeroMQ, which ``amfs.net.sockets`` keeps to itself.
+Owns one ``Link`` for each peer, with its records, timers and socket. Must not know: the meaning of a message, membership, ZeroMQ (only
+``amfs.net.sockets`` uses it).
 
 A node binds a ROUTER on ``ipc://`` (a file of mode 0600 in the session's private directory) and, when asked, one on ``tcp://`` with CURVE;
 it has one DEALER to each peer that it sends to. Clients (ids from CLIENT_ID_MIN) bind nothing and are answered through the ROUTER on which
-they came. ZeroMQ may lose what is in flight when a connection breaks; the links make up for it, so every send here is non-blocking and may
-be treated as lost.
+they came. When a connection breaks, ZeroMQ may lose messages that are in flight; the links send them again. So every send here is
+non-blocking and may be treated as lost.
 
 The loop, in each turn::
 

@@ -1,4 +1,4 @@
-"""About how many bytes a message takes on its way, without encoding it. Pure; never much too little."""
+"""An estimate of the encoded size of a message, without encoding it. Pure; the estimate is never much too small."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Packets to bytes and back: one frame is a fixed header and a MessagePack list of tagged messages.
 
-Owns the frame's layout and the refusal of everything that is not one. Must not know: sockets, links, what a message means.
+Owns the layout of the frame and the refusal of malformed frames. Must not know: sockets, links, the meaning of a message.
 
 ::
 
@@ -18,7 +18,7 @@ Owns the frame's layout and the refusal of everything that is not one. Must not 
 
 Little-endian. Versions are equal or the peer is refused: all nodes of a session run one version of amfs.
 
-A name need not be UTF-8, but a string in MessagePack has to be. In the place of bytes that are none Python has lone surrogates (U+DC80 to
+A name need not be UTF-8, but a string in MessagePack has to be. Python keeps bytes that are not UTF-8 as lone surrogates (U+DC80 to
 U+DCFF). When a packet has any, all of its strings are escaped: byte N becomes NUL and U+00N, and NUL is doubled.
 """
 

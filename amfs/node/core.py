@@ -1,7 +1,7 @@
 """All machines of one node, composed. Pure: the real node and the simulator drive the same class.
 
-Routes messages to the machines by type, delivers what a node says to itself at once, names the timers by machine, and carries
-changes of membership to those whom they concern.
+Routes messages to the machines by type, delivers messages of a node to itself at once, names the timers by machine, and tells the machines
+about changes of membership.
 """
 
 from __future__ import annotations

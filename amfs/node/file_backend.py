@@ -2,7 +2,7 @@
 
 The files of the runs come from other nodes over the same connections (``fetch_data``).
 
-Decides nothing. What may wait (for a disk, a peer, a large unlink) runs in a few threads; what ends comes back from ``collect``.
+Decides nothing. Work that may wait (for a disk, a peer, a large unlink) runs in a few threads; ``collect`` returns what has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A node server: one process that serves everything of one node until it is told to stop.
 
-``serve`` composes core, hands and transport and turns the loop. How the process came to be (detached, under MPI, in the foreground) is the
-business of ``net.daemon`` and the commands.
+``serve`` composes core, I/O and transport and runs the loop. ``provision.daemon`` and the commands start the process (detached, under MPI,
+in the foreground).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The mounts of one node: takes them over from the commands that made them, serves them, ends them. I/O.
 
-Owns a Unix socket in the session's directory (``net.fusemounts`` is the other side), the native mounts and their numbers. Everything here
-is watched through one descriptor (``fd``), so that the poll loop need not follow mounts that come and go. Belongs to the loop's thread.
+Owns a Unix socket in the directory of the session (``host.fusemounts`` is the other side), the native mounts and their numbers. Everything
+here is watched through one descriptor (``fd``), so that the poll loop need not follow mounts that come and go. Belongs to the loop's
+thread.
 """
 
 from __future__ import annotations

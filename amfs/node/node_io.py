@@ -1,6 +1,6 @@
-"""What a node does in the world: acts on the effects of its machines with the launcher, the copier and the store. I/O.
+"""The I/O of a node: acts on the effects of its machines with the launcher, the copier and the store.
 
-Decides nothing. What ends comes back as events from ``collect``; the poll loop watches ``fds``.
+Decides nothing. ``collect`` returns what has ended, as events; the poll loop watches ``fds``.
 """
 
 from __future__ import annotations

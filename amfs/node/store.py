@@ -1,7 +1,7 @@
 """The node's store: real files in tmpfs, published by rename. I/O.
 
 Owns the directory: ``files/`` (what the machines call the store: ``files/<key>``), ``work/sandboxes/``, ``logs/``, ``aside/`` (what is
-being deleted). It is marked and locked, so that what a killed process leaves behind can be told from what is in use.
+being deleted). It is marked and locked, so that a directory in use differs from one that a killed process left.
 """
 
 from __future__ import annotations

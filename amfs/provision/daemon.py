@@ -1,6 +1,6 @@
 """How a node process begins: its configuration comes on a pipe, it detaches, and says on another pipe whether it listens.
 
-Owns both ends of that start: ``launch`` in the process that starts nodes, ``enter`` in the node. Must not know: what a node does.
+Owns both ends of that start: ``launch`` in the process that starts nodes, ``enter`` in the node. Must not know: the work of a node.
 """
 
 from __future__ import annotations

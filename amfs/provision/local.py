@@ -1,6 +1,6 @@
 """Starting and ending whole sessions: local node processes, a node that joins, the orderly end.
 
-Owns the order of things and that nothing is left behind when they fail. Every wait is bounded. Must not know: MPI (``bootstrap_mpi``).
+Owns the order of the steps, and the cleaning up when one of them fails. Every wait is bounded. Must not know: MPI (``provision.mpi``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One node per MPI rank. The only module that imports mpi4py.
 
-MPI carries keys and addresses, and then steps aside: each rank leaves a detached server that knows nothing of MPI, and ends. So no launcher
-takes the servers down when a rank or a host is lost; their liveness is the business of their own heartbeats.
+MPI carries only keys and addresses: each rank starts a detached node that knows nothing of MPI, and ends. So the MPI launcher does not end
+the nodes when a rank or a host is lost; their own heartbeats tell which of them live.
 """
 
 from __future__ import annotations

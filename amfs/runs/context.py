@@ -1,6 +1,6 @@
 """The loop of one run and its connection to nodes: an embedded node in this process, or a session of node servers.
 
-Owns the options of a run, the poll loop, the embedded node's store and its end. Must not know: tasks, journals, what is displayed.
+Owns the options of a run, the poll loop, the embedded node's store and its end. Must not know: tasks, journals, displays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One run, from a workflow to its summary: drives a Submitter in this process.
 
-Owns what a run needs here beside the loop: the journal, the trace, what an earlier run left, the accounts (``tally``). Used by ``amfs run``
-and by the Python API; decides nothing about tasks or files (the machines do).
+Owns everything that a run needs beside the loop: the journal, the trace, results of an earlier run, the accounts (``tally``). Used by
+``amfs run`` and by the Python API; decides nothing about tasks or files (the machines do).
 """
 
 from __future__ import annotations

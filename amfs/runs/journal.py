@@ -1,4 +1,4 @@
-"""The journal of a run: what has finished, so that a second run does only the rest.
+"""The journal of a run: the finished tasks, so that a second run does only the rest.
 
 Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
 payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs). A torn or damaged record

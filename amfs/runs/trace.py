@@ -1,4 +1,4 @@
-"""What happened in a run, as a file: Chrome's trace format, which Perfetto and ``amfs report`` read.
+"""The trace of a run as a file in the trace format of Chrome, which Perfetto and ``amfs report`` read.
 
 Owns the file's layout, both ways. One process per node, one thread per slot, one complete event (``"ph": "X"``) per attempt at a task,
 counters for tasks finished and bytes moved under a process named "run". The file is a JSON array with one event a line; the format

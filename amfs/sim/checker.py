@@ -1,4 +1,4 @@
-"""What must be true of a simulated run whatever went wrong in it, seen from outside of the machines."""
+"""Conditions that hold for every simulated run, whatever faults it had, seen from outside of the machines."""
 
 from __future__ import annotations
 

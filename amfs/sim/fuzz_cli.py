@@ -1,4 +1,4 @@
-"""Run many seeds and say what they found."""
+"""Runs many seeds and prints the faults that they found."""
 
 from __future__ import annotations
 

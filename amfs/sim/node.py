@@ -1,4 +1,4 @@
-"""One simulated node: the real NodeCore between simulated hands and a simulated transport."""
+"""One simulated node: the real NodeCore between simulated I/O and a simulated transport."""
 
 from __future__ import annotations
 

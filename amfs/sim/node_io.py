@@ -1,4 +1,4 @@
-"""What a simulated node does in its world: launcher, copier, data server and store only pretend, at a price. Beside ``node.node_io``.
+"""The simulated I/O of a node: launcher, copier, data server and store only take virtual time. The counterpart of ``node.node_io``.
 
 They are strict where the real ones would fail: a task that is launched without its inputs in place, or a file that appears after its run
 was closed, is an error of the machines and ends the simulation.

@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of and what may go wrong in it: costs, network, storage, faults. Pure values."""
+"""The parts and possible faults of a simulated cluster: costs, network, storage, faults. Pure values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated clusters work on: real workflows, the paper's synthetic ones, and random ones made to find faults.
+"""Workflows for simulated clusters: real ones, the synthetic ones of the paper, and random ones made to find faults.
 
 A ``Workload`` is a checked workflow plus what the world knows of it: how long tasks run, how large files are, which tasks fail.
 """

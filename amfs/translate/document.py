@@ -1,4 +1,4 @@
-"""What the readers of whole documents (XML, YAML, JSON, make-like) have in common. Pure but for reading what lies beside a document.
+"""The common base of the readers of whole documents (XML, YAML, JSON, make-like). Pure but for reading files beside a document.
 
 A ``DocumentReader`` is given the bytes of one document as they come and has its tasks when the document has ended. It never raises for
 faulty input: it notes ``Fault`` and goes on, or sets ``dead`` when going on makes no sense. A construct that has no meaning here is a

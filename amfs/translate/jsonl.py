@@ -1,8 +1,8 @@
 """Workflows as JSON Lines: one typed object a line, so that a list can be written and read as a stream. Pure.
 
 ``{"type": "task", "id": …, "argv": […], …}`` has the fields of ``Task`` (but for its line number, which is that of the line),
-``{"type": "file", "name": …, "state": "Shared"|"Invalid", "size": …, "path": …}`` says what is known of a file (any of the three may be
-missing), ``{"type": "workflow", "name": …}`` names the whole.
+``{"type": "file", "name": …, "state": "Shared"|"Invalid", "size": …, "path": …}`` describes a file (any of the three may be missing),
+``{"type": "workflow", "name": …}`` names the whole.
 Fields with their default values are left out. Names that are not UTF-8 are written as lone surrogates (``"\\udcff"``), as Python does.
 """
 

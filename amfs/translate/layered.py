@@ -1,6 +1,6 @@
 """A layered drawing: where boxes lie and how lines run between them, from left to right. Pure.
 
-Sugiyama's way, made small: columns are given, lines over several columns get a waypoint in each, the order in a column follows the
+Sugiyama's method, simplified: columns are given, lines over several columns get a waypoint in each, the order in a column follows the
 neighbours until the crossings no longer become fewer, and heights are the least squares of the lines' lengths with the distances kept.
 """
 

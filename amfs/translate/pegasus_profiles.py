@@ -1,4 +1,4 @@
-"""What Pegasus profiles mean for a task. Pure.
+"""The meaning of Pegasus profiles for a task. Pure.
 
 A profile is a key in a namespace (env, pegasus, condor, dagman, globus, hints, selector, stat). Some say what amfs can do: environment,
 cores, memory, time limits, retries, priority, the recorded run time. The others are told as remarks, once per key.

@@ -1,4 +1,4 @@
-"""The real place in which a workflow runs: which files, directories and programs there are on this machine.
+"""The real place in which a workflow runs: the files, directories and programs of this machine.
 
 The one module of ``translate`` that looks at the file system by itself, for the checks of ``amfs.engine.checks``. Writes nothing.
 """

@@ -1,4 +1,4 @@
-"""What the readers of the line formats have in common. Pure: a reader is given text and keeps what it found.
+"""The common base of the readers of line formats. Pure: a reader takes text and keeps the tasks and faults that it found.
 
 A reader never raises for faulty input: it notes a ``Fault`` and goes on with the next line, so that all faults are known in the end.
 """

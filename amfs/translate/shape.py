@@ -1,4 +1,4 @@
-"""The shape of a workflow: who waits for whom, how deep and how wide it is, its kinds of tasks and roles of files. Pure.
+"""The shape of a workflow: dependencies of tasks, depth and width, kinds of tasks and roles of files. Pure.
 
 ``Graph`` has the edges by index; ``shape_of`` counts; ``groups_of`` puts tasks together for pictures that stay readable.
 """

@@ -1,7 +1,7 @@
 """Which format a text is in, by its content; its file's name only says what it is not. Pure.
 
-Whole documents are known by what only they have; what is left is a list of lines. Of these only what looks like commands is taken for
-commands: whatever else is taken for a list of commands would be executed.
+Whole documents are recognised by marks that only they have; any other text is a list of lines. A list counts as commands only if it looks
+like commands, because amfs would execute it.
 """
 
 from __future__ import annotations

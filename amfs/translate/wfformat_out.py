@@ -1,4 +1,4 @@
-"""Writes WfFormat 1.5. Pure. What the format has no words for stands under ``amfs``, which the schema allows and our reader reads.
+"""Writes WfFormat 1.5. Pure. Fields that the format lacks stand under ``amfs``; the schema allows this, and our reader reads it.
 
 The format holds names of letters, digits and ``-_./:#`` only, and JSON holds no bytes that are not UTF-8, so a workflow with others is
 refused, not bent.

@@ -171,12 +171,12 @@ static PyObject *handle_close(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef handle_methods[] = {
-    {"read", handle_read, METH_VARARGS, "read(count, offset)\n--\n\nAt most count bytes; fewer only at the end."},
-    {"readinto", handle_readinto, METH_VARARGS, "readinto(buffer, offset)\n--\n\nHow many bytes came."},
-    {"write", handle_write, METH_VARARGS, "write(data, offset)\n--\n\nAll of it."},
+    {"read", handle_read, METH_VARARGS, "read($self, count, offset, /)\n--\n\nAt most count bytes; fewer only at the end."},
+    {"readinto", handle_readinto, METH_VARARGS, "readinto($self, buffer, offset, /)\n--\n\nHow many bytes came."},
+    {"write", handle_write, METH_VARARGS, "write($self, data, offset, /)\n--\n\nAll of it."},
     {"truncate", handle_truncate, METH_O, "truncate(size)"},
     {"fallocate", handle_fallocate, METH_VARARGS, "fallocate(mode, offset, length)"},
-    {"seek", handle_seek, METH_VARARGS, "seek(offset, whence)\n--\n\nSEEK_DATA or SEEK_HOLE."},
+    {"seek", handle_seek, METH_VARARGS, "seek($self, offset, whence, /)\n--\n\nSEEK_DATA or SEEK_HOLE."},
     {"flush", handle_flush, METH_NOARGS, "What is held back goes to its owners; reports what failed."},
     {"stat", handle_stat, METH_NOARGS, "(size, blocks, atime, mtime, ctime)"},
     {"close", handle_close, METH_NOARGS, "Flush and close. Repeatable."},

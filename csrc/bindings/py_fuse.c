@@ -313,7 +313,7 @@ static void fuse_dealloc(PyObject *self) {
 }
 
 static PyMethodDef fuse_methods[] = {
-    {"requests", fuse_requests, METH_NOARGS, "requests()\n--\n\n(unique, op, args, uid, gid, pid) of what waits, oldest first."},
+    {"requests", fuse_requests, METH_NOARGS, "requests($self, /)\n--\n\n(unique, op, args, uid, gid, pid) of what waits, oldest first."},
     {"reply_error", fuse_reply_error, METH_VARARGS, "reply_error(unique, errno)"},
     {"reply_entry", fuse_reply_entry, METH_VARARGS, "reply_entry(unique, attr, cache)"},
     {"reply_attr", fuse_reply_attr, METH_VARARGS, "reply_attr(unique, attr, cache)"},
@@ -322,13 +322,14 @@ static PyMethodDef fuse_methods[] = {
     {"reply_bytes", fuse_reply_bytes, METH_VARARGS, "reply_bytes(unique, data)"},
     {"reply_dir", fuse_reply_dir, METH_VARARGS, "reply_dir(unique, [(name, ino, type, cursor, attr | None)])"},
     {"reply_statfs", fuse_reply_statfs, METH_VARARGS, "reply_statfs(unique, bsize, blocks, bfree, bavail, files, ffree)"},
-    {"stale", fuse_stale, METH_VARARGS, "stale(ino)\n--\n\nHave the kernel forget it, and close what no open stands for."},
+    {"stale", fuse_stale, METH_VARARGS, "stale($self, ino, /)\n--\n\nHave the kernel forget it, and close what no open stands for."},
     {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
-    {"await_invalidated", fuse_await_invalidated, METH_VARARGS, "await_invalidated(number)\n--\n\nWait until the kernel has forgotten it."},
+    {"await_invalidated", fuse_await_invalidated, METH_VARARGS,
+     "await_invalidated($self, number, /)\n--\n\nWait until the kernel has forgotten it."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
-    {"keep", fuse_keep, METH_VARARGS, "keep(ino)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
-    {"open_count", fuse_open_count, METH_VARARGS, "open_count(ino)\n--\n\n(readers, writers)"},
-    {"active", fuse_active, METH_NOARGS, "active()\n--\n\nWhat the kernel granted, and counts."},
+    {"keep", fuse_keep, METH_VARARGS, "keep($self, ino, /)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
+    {"open_count", fuse_open_count, METH_VARARGS, "open_count($self, ino, /)\n--\n\n(readers, writers)"},
+    {"active", fuse_active, METH_NOARGS, "active($self, /)\n--\n\nWhat the kernel granted, and counts."},
     {"stop", fuse_stop, METH_NOARGS, "End the threads and the connection. Repeatable."},
     {NULL, NULL, 0, NULL},
 };

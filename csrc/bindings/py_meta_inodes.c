@@ -189,7 +189,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("holders", holders_of, "holders(ino)"),
-    VARARGS("concerned", concerned_by, "concerned(ino)\n--\n\nWho holds it, and other nodes that watch it."),
+    VARARGS("concerned", concerned_by, "concerned($self, ino, /)\n--\n\nWho holds it, and other nodes that watch it."),
     VARARGS("readlink", read_link, "readlink(ino)"),
     VARARGS("open_here", open_here, "open_here(ino, writing)"),
     VARARGS("setattr_here", setattr_here, "setattr_here(ino, mask, attr, now)"),

@@ -137,9 +137,10 @@ static void *keep(void *argument) {
         until.tv_sec += 2;
         pthread_cond_timedwait(&io->keeper_wake, &io->keeper_lock, &until);
         if (atomic_load(&io->stopping)) break;
+        const struct data_rpc_handler handler = io->rpc_handler; /* it may be set while this thread runs */
         pthread_mutex_unlock(&io->keeper_lock);
         data_reap(&io->client);
-        if (io->rpc_handler.attend != NULL) io->rpc_handler.tick(io->rpc_handler.context);
+        if (handler.attend != NULL) handler.tick(handler.context);
         int64_t began = now_ms();
         if (began >= rescan_ms) {
             fsio_rescan(io);

@@ -178,7 +178,11 @@ static void *serve(void *argument) {
 
 /* ── the third lane ── */
 
-void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *rpc_handler) { io->rpc_handler = *rpc_handler; }
+void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *rpc_handler) {
+    pthread_mutex_lock(&io->keeper_lock); /* the keeper runs already */
+    io->rpc_handler = *rpc_handler;
+    pthread_mutex_unlock(&io->keeper_lock);
+}
 
 void *data_rpc_context(struct fsio *io) { return io->rpc_handler.attend == NULL ? NULL : io->rpc_handler.context; }
 

@@ -21,6 +21,12 @@
 #define P_PIDFD 3
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+/* The thread sanitizer replaces clone by one that sets up the child as after fork: wrong for a child in our memory. */
+int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
+#define clone __clone
+#endif
+
 enum { NEST = 64 * 1024, SIGNALS = 64, KERNEL_SIGSET = 8 };
 
 /* The child runs in our memory until execve, with no stack protector or shadow memory of ours to keep up to date. */

@@ -26,6 +26,7 @@ class Appender:
         self.steps = iter(self.work())
 
     def work(self) -> Iterator[None]:
+        handle: int
         handle, _ = yield from self.answer()
         node = self.cluster.nodes[self.node]
         number = node.fs.handles[handle].number

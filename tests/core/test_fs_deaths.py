@@ -134,8 +134,8 @@ def test_kernels_look_again_at_names_that_a_new_manager_knows_otherwise(late: in
     cluster.settle()
     turned = {node for node in range(1, 7) if listed_directories(cluster, node) != before[node]}
     assert turned == {2, 5, 6}
-    for node in turned:
-        assert any((0, b"") in entries for _, entries, _ in cluster.nodes[node].invalidated), f"the kernel of node {node} goes on believing"
+    for each in turned:
+        assert any((0, b"") in entries for _, entries, _ in cluster.nodes[each].invalidated), f"the kernel of node {each} goes on believing"
 
 
 def listed_directories(cluster: Cluster, node: int) -> set[bytes]:

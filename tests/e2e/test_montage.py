@@ -261,9 +261,9 @@ def test_an_overlap_without_a_fit_is_left_out_of_the_table(tmp_path: Path) -> No
 
 def test_comparison_sees_one_pixel(tmp_path: Path) -> None:
     data, header = minifits.read(new_sky(tmp_path / "sky") / "truth.fits")
-    minifits.write(tmp_path / "one.fits", data, header)
+    minifits.write(tmp_path / "one.fits", data, header)  # type: ignore[arg-type]
     data[3, 5] += 1.0
-    minifits.write(tmp_path / "other.fits", data, header)
+    minifits.write(tmp_path / "other.fits", data, header)  # type: ignore[arg-type]
     assert compare.differing_pixels(tmp_path / "one.fits", tmp_path / "one.fits") == 0
     assert compare.differing_pixels(tmp_path / "one.fits", tmp_path / "other.fits") == 1
 

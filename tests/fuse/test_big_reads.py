@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
+@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
 def mounted(serve: Any, request: pytest.FixtureRequest) -> Iterator[tuple[Path, Any]]:
     served = serve()
     path, _ = served.mount(**request.param)

@@ -16,7 +16,7 @@ import pytest
 from fsio_nodes import APPEND, LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, close_all, content, open_descriptors
 from waiting import until
 
-from amfs._native import Io
+from amfs._native import Io, IoHandle
 
 STRIPE = 4096
 
@@ -234,7 +234,7 @@ def test_what_a_remote_writer_writes_is_seen_at_once_by_all_who_go_through_the_s
 def test_who_comes_before_the_writer_has_opened_waits_a_moment(nodes: Nodes) -> None:
     ino = nodes.new()
     late = threading.Timer(0.2, lambda: held.append(nodes.io[0].open(ino, LOCAL, writing=True, create=True)))
-    held: list[object] = []
+    held: list[IoHandle] = []
     late.start()
     reader = nodes.io[1].open(ino, REMOTE, 0)
     late.join()

@@ -11,6 +11,8 @@ from fsio_nodes import APPEND, GREW, LOCAL, PARTITIONS, REMOTE, STRIPED, WHOLE, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amfs._native import IoHandle
+
 STRIPE = 4096
 PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 KEEP = 1
@@ -34,7 +36,7 @@ OPERATIONS = st.lists(
 )
 
 
-def act(handle: object, model: bytearray, operation: tuple[str, int, int], seed: int) -> None:
+def act(handle: IoHandle, model: bytearray, operation: tuple[str, int, int], seed: int) -> None:
     """One operation on both; they must agree."""
     what, first, second = operation
     if what in ("write", "append"):

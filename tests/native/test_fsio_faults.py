@@ -368,7 +368,7 @@ def test_a_server_that_lies_is_an_error(root: Path, lie: Callable[[socket.socket
 
 
 def request(
-    op: int, *, flag: int = 0, zero: int = 0, stripe: int = 0, ino: int = 5, index: int = 0, numbers: tuple[int, int, int] = (0, 0, 0)
+    op: int, *, flag: int = 0, zero: int = 0, stripe: int = 0, ino: int = 5, index: int = 0, numbers: tuple[int, ...] = (0, 0, 0)
 ) -> bytes:
     return struct.pack("<BBHIQqQQQ", op, flag, zero, stripe, ino, index, *numbers)
 

@@ -109,7 +109,7 @@ class Exerciser:
             at += len(found)
 
     def write(self, file: File) -> None:
-        at, data = self.place(file), self.bytes()
+        at, data = self.place(file), self.fresh()
         self.note(f"pwrite {file.name} {len(data)} at {at}")
         self.all_written(os.pwrite(self.rng.choice(file.handles), data, at), data)
         self.put(file, at, data)
@@ -118,14 +118,14 @@ class Exerciser:
         fd, at = self.rng.choice(file.handles), self.place(file)
         os.lseek(fd, at, os.SEEK_SET)
         for _ in range(self.rng.randrange(1, 8)):
-            data = self.bytes(20_000)
+            data = self.fresh(20_000)
             self.note(f"write {file.name} {len(data)} at {at}")
             self.all_written(os.write(fd, data), data)
             self.put(file, at, data)
             at += len(data)
 
     def append(self, file: File) -> None:
-        data = self.bytes()
+        data = self.fresh()
         if len(file.wanted) + len(data) > self.size_max:
             return
         self.note(f"append {file.name} {len(data)} at {len(file.wanted)}")
@@ -145,7 +145,7 @@ class Exerciser:
         file.wanted.extend(bytes(size - len(file.wanted)))
 
     def rewrite(self, file: File) -> None:
-        data = self.bytes(self.size_max // 2)
+        data = self.fresh(self.size_max // 2)
         self.note(f"rewrite {file.name} {len(data)}")
         file.unmap()
         fd = os.open(self.path(file), os.O_WRONLY | os.O_TRUNC)
@@ -166,7 +166,7 @@ class Exerciser:
     def map_write(self, file: File) -> None:
         if (mapped := self.mapped(file)) is not None:
             at = self.rng.randrange(len(file.wanted))
-            data = self.bytes()[: len(file.wanted) - at]
+            data = self.fresh()[: len(file.wanted) - at]
             self.note(f"map write {file.name} {len(data)} at {at}")
             mapped[at : at + len(data)] = data
             self.put(file, at, data)
@@ -273,7 +273,7 @@ class Exerciser:
     def size(self) -> int:
         return self.rng.choice((1, 10, 511, 4096, 4097, 65536, self.rng.randrange(1, PIECE_MAX), 131072))
 
-    def bytes(self, most: int = PIECE_MAX) -> bytes:
+    def fresh(self, most: int = PIECE_MAX) -> bytes:
         """Another pattern for each call, so that an old byte is not taken for a new one."""
         return self.rng.randbytes(min(self.size(), most))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mounting
@@ -59,7 +59,9 @@ def test_of_a_file_that_the_other_node_closes(nodes: list[Path]) -> None:
 
 @pytest.mark.parametrize("make", ["mkdir", "mknod", "symlink", "link"])
 def test_a_name_is_taken_also_where_its_file_was_just_given_away_on_the_other_node(nodes: list[Path], make: str) -> None:
-    calls = {"mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(aim, at)}
+    calls: dict[str, Callable[[Path], None]] = {
+        "mkdir": os.mkdir, "mknod": os.mknod, "symlink": lambda at: os.symlink("aim", at), "link": lambda at: os.link(aim, at),
+    }  # fmt: skip
     found = []
     for number in range(ROUNDS):
         aim = nodes[not number % 2] / "aim"

@@ -32,7 +32,7 @@ from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
 SILENT = (m.Heartbeat, m.RunReady, m.StealAsk, m.StealNone, m.ClientHello, m.View, m.RunGone)
-COSTS = Costs(*[0.0] * 6, latency_s=1e-3, bandwidth_bytes_s=1e9, spawn_us=0.0, file_us=0.0)
+COSTS = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, latency_s=1e-3, bandwidth_bytes_s=1e9, spawn_us=0.0, file_us=0.0)
 
 
 class Scenario:

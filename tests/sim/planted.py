@@ -310,8 +310,8 @@ def dropped_while_in_use(patch: pytest.MonkeyPatch) -> None:
 
     def on_drop(self: Availability, peer: int, message: m.Drop) -> None:
         run = self.runs.get(message.run)
-        for name in message.names if run else ():
-            file = run.files.get(name)
+        for name in message.names:
+            file = run.files.get(name) if run else None
             if file is not None and file.users and not file.fetching:
                 self._delete.append(name)
         real(self, peer, message)

@@ -20,7 +20,7 @@ from amfs.sim.workload import Workload, bag, from_workflow, pairs
 from amfs.sim.world import OutOfEvents, Stuck, World
 from amfs.translate.detect import load
 
-FREE = Costs(*[0.0] * 6, latency_s=1e-6, bandwidth_bytes_s=1e12, spawn_us=0.0, file_us=0.0)
+FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, latency_s=1e-6, bandwidth_bytes_s=1e12, spawn_us=0.0, file_us=0.0)
 AT_ONCE = Storage(1e15, 0.0)
 Amfs = Callable[..., CompletedProcess[str]]
 

@@ -107,8 +107,8 @@ def test_any_text_is_as_with_open(
     files: Files, tmp_path: Path, lines: list[str], newline: str | None, encoding: str, buffering: int
 ) -> None:
     local = tmp_path / "text"
-    how = {"buffering": buffering, "encoding": encoding, "newline": newline}
-    with open(local, "w", **how) as theirs, files.open("/text", "w", **how) as ours:  # type: ignore[call-overload]
+    how: dict[str, Any] = {"buffering": buffering, "encoding": encoding, "newline": newline}
+    with open(local, "w", **how) as theirs, files.open("/text", "w", **how) as ours:
         for file in (theirs, ours):
             file.writelines(line + "\n" for line in lines)
     assert files.read_bytes("/text") == local.read_bytes()

@@ -189,7 +189,12 @@ def test_a_peer_started_anew_is_a_new_peer(
     transport.flush(time.monotonic())
     peers(endpoint)
     restarted: list[int] = []
-    spin(lambda: restarted.extend(transport.take_restarted()) or restarted, transport, got=got)
+
+    def some() -> list[int]:
+        restarted.extend(transport.take_restarted())
+        return restarted
+
+    spin(some, transport, got=got)
     transport.queue(1, Heartbeat(200))
     spin(lambda: len(got) >= 2, transport, got=got)
     assert restarted == [1] and beats(got) == [1, 201]
@@ -273,7 +278,7 @@ def assert_unharmed(server: Transport, keys: Keys, transports: Callable[..., Tra
 
 
 def raw_dealer(server: Transport, keys: Keys) -> zmq.Socket[bytes]:
-    dealer = zmq.Context.instance().socket(zmq.DEALER)
+    dealer: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     dealer.set(zmq.LINGER, 0)
     dealer.set(zmq.CURVE_SERVERKEY, keys.server_public.encode())
     dealer.set(zmq.CURVE_PUBLICKEY, keys.client_public.encode())

@@ -49,9 +49,10 @@ def test_one_element_is_bounded(format: str, document: bytes, words: str, monkey
     assert len(found) < 300
 
 
-def test_many_lines_in_one_piece_are_no_long_line() -> None:
+def test_many_lines_in_one_piece_are_no_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.detect.ELEMENT_BYTES_MAX", SMALL)
     parser = Parser("x", "tasklist")
-    parser.feed(b"1 -b p\n" * (3 << 20))
+    parser.feed(b"1 -b p\n" * SMALL)  # seven times as much
     parser.finish()
     assert parser.faults == []
 
@@ -154,14 +155,15 @@ TASKS: list[tuple[str, str, str, str, str]] = [
 def test_tasks_as_people_have_them_take_few_times_their_bytes(
     format: str, head: str, task: str, between: str, tail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = 4000
-    document = (head + between.join(task.format(f"{number:06}") for number in range(count)) + tail).encode()
+    def text(count: int) -> bytes:
+        return (head + between.join(task.format(f"{number:06}") for number in range(count)) + tail).encode()
+
+    count = 2000
+    document = text(count)
     monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # what is looked at together is small beside a large document
     monkeypatch.setattr("amfs.translate.makeflow._PIECE", SMALL // 4)
     monkeypatch.setattr("amfs.engine.check_texts._PART", 64)
-    workflow = load(io.BytesIO(document), format=format)  # what is imported does not count
-    shape_of(workflow)
-    del workflow
+    shape_of(load(io.BytesIO(text(10)), format=format))  # what is imported does not count
     tracemalloc.start()
     try:
         workflow = load(io.BytesIO(document), format=format)

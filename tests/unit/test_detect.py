@@ -15,7 +15,7 @@ from workflow_strategies import without_lines, workflows
 
 from amfs.engine.checks import AnyPlace
 from amfs.engine.workflow import DeclaredState, Task, Workflow
-from amfs.errors import UsageError, WorkflowError
+from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import Parser, load, load_checked, read_stream
 from amfs.translate.sniff import Undetected, sniff
@@ -135,7 +135,7 @@ def test_streams_give_complete_tasks() -> None:
 
 def test_stream_faults_are_given_or_raised() -> None:
     data = b"a -b x\nb -c\nc -b y\n"
-    faults = []
+    faults: list[Fault] = []
     assert [task.id for task in read_stream(io.BytesIO(data), on_fault=faults.append)] == ["a", "c"]
     assert [fault.line for fault in faults] == [2]
     with pytest.raises(WorkflowError):

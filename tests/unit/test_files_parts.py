@@ -134,7 +134,7 @@ def test_modes_mean_what_they_mean_to_open(mode: str, flags: int) -> None:
 def test_a_mode_is_good_exactly_when_python_takes_it(mode: str) -> None:
     """Against a file that is not there: a good mode fails for that reason, or makes it."""
     try:
-        with open("/dev/null/nowhere", mode, **({} if "b" in mode else {"encoding": "ascii"})):
+        with open("/dev/null/nowhere", mode, **({} if "b" in mode else {"encoding": "ascii"})):  # type: ignore[call-overload]
             good = True
     except OSError:
         good = True

@@ -98,8 +98,8 @@ def imports(module: str, path: Path, *, types: bool = False) -> set[str]:
             for alias in node.names:
                 name = f"{base}.{alias.name}"
                 found.add(name if name in MODULES or name == "amfs._native" else base)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
+        for below in ast.iter_child_nodes(node):
+            visit(below)
 
     visit(ast.parse(path.read_text(encoding="utf-8")))
     return found
@@ -172,7 +172,7 @@ def test_pure_modules_know_no_world(path: Path) -> None:
 
 
 def test_state_diagrams_are_fresh() -> None:
-    check = [sys.executable, ROOT / "tools" / "make_state_diagrams.py", "--check"]
+    check = [sys.executable, str(ROOT / "tools" / "make_state_diagrams.py"), "--check"]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -246,6 +246,13 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if not re.match(r"[a-z]+:", target):
                 assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which does not exist"
+
+
+def test_the_glossary_says_where_each_term_lives() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+) \| `([^`]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 50
+    for term, _, where in rows:
+        assert (ROOT / where).is_file(), f"{term}: no file {where}"
 
 
 def test_documents_name_no_place_of_ours() -> None:

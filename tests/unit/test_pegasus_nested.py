@@ -158,7 +158,7 @@ def test_programs_that_are_not_told_a_new_name_find_the_file_under_the_old_one(a
     (tmp_path / "own" / "f").write_text("mine\n")
     hidden = job("p", "f", "g", name="sh", arguments=["-c", "'cat f > g; echo $0' name"], stdout="h")
     write(tmp_path / "two.yml", hidden, job("q", "g", "o", stdout="o"), replicaCatalog=replicas(f="own/f"))
-    makes = {"name": "sh", "arguments": ["-c", "'echo other | tee f > g'"], "scratch": True}
+    makes: dict[str, Any] = {"name": "sh", "arguments": ["-c", "'echo other | tee f > g'"], "scratch": True}
     write(tmp_path / "outer.yml", job("A", "", "f g", **makes), sub("T", "two.yml", "", "o h"))
     done = amfs("run", "--local", "-q", "--no-journal", "outer.yml")
     assert done.returncode == 0, done.stderr
@@ -235,7 +235,7 @@ def test_stageable_executables_need_no_x_bit(amfs: Amfs, tmp_path: Path) -> None
             {"name": "helper", "sites": helper},
         ]
     }
-    tool = {"name": "tool", "namespace": "n", "version": "1.0", "arguments": ["word"]}
+    tool: dict[str, Any] = {"name": "tool", "namespace": "n", "version": "1.0", "arguments": ["word"]}
     write(tmp_path / "w.yml", job("A", "", "o", **tool), transformationCatalog=catalog)
     done = amfs("run", "--local", "-q", "--no-journal", "w.yml")
     assert done.returncode == 0, done.stderr

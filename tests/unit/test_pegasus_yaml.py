@@ -216,7 +216,7 @@ def test_lines_are_those_of_the_jobs() -> None:
         (workflow(job(uses=["f"])), "each of its uses must be a mapping"),
         (workflow(job(arguments={"a": 1})), "'arguments' must be a list"),
         (workflow(job(arguments=[["a"]])), "arguments must be words and numbers"),
-        (workflow(job(id=["A"])), "'id' must be a word"),
+        (workflow(job(id=["A"])), "'id' must be a word"),  # type: ignore[arg-type]
         (workflow(job(profiles=["x"])), "profiles must be a mapping"),
         (workflow(job(profiles={"env": {"A": ["b"]}})), "the profile env 'A' must be a word or a number"),
         (workflow(job(uses=[{"lfn": "f", "type": "output", "stageOut": "perhaps"}])), "'stageOut' must be true or false"),

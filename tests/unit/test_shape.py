@@ -105,7 +105,7 @@ def test_counts_agree_with_networkx(workflow: Workflow) -> None:
     for task in workflow.tasks:
         graph.add_node(task.id)
         graph.add_edges_from((parent, task.id) for parent in {*task.after, *(by_file[name] for name in task.inputs)})
-    runtime = {task.id: task.runtime for task in workflow.tasks}
+    runtime = {task.id: task.runtime or 0.0 for task in workflow.tasks}
     longest = nx.dag_longest_path(nx.DiGraph((a, b, {"weight": runtime[b]}) for a, b in graph.edges)) if graph.edges else []
     seconds = max([*runtime.values(), *_path_lengths(graph, runtime)])
     shape = shape_of(workflow)

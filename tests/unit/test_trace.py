@@ -6,6 +6,7 @@ import html.parser
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ def write(path: Path, tasks: int = 20, nodes: int = 2, slots: int = 2) -> None:
         place = {"node": i % nodes, "slot": i // nodes % slots}
         label = "even" if i % 2 == 0 else "odd"
         writer.add(f"t{i}", label, result(i, **place, start=i // (nodes * slots) * 1100, bytes_in=10, bytes_fetched=6, bytes_out=7))
-    failed = {"outcome": int(Outcome.EXIT), "code": 3, "detail": "exit status 3", "stderr": b"no </script> luck\n"}
+    failed: dict[str, Any] = {"outcome": int(Outcome.EXIT), "code": 3, "detail": "exit status 3", "stderr": b"no </script> luck\n"}
     writer.add("bad", "odd", result(tasks, start=900_000, **failed))
     writer.add("never", "last", Result(tid=tasks + 1, outcome=int(Outcome.UPSTREAM_FAILED), detail="input x will never be made"))
     writer.close({"stages": [], "engine_cpu_seconds": 0.5})

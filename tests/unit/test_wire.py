@@ -35,10 +35,10 @@ from amfs.net.wire import ESCAPED, HEADER, MAGIC, RemoteProtocolError, decode, e
 U64 = st.integers(0, 2**64 - 1)
 
 
-def simplest(kind: type[msgspec.Struct]) -> msgspec.Struct:
+def simplest(kind: type[typing.Any]) -> typing.Any:
     """A message with an empty or zero value in each field."""
     values: dict[object, object] = {int: 0, str: "", bytes: b"", bool: False, object: None}
-    arguments = []
+    arguments: list[object] = []
     hints = typing.get_type_hints(kind)
     for field in msgspec.structs.fields(kind):
         hint = hints[field.name]

@@ -90,7 +90,7 @@ def without_lines(workflow: Workflow) -> tuple[object, ...]:
 
 # ── documents ──────────────────────────────────────────────────────────────────────────────────────
 
-_ODD = (None, 0, -1, "", "x", [], ["x"], {}, {"x": "y"}, [[]], [{}], [None], True, 1.5)
+_ODD: tuple[Any, ...] = (None, 0, -1, "", "x", [], ["x"], {}, {"x": "y"}, [[]], [{}], [None], True, 1.5)
 
 
 def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

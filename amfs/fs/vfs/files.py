@@ -1,4 +1,4 @@
-"""What mounts ask: the operations of POSIX on numbers of directories and inodes (``op_...``). Pure."""
+"""Requests of mounts: the operations of POSIX on numbers of directories and inodes (``op_...``). Pure."""
 
 from __future__ import annotations
 

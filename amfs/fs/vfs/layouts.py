@@ -1,6 +1,6 @@
 """Moving a file's bytes without changing them: whole to stripes and back, and to another node. Pure.
 
-Whoever does that is the file's writer meanwhile, and the only one: others who open it to write wait until it is done.
+The node that moves the bytes is the only writer of the file meanwhile; other nodes that open it to write wait until it is done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients ask (the commands, fsspec, Python): the same operations by path, handles of this node, and questions about many files. Pure.
+"""Requests of clients (the commands, fsspec, Python): the operations by path, handles of this node, and questions about many files. Pure.
 
 Paths are absolute in the namespace of the file system. Clients hold the session's keys: they are its owner and may do everything.
 """

@@ -1,7 +1,7 @@
-"""What lies on this node only so that it is near gives way to data that has no other place. Pure.
+"""Eviction: when this node is full, copies that it keeps only to be near are removed, for data that has no other place. Pure.
 
-Copies of finished files that other nodes hold, and what a file contained before another node began to write it. Whether that is so is for
-its shard to say; nothing that is open here goes.
+Such copies are those of finished files that other nodes hold, and old content of a file that another node writes. The shard of the file
+decides whether a copy may go. A file that is open on this node stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node does with its own shard when a node asks, and who must be told of it. Pure: the shard itself is ``_native.Meta``.
+"""Requests of nodes to the shard of this node, and the nodes that must hear of the changes. Pure: the shard itself is ``_native.Meta``.
 
 Methods ``s_...(peer, ...)`` are what ``Ask`` names. They answer META_NOT_MINE if the asker has an old table, META_BUSY if it shall try
 again; ``at_name`` and ``at_ino`` do that.
