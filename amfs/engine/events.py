@@ -77,11 +77,9 @@ class NotExpanded(NamedTuple):
 
 
 class CloseList(NamedTuple):
-    """Event: no more tasks will be added. ``finals`` and ``drops``: what becomes of files that were kept so far."""
+    """Event: no more tasks will be added. ``orphans``: files for which tasks wait in vain, as the checks have found."""
 
-    finals: tuple[str, ...] = ()
-    drops: tuple[str, ...] = ()
-    orphans: tuple[str, ...] = ()  # files that tasks wait for and nobody makes
+    orphans: tuple[str, ...] = ()
 
 
 class StopRun(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from amfs.display.summary import Snapshot, Summary
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, Expand, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
+from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, Expand, FilesFlushed, Received, RunOver, Send, StopRun
 from amfs.engine.paths import scope_of, shared_path
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
@@ -74,7 +74,6 @@ class RunDriver:
         )  # fmt: skip
         self.on_ended = on_ended
         self.readers: dict[str, list[Reader]] = {}
-        self.down: set[int] = set()  # nodes that stopped answering us
         self.trace: TraceWriter | None = None
         mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
         scope = scope_of(context.run)
@@ -110,8 +109,6 @@ class RunDriver:
             self.journal = Journal(options.journal, header, past if options.resume else None)
             if context.store is not None:
                 (context.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
-        self.view_epoch = 0
-        self.beat_at = 0.0
 
     # ── resume ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -184,15 +181,12 @@ class RunDriver:
         """Start submitting."""
         view = self.context.wait_for_view()
         self.context.loop.add_client(self)
-        self.view_epoch = view.epoch
         self.context.loop.tell(self.client, Received(view.manager, view))
         if self._adopt and self.context.core is not None:
             self.context.loop.act(0, self.context.core.adopt(self.context.run, list(self._adopt), now()))
             self.context.loop._settle()
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
-        if isinstance(event, PeerDown):
-            self.down.add(event.peer)
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
             self._for_reader(event.message)
             return []
@@ -255,21 +249,8 @@ class RunDriver:
     # ── driving ────────────────────────────────────────────────────────────────────────────────────
 
     def turn(self, longest_s: float) -> None:
-        """One turn of the loop; also keeps the session told that we live."""
-        loop = self.context.loop
-        transport = loop.transport
-        time_now = now()
-        if time_now >= self.beat_at:
-            self.beat_at = time_now + 1.0
-            beat = m.Heartbeat(self.submitter.epoch)
-            if transport is not None:
-                others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
-                for node in {self.submitter.manager, *self.submitter.credits.out, *others}:
-                    transport.queue(node, beat)
-            elif loop.core is not None:
-                loop.act(self.client, [Send(loop.core.node, beat)])  # an embedded node counts our silence, too
-        longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
-        loop.turn(longest_s)
+        """One turn of the loop, of at most ``longest_s``."""
+        self.context.loop.turn(longest_s)
 
     def add(self, tasks: Sequence[Task]) -> None:
         """More tasks for an open list, already checked; ``plan`` knows their files."""
@@ -290,15 +271,8 @@ class RunDriver:
 
     def close_list(self, orphans: Sequence[str] = ()) -> None:
         """No more tasks. Files that nobody reads become final now."""
-        readers, scope_writers = self.plan.readers, self.plan.writers
         self.tally.close_list()
-        finals: list[str] = []
-        drops: list[str] = []
-        aliases = self.plan.aliases
-        scratch = {aliases.get(name, name) for task in self.tasks if task.scratch for name in task.scratch}
-        for name in scope_writers:
-            (drops if readers.get(name) or name in scratch else finals).append(name)
-        self.context.loop.tell(self.client, CloseList(tuple(finals), tuple(drops), tuple(orphans)))
+        self.context.loop.tell(self.client, CloseList(tuple(orphans)))
 
     def stop(self, reason: str) -> None:
         """End it now; what runs is killed."""

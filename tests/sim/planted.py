@@ -355,9 +355,9 @@ def settle_after_death(patch: pytest.MonkeyPatch) -> None:
     real = Submitter._tell_heirs
 
     def _tell_heirs(self: Submitter, told: PartitionTable) -> None:
-        settled, self.settled = self.settled, False
+        begun, self.closing.begun = self.closing.begun, False
         real(self, told)
-        self.settled = settled
+        self.closing.begun = begun
 
     patch.setattr(Submitter, "_tell_heirs", _tell_heirs)
 
