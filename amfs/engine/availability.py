@@ -13,7 +13,7 @@ from collections.abc import Set
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
+from amfs.engine.events import AdoptFiles, CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.partition import PartitionTable
 from amfs.engine.paths import in_namespace, shared_path
@@ -42,10 +42,9 @@ class Availability(WorkerState):
         path = run.paths.get(short) or shared_path(run.info.base, short)
         self.out.append(StageIn(self._job("stage", run, file.name, None), file.name, path))
 
-    def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
-        """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
-        run = self.runs[number]
-        for name, size, mtime_ns, retention in files:
+    def on_adopt(self, event: AdoptFiles) -> None:
+        run = self.runs[event.run]
+        for name, size, mtime_ns, retention in event.files:
             file = run.files.get(name) or run.files.setdefault(name, File(name))
             fresh = file.state == FileState.INVALID
             file.size, file.mtime_ns = size, mtime_ns

@@ -23,6 +23,7 @@ class Closing:
         self.begun = False  # the shards were told
         self.awaited: set[str] = set()  # finals of which we have not heard that they are on shared storage
         self.on_shared: set[str] = set()  # finals of which we have
+        self.unsaved: set[str] = set()  # made by an earlier run, and only in the store
 
     def close(self, tasks: Sequence[Task], plan: Plan) -> None:
         """No more tasks will come: all readers are known."""

@@ -56,9 +56,26 @@ class PeerDown(NamedTuple):
 
 
 class AddTasks(NamedTuple):
-    """Event: the workflow's task list has grown to ``total``."""
+    """Event: the workflow's task list has grown to ``total``. An earlier run has done ``skip`` of the new tasks. Of the files that
+    they make it has left ``ready`` on shared storage, and ``unsaved`` in the store only."""
 
     total: int
+    skip: tuple[int, ...] = ()
+    ready: tuple[str, ...] = ()
+    unsaved: tuple[str, ...] = ()
+
+
+class RunSkipped(NamedTuple):
+    """Event: these tasks, which an earlier run has done, must run after all."""
+
+    tids: tuple[int, ...]
+
+
+class AdoptFiles(NamedTuple):
+    """Event: a run goes on with ``files`` (key, size, mtime_ns, retention) that an earlier life of this node left in the store."""
+
+    run: int
+    files: tuple[tuple[str, int, int, int], ...]
 
 
 class Expanded(NamedTuple):
@@ -285,8 +302,8 @@ class FsWork(NamedTuple):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
-    | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
+    | CloseList | StopRun | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

@@ -28,6 +28,7 @@ from amfs.engine.events import (
     NotExpanded,
     PeerDown,
     RunOver,
+    RunSkipped,
     Send,
     StopRun,
     TimerFired,
@@ -113,8 +114,8 @@ class Submitter(Machine):
             m.Lost: self.on_lost, m.RunGone: self.on_run_gone,
         }  # fmt: skip
         self.on_event = {
-            AddTasks: self.on_add, Expanded: self.on_expanded, NotExpanded: self.on_not_expanded, CloseList: self.on_close,
-            StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
+            AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, Expanded: self.on_expanded,
+            NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
         }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
@@ -254,33 +255,32 @@ class Submitter(Machine):
         old = len(self.state)
         if event.total <= old:
             return
-        self.grow(event.total - old)
-        self.added.extend(range(old, event.total))
+        self._grow(event.total - old)
+        for tid in event.skip:
+            self.state[tid] = SKIPPED
+        self.skipped += len(event.skip)
+        self.maker.ready.update(event.ready)
+        self.closing.unsaved.update(event.unsaved)
+        self.added.extend(tid for tid in range(old, event.total) if not self.state[tid])
 
-    def grow(self, count: int) -> None:
-        """There are ``count`` more tasks. Whether they are to be submitted is said by ``added`` or ``skip``."""
+    def _grow(self, count: int) -> None:
+        """There are ``count`` more tasks."""
         self.state.extend(bytes(count))
         if self.where is not None:
             self.where.extend([0] * count)
 
-    def skip(self, tid: int) -> None:
-        """A task added to an open list turned out to be done already (by an earlier run)."""
-        if self.state[tid] == PENDING:
-            self.state[tid] = SKIPPED
-            self.skipped += 1
-
-    def unskip(self, tid: int) -> None:
-        """A task that was skipped must run after all."""
-        if self.state[tid] == SKIPPED:
-            self.state[tid] = PENDING
-            self.skipped -= 1
-            self.again.append(tid)
+    def on_run_skipped(self, event: RunSkipped) -> None:
+        for tid in event.tids:
+            if self.state[tid] == SKIPPED:
+                self.state[tid] = PENDING
+                self.skipped -= 1
+                self.again.append(tid)
 
     # ── workflows within ───────────────────────────────────────────────────────────────────────────
 
     def on_expanded(self, event: Expanded) -> None:
         assert self.hierarchy is not None
-        self.grow(len(self.tasks) - len(self.state))
+        self._grow(len(self.tasks) - len(self.state))
         over = self.hierarchy.opened(event.tid, event.tids, self.state)
         held, later = self.hierarchy.held, self.plan.later
         self.added.extend(tid for tid in event.tids if tid not in held and tid not in later)
@@ -450,13 +450,14 @@ class Submitter(Machine):
 
     def _settle(self) -> None:
         """All tasks of an open list have ended: what nobody reads goes to shared storage."""
-        writers, on_shared = self.plan.writers, self.closing.on_shared
+        writers, closing = self.plan.writers, self.closing
         finals: list[str] = []
-        for name in self.closing.finals:
+        for name in closing.finals:
             writer = writers[name]
-            if self.state[writer] != FINISHED or name in on_shared or self._is_final(writer, name):
+            made = self.state[writer] == FINISHED and not self._is_final(writer, name)
+            if name in closing.on_shared or not (made or (self.state[writer] == SKIPPED and name in closing.unsaved)):
                 continue
-            if self.where is not None and self.where[writer] in self.lost:
+            if made and self.where is not None and self.where[writer] in self.lost:
                 self._redo(writer)  # nobody read it, so nobody has missed it yet
             else:
                 finals.append(name)

@@ -17,7 +17,7 @@ import msgspec
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
+from amfs.engine.events import AdoptFiles, JobDone, Launch, StoreFailed, TasksExited
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
@@ -47,7 +47,10 @@ class Worker(Availability):
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
-        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed}
+        self.on_event = {
+            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed,
+            AdoptFiles: self.on_adopt,
+        }  # fmt: skip
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 

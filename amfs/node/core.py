@@ -14,6 +14,7 @@ from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
+    AdoptFiles,
     CancelTimer,
     CopyOut,
     Effect,
@@ -148,7 +149,7 @@ class NodeCore:
                 self.early.append((event.peer, event.message))
             else:
                 self._deliver(event.peer, event.message, now, out, local)
-        elif isinstance(event, (TasksExited, JobDone, StoreFailed)):
+        elif isinstance(event, (TasksExited, JobDone, StoreFailed, AdoptFiles)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
             assert isinstance(event.key, tuple)
@@ -262,16 +263,6 @@ class NodeCore:
         early, self.early = self.early, []
         for peer, message in early:
             self._deliver(peer, message, now, out, local)
-
-    def adopt(self, run: int, files: list[tuple[str, int, int, int]], now: float) -> list[Effect]:
-        """Take in files (key, size, mtime_ns, fate) that an earlier life of this node left in the store."""
-        out: list[Effect] = []
-        local: deque[m.Message] = deque()
-        self.worker.now = now
-        self.worker.adopt(run, files)
-        self._collect("worker", self._drain(self.worker), out, local)
-        self._run(local, now, out)
-        return out
 
     def _epoch(self) -> int:
         return self.membership.view.epoch if self.membership.view else 0

@@ -17,7 +17,7 @@ from recorder import Recorder
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, StreamChecker, check
-from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun
+from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, RunSkipped, StopRun
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.records import unpack_body
 from amfs.engine.specs import SpecMaker
@@ -534,17 +534,36 @@ def test_a_run_with_nothing_left_to_do_ends_at_once() -> None:
 
 def test_a_task_of_an_open_list_may_be_skipped_and_wanted_after_all() -> None:
     client = Client(open_ended=True).begun(0)
-    client.call(client.machine.grow, 2)
     client.tasks.extend([task("a", "", "x"), task("b", "x")])
     for one in client.tasks:
         client.checker.add(one)
-    client.call(client.machine.skip, 0).call(client.machine.added.append, 1)
+    client.feed(AddTasks(2, skip=(0,)))
     assert client.submitted() == {0: [1]}
     assert client.machine.skipped == 1
-    client.call(client.machine.unskip, 0)
+    client.feed(RunSkipped((0,)))
     assert client.submitted() == {0: [0]}
-    client.call(client.machine.unskip, 0).nothing_left()
+    client.feed(RunSkipped((0,))).nothing_left()
     assert client.machine.skipped == 0
+
+
+def test_a_final_that_an_earlier_run_left_in_the_store_is_copied_out_when_the_list_is_closed() -> None:
+    client = Client(open_ended=True).begun(0)
+    client.tasks.extend([task("a", "", "x y"), task("b", "", "z", keep="z")])
+    for one in client.tasks:
+        client.checker.add(one)
+    client.feed(AddTasks(2, skip=(0, 1), unsaved=("x", "z"))).nothing_left()
+    client.feed(CloseList())
+    assert client.take(m.FinalizeFiles, 0).finals == keys("x z"), "y is nowhere, or on shared storage"
+
+
+def test_files_that_an_earlier_run_left_on_shared_storage_are_read_from_there() -> None:
+    client = Client(open_ended=True).begun(0)
+    client.tasks.extend([task("a", "", "x", keep="x"), task("b", "x")])
+    for one in client.tasks:
+        client.checker.add(one)
+    client.feed(AddTasks(2, skip=(0,), ready=("x",)))
+    ((_, submit),) = client.take_all(m.Submit)
+    assert [(spec.tid, spec.inputs, spec.shared) for spec in submit.tasks] == [(1, (), keys("x"))]
 
 
 def test_fail_fast_ends_the_run_with_the_first_failure() -> None:

@@ -9,7 +9,7 @@ from worker_node import DISPATCHER, NODES, SHARD, Node, mine
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
+from amfs.engine.events import AdoptFiles, CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
 from amfs.node.core import NodeCore
@@ -127,7 +127,7 @@ def test_traffic_is_counted() -> None:
 
 def test_files_of_an_earlier_life_are_adopted() -> None:
     node = Node().assign(mine(1, "a")).forget()
-    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2))])
+    node.feed(AdoptFiles(RUN, ((key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2)))))
     assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.retention(1)), m.Published(key("b"), 6, m.retention(2)))
     (record,) = node.launched()
     assert record.stamps == ((5, 77),)
