@@ -1,4 +1,4 @@
-"""What the pure cores are told (events) and what they answer (effects). Imports only the messages.
+"""What the pure cores are told (events) and what they answer (effects). Imports only the messages and the table of partitions.
 
 An event is either ``Received`` (a message from a peer) or one of the local happenings below. An effect is a value; only a shell
 (``node`` or ``sim``) acts on it. File contents never pass through a core, except small ones inside ``Content``.
@@ -6,10 +6,11 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from amfs.engine.messages import Message, Result, RunInfo
+from amfs.engine.partition import PartitionTable
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -53,6 +54,20 @@ class PeerDown(NamedTuple):
     """The transport or membership gave up on a peer (closed for good)."""
 
     peer: int
+
+
+class Started(NamedTuple):
+    """Event: the node's process is ready to found its session, or to join it."""
+
+
+class MembersChanged(NamedTuple):
+    """Event: there is a new view, and this follows from it for one node."""
+
+    table: PartitionTable
+    slots: Mapping[int, int]  # of every member
+    dead: Set[int]  # those that were members in the view before
+    ring: Sequence[int] = ()  # the other nodes of its unit, the next first
+    unit: Mapping[int, int] = {}  # slots of the nodes for which it is the dispatcher; empty: it is none
 
 
 class AddTasks(NamedTuple):
@@ -303,7 +318,7 @@ class FsWork(NamedTuple):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
-    | CloseList | StopRun | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
