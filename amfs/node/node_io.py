@@ -36,6 +36,7 @@ from amfs.engine.events import (
     TasksExited,
 )
 from amfs.engine.states import Outcome
+from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.file_backend import FileBackend
 from amfs.node.mounts import Mounts
@@ -63,8 +64,9 @@ class NodeIO:
 
     def __init__(
         self, store: Store, slots: int, *, memory: int = 0, listen: str = "", host_of: Callable[[int], str] = lambda node: "127.0.0.1",
-        files: FileBackend | None = None, mounts: Mounts | None = None,
+        files: FileBackend | None = None, mounts: Mounts | None = None, shared: SharedStorage | None = None,
     ) -> None:
+        self.shared = shared or LocalPaths()
         self.store = store
         self.files = files
         self.mounts = mounts
@@ -177,11 +179,9 @@ class NodeIO:
 
     def stage_in(self, effect: StageIn) -> None:
         try:
-            mode = stat.S_IMODE(os.stat(effect.path).st_mode) & 0o555 | 0o400
+            self.shared.fetch(self.mover, effect.serial, effect.path, self.store.path_of(effect.name))
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.path}: {error.strerror}", 0))
-            return
-        self.mover.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
 
     def copy_out(self, effect: CopyOut) -> None:
         source = self.store.path_of(effect.name)
@@ -190,7 +190,7 @@ class NodeIO:
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
             return
-        self.mover.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
+        self.shared.store(self.mover, effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
 
     def fetch_data(self, effect: FetchData) -> None:
         self.mover.fetch(

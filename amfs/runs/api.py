@@ -24,6 +24,7 @@ from amfs.engine.paths import shared_path
 from amfs.engine.states import FINISHED, Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
+from amfs.host.shared_storage import exists
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
 from amfs.runs.journal import read
@@ -405,8 +406,8 @@ class Session:
             from amfs.runs.fetcher import Fetcher
 
             return Fetcher(self._driver, key).read
-        if os.path.exists(path):
-            return lambda: Path(path).read_bytes()
+        if exists(self._context.shared, path):
+            return lambda: self._context.shared.read(path)
         raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
 
     def summary(self) -> str:

@@ -34,6 +34,7 @@ from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
+from amfs.host.shared_storage import size_of
 from amfs.runs.context import JOURNAL, RunContext, RunOptions
 from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
 from amfs.runs.tally import Tally, stage_of
@@ -84,7 +85,7 @@ class RunDriver:
         self.over: RunOver | None = None
         self.tally = Tally(
             tasks, plan, final=self.final, keep_all=options.keep_all, open_ended=open_ended, source=options.source,
-            stage_shared=options.stage_shared,
+            stage_shared=options.stage_shared, size_on_shared=lambda path: size_of(context.shared, path),
         )  # fmt: skip
         self.on_ended = on_ended
         self.on_skip = on_skip  # of a list that grows: an earlier run has done this task (True); it must run after all (False)
@@ -143,10 +144,7 @@ class RunDriver:
         base, hashed = self.plan.base, self.options.hashed_outputs
 
         def size_on_shared(name: str) -> int:
-            try:
-                return os.stat(shared_path(base, name, hashed)).st_size
-            except OSError:
-                return -1
+            return size_of(self.context.shared, shared_path(base, name, hashed))
 
         store, scope = self.context.store, self.maker.scope
         files = store.inventory(scope) if store is not None and store.adopted else ()
