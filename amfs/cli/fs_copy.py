@@ -63,7 +63,7 @@ def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
 # ── what put, get and cp share ─────────────────────────────────────────────────────────────────────
 
 
-class NodeOptions(NamedTuple):
+class CopyOptions(NamedTuple):
     """The options of a copy."""
 
     recursive: bool = False
@@ -95,8 +95,8 @@ def copy_options(command: Any) -> Any:
     return command
 
 
-def _finish(work: Work, wishes: NodeOptions, transfer: Transfer) -> int:
-    if wishes.form == "json":
+def _finish(work: Work, options: CopyOptions, transfer: Transfer) -> int:
+    if options.form == "json":
         print_json({"files": transfer.files, "bytes": transfer.done, "seconds": round(transfer.seconds, 6), "ok": not work.status})
     return work.status
 
@@ -128,9 +128,9 @@ def put(
       amfs put -r images amfs:/
       make-data | amfs put - amfs:/data.bin
     """
-    wishes = NodeOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
     with Work("put", session) as work:
-        return _put(work, _several(names, "put"), names[-1], wishes)
+        return _put(work, _several(names, "put"), names[-1], options)
 
 
 def _several(names: Sequence[str], command: str) -> Sequence[str]:
@@ -153,7 +153,7 @@ class _Plan:
         self.bytes = 0
 
 
-def _put(work: Work, sources: Sequence[str], target: str, wishes: NodeOptions) -> int:
+def _put(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
     from amfs.client.tree import lookup
 
@@ -170,15 +170,15 @@ def _put(work: Work, sources: Sequence[str], target: str, wishes: NodeOptions) -
                 raise UsageError(f"put: {target} is a directory: standard input has no name to get in it")
             streams.append(to)
             continue
-        _plan_put(work, plan, source, join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if into else to, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+        _plan_put(work, plan, source, join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if into else to, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         for path in streams:
-            _put_stream(work, path, wishes, transfer)
-        _put_planned(work, plan, wishes, transfer)
-    return _finish(work, wishes, transfer)
+            _put_stream(work, path, options, transfer)
+        _put_planned(work, plan, options, transfer)
+    return _finish(work, options, transfer)
 
 
-def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: NodeOptions) -> None:
+def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, options: CopyOptions) -> None:
     """Look at one argument and all that is below it. A symbolic link that is an argument is followed, one below a directory copied."""
     try:
         facts = os.stat(source)
@@ -188,7 +188,7 @@ def _plan_put(work: Work, plan: _Plan, source: str, to: bytes, wishes: NodeOptio
     if not stat.S_ISDIR(facts.st_mode):
         _plan_local(work, plan, source, to, facts)
         return
-    if not wishes.recursive:
+    if not options.recursive:
         work.report_error("is a directory; to copy it with all that is in it: -r", source)
         return
     plan.directories.append((source, to, facts))
@@ -224,7 +224,7 @@ def _plan_local(work: Work, plan: _Plan, source: str, to: bytes, facts: os.stat_
     plan.bytes += facts.st_size
 
 
-def _put_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfer) -> None:
+def _put_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transfer) -> None:
     from amfs.client.connection import Call
     from amfs.client.files import umask
     from amfs.client.transfer import BATCH, Source, put_many
@@ -241,7 +241,7 @@ def _put_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfe
                 work.report_error(answer, path)
     links = files.call_many(Call("symlink_path", (os.fsencode(target), path), (path,)) for target, path in plan.links)
     for (target, path), answer in zip(plan.links, links, strict=True):
-        if isinstance(answer, FileExistsError) and not wishes.keep:
+        if isinstance(answer, FileExistsError) and not options.keep:
             try:
                 files.unlink(path)
                 files.symlink(target, path)
@@ -252,18 +252,18 @@ def _put_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfe
     for start in range(0, len(plan.files), BATCH):
         chosen = plan.files[start : start + BATCH]
         sources = [Source(local, path, stat.S_IMODE(facts.st_mode) & ~mask & 0o777, facts.st_size) for local, path, facts in chosen]
-        results = put_many(files.connection, sources, wishes.place(), exclusive=wishes.keep, progress=transfer.add)
+        results = put_many(files.connection, sources, options.place(), exclusive=options.keep, progress=transfer.add)
         for (local, path, facts), result in zip(chosen, results, strict=True):
             if isinstance(result, OSError):
-                if not (wishes.keep and isinstance(result, FileExistsError)):
+                if not (options.keep and isinstance(result, FileExistsError)):
                     work.report_error(result, os.fsencode(result.filename or path))
                 continue
             transfer.files += 1
-            if wishes.preserve:
+            if options.preserve:
                 _preserve(work, path, facts)
-            if wishes.verbose:
+            if options.verbose:
                 line(os.fsencode(local) + b" -> " + path)
-    if wishes.preserve:
+    if options.preserve:
         for _, path, facts in reversed(plan.directories):
             _preserve(work, path, facts)
 
@@ -278,11 +278,11 @@ def _preserve(work: Work, path: bytes, facts: os.stat_result) -> None:
         work.report_error(error, path)
 
 
-def _put_stream(work: Work, path: bytes, wishes: NodeOptions, transfer: Transfer) -> None:
+def _put_stream(work: Work, path: bytes, options: CopyOptions, transfer: Transfer) -> None:
     """Standard input to a file."""
     try:
         with work.files.open(
-            path, "xb" if wishes.keep else "wb", buffering=0, layout=wishes.layout, stripe=wishes.stripe, rank=wishes.rank
+            path, "xb" if options.keep else "wb", buffering=0, layout=options.layout, stripe=options.stripe, rank=options.rank
         ) as file:
             raw = getattr(sys.stdin, "buffer", None)
             while piece := (raw.read(PIECE) if raw is not None else os.read(0, PIECE)):
@@ -290,7 +290,7 @@ def _put_stream(work: Work, path: bytes, wishes: NodeOptions, transfer: Transfer
                 transfer.add(len(piece))
         transfer.files += 1
     except FileExistsError as error:
-        if not wishes.keep:
+        if not options.keep:
             work.report_error(error, path)
     except OSError as error:
         work.report_error(error, path)
@@ -315,13 +315,13 @@ def get(
       amfs get 'amfs:/results/*.csv' results/
       amfs get amfs:/data.tar - | tar t
     """
-    wishes = NodeOptions(recursive, preserve, keep, verbose, progress, form)
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form)
     with Work("get", session) as work:
         sources, target = (names[:-1], names[-1]) if len(names) > 1 else (names, ".")
-        return _get(work, sources, target, wishes)
+        return _get(work, sources, target, options)
 
 
-def _get(work: Work, sources: Sequence[str], target: str, wishes: NodeOptions) -> int:
+def _get(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
 
     chosen = work.paths(sources)
@@ -337,17 +337,17 @@ def _get(work: Work, sources: Sequence[str], target: str, wishes: NodeOptions) -
             work.report_error("is no regular file: it cannot go to standard output", path)
         else:
             local = os.path.join(target, os.fsdecode(path.rpartition(b"/")[2])) if into else target
-            _plan_inside(work, plan, path, local, attr, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+            _plan_inside(work, plan, path, local, attr, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         if target == "-":
             for path, _, _ in plan.files:
                 _get_stream(work, path, transfer)
             return work.status
-        _get_planned(work, plan, wishes, transfer)
-    return _finish(work, wishes, transfer)
+        _get_planned(work, plan, options, transfer)
+    return _finish(work, options, transfer)
 
 
-def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wishes: NodeOptions) -> None:
+def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, options: CopyOptions) -> None:
     """Look at one path of the file system and all that is below it. ``to`` is local (str) or inside, too (bytes)."""
     if not stat.S_ISDIR(attr.mode):
         if stat.S_ISREG(attr.mode):
@@ -356,7 +356,7 @@ def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wish
         else:
             work.report_error("not a regular file; left out", path)
         return
-    if not wishes.recursive:
+    if not options.recursive:
         work.report_error("is a directory; to copy it with all that is in it: -r", path)
         return
     plan.directories.append((path, to, attr))
@@ -380,7 +380,7 @@ def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, wish
                 work.report_error("not a regular file; left out", entry.path)
 
 
-def _get_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfer) -> None:
+def _get_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transfer) -> None:
     from amfs.client.transfer import BATCH, get_many
 
     for _, local, _ in plan.directories:
@@ -390,7 +390,7 @@ def _get_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfe
             work.report_error(error)
     for target, local in plan.links:
         try:
-            if os.path.lexists(local) and not wishes.keep:
+            if os.path.lexists(local) and not options.keep:
                 os.unlink(local)
             if not os.path.lexists(local):
                 os.symlink(target, local)
@@ -399,25 +399,25 @@ def _get_planned(work: Work, plan: _Plan, wishes: NodeOptions, transfer: Transfe
     for start in range(0, len(plan.files), BATCH):
         chosen = plan.files[start : start + BATCH]
         pairs = [(path, local) for path, local, _ in chosen]
-        results = get_many(work.files.connection, pairs, exclusive=wishes.keep, progress=transfer.add)
+        results = get_many(work.files.connection, pairs, exclusive=options.keep, progress=transfer.add)
         for (path, local, attr), result in zip(chosen, results, strict=True):
             if isinstance(result, OSError):
-                if not (wishes.keep and isinstance(result, FileExistsError)):
+                if not (options.keep and isinstance(result, FileExistsError)):
                     work.report_error(result, os.fsencode(result.filename or path))
                 continue
             transfer.files += 1
-            _settle(work, local, attr, wishes)
-            if wishes.verbose:
+            _settle(work, local, attr, options)
+            if options.verbose:
                 line(path + b" -> " + os.fsencode(local))
-    if wishes.preserve:
+    if options.preserve:
         for _, local, attr in reversed(plan.directories):
-            _settle(work, local, attr, wishes)
+            _settle(work, local, attr, options)
 
 
-def _settle(work: Work, local: str, attr: Attr, wishes: NodeOptions) -> None:
+def _settle(work: Work, local: str, attr: Attr, options: CopyOptions) -> None:
     """Give a local copy the mode of its original (execution is worth keeping in any case) and, with -p, its times and owner."""
     try:
-        if wishes.preserve:
+        if options.preserve:
             if os.geteuid() == 0:
                 os.chown(local, attr.uid, attr.gid)
             os.chmod(local, stat.S_IMODE(attr.mode))
@@ -456,22 +456,22 @@ def cp(
     stripe: str, form: str, session: str | None,
 ) -> int:  # fmt: skip
     """Copy files: what begins with amfs: is in the file system, everything else is local."""
-    wishes = NodeOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
+    options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
     with Work("cp", session) as work:
         sources, target = _several(names, "cp"), names[-1]
         inside = {work.is_inside(source) for source in sources}
         if len(inside) > 1:
             raise UsageError("cp: the sources must all be local, or all in amfs")
         if work.is_inside(target):
-            return _copy_within(work, sources, target, wishes) if inside == {True} else _put(work, sources, target, wishes)
+            return _copy_within(work, sources, target, options) if inside == {True} else _put(work, sources, target, options)
         if inside == {False}:
             raise UsageError("cp: neither side is in amfs: paths there begin with amfs:/")
         if layout or stripe:
             raise UsageError("cp: --layout and --stripe are for files in amfs")
-        return _get(work, sources, target, wishes)
+        return _get(work, sources, target, options)
 
 
-def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: NodeOptions) -> int:
+def _copy_within(work: Work, sources: Sequence[str], target: str, options: CopyOptions) -> int:
     from amfs.cli.fs_progress import Transfer
     from amfs.client.tree import lookup
 
@@ -491,8 +491,8 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: NodeOp
         if stat.S_ISDIR(attr.mode) and below(place, path):
             work.report_error(f"cannot be copied into itself ({os.fsdecode(place)})", path)
             continue
-        _plan_inside(work, plan, path, place, attr, wishes)
-    with Transfer(plan.bytes, wishes.progress) as transfer:
+        _plan_inside(work, plan, path, place, attr, options)
+    with Transfer(plan.bytes, options.progress) as transfer:
         for _, place, attr in plan.directories:
             try:
                 files.makedirs(place, stat.S_IMODE(attr.mode) | 0o700, exist_ok=True)
@@ -500,7 +500,7 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: NodeOp
                 work.report_error(error, place)
         for link, place in plan.links:
             try:
-                if not (wishes.keep and files.lexists(place)):
+                if not (options.keep and files.lexists(place)):
                     if files.lexists(place):
                         files.unlink(place)
                     files.symlink(link, place)
@@ -508,17 +508,17 @@ def _copy_within(work: Work, sources: Sequence[str], target: str, wishes: NodeOp
                 work.report_error(error, place)
         for path, place, _ in plan.files:
             try:
-                if wishes.keep and files.lexists(place):
+                if options.keep and files.lexists(place):
                     continue
-                files.copy_file(path, place, layout=wishes.layout, stripe=wishes.stripe, progress=transfer.add)
+                files.copy_file(path, place, layout=options.layout, stripe=options.stripe, progress=transfer.add)
                 transfer.files += 1
-                if wishes.verbose:
+                if options.verbose:
                     line(path + b" -> " + place)
             except OSError as error:
                 work.report_error(error)
-        if wishes.preserve:
+        if options.preserve:
             from amfs.client.files import stat_result
 
             for _, place, attr in [*plan.files, *reversed(plan.directories)]:
                 _preserve(work, place, stat_result(attr))
-    return _finish(work, wishes, transfer)
+    return _finish(work, options, transfer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amfs.cli.session_options import node_options, wishes_of
+from amfs.cli.session_options import chosen_options, node_options
 
 
 @click.command()
@@ -21,7 +21,7 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     from amfs.provision import local
 
     session = discovery.find(session_name)
-    options = wishes_of(slots, memory, tcp, store, store_limit)
+    options = chosen_options(slots, memory, tcp, store, store_limit)
     if detach:
         ready = local.LocalProcesses().add(session, options)
         click.echo(f"node {ready.node} joined {session.name}; log in {session.directory}/node-{ready.node}.log", err=True)

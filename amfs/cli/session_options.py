@@ -43,8 +43,10 @@ def node_options(command: F) -> F:
     return command
 
 
-def wishes_of(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> NodeOptions:
-    """The options' values as the bootstrap takes them. Raises UsageError."""
+def chosen_options(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> NodeOptions:
+    """The options' values as the provisioner takes them. Raises UsageError."""
     place = os.path.abspath(store) if store else ""
     sizes = {"memory": parse_size(memory or "0"), "store_limit": parse_size(store_limit or "0")}
+    if store_limit and not sizes["store_limit"]:
+        raise UsageError("--store-limit 0 leaves no room for files; leave the option out where there is to be no limit")
     return NodeOptions(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amfs.cli.session_options import node_options, wishes_of
+from amfs.cli.session_options import chosen_options, node_options
 from amfs.net.records import SessionRecord
 
 
@@ -28,7 +28,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
 
     provisioner = choose(nodes)
     try:
-        session = provisioner.start(name, wishes_of(slots, memory, tcp, store, store_limit, unit_size))
+        session = provisioner.start(name, chosen_options(slots, memory, tcp, store, store_limit, unit_size))
     except AmfsError as error:
         if not provisioner.speaks:
             return error.exit_code

@@ -28,14 +28,20 @@ _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
 class Record:
     """One unfinished task."""
 
-    __slots__ = ("failures", "spec", "state", "urgent", "worker")
+    __slots__ = ("failures", "giver", "spec", "state", "urgent", "worker")
 
     def __init__(self, spec: m.TaskSpec) -> None:
         self.spec = spec
         self.state = RecordState.QUEUED
         self.worker = -1
+        self.giver = -1  # the worker that says it gave the task to ``worker``, until that one says that it has it
         self.failures = 0
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
+
+    @property
+    def at(self) -> set[int]:
+        """The workers all of which must live, or the task may be lost."""
+        return {self.worker} if self.giver < 0 else {self.worker, self.giver}
 
 
 class Tree(NamedTuple):
@@ -221,6 +227,7 @@ class Dispatcher(Machine):
 
     def _give(self, run: DispatchRun, record: Record, worker: int) -> None:
         record.worker = worker
+        record.giver = -1
         if not record.urgent:
             run.out[worker] = run.out.get(worker, 0) + 1
 
@@ -318,6 +325,7 @@ class Dispatcher(Machine):
             self._take_off(run, record)
             if to in self.everyone:
                 self._give(run, record, to)
+                record.giver = peer if message.by >= 0 else -1
             else:
                 self._lost(run, record)
         self._dirty[message.run] = None
@@ -348,12 +356,13 @@ class Dispatcher(Machine):
         self._dirty[message.run] = None
 
     def on_members_changed(self, event: MembersChanged) -> None:
-        """Tasks of workers that are gone go back into the queue, first in line."""
+        """Tasks of workers that are gone go back into the queue, first in line; so do those that such a worker has given away and that
+        may have gone with it."""
         everyone = event.slots
         gone = self.everyone.keys() - everyone.keys()
         self.table, self.workers, self.everyone = event.table, event.unit, everyone
         for number, run in self.runs.items():
-            lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker not in everyone and r.worker >= 0]
+            lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker >= 0 and not everyone.keys() >= r.at]
             for record in reversed(lost):
                 self._take_off(run, record)
                 self._lost(run, record)

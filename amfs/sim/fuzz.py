@@ -147,7 +147,6 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     world.run(lambda: client.over is not None or not client.alive, latest)
     if faults.client_returns and client.over is None:
         world.let_pass(random.Random(f"returns {settings.seed}").choice((0.0, 0.1, 2.0, 20.0)))
-        workload.succeeded.clear()
         client = cluster.client(
             info=msgspec.structs.replace(info, scope=scope_of(2), life=2), run=2, number=client.id + 1,
             fail_fast=settings.fail_fast, keep_all=settings.keep_all,

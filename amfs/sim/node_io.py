@@ -160,7 +160,7 @@ class NodeIO:
                 task = unpack_record(record)
                 entry = inflight[task.serial]
                 self._check_inputs(entry.spec.tid, task.inputs)
-                self._check_order(entry.spec.tid)
+                self._check_order(entry.run.id, entry.spec.tid)
                 pin = entry.spec.options
                 assert pin is None or not pin.pin_hard or pin.pin in (-1, self.node.id), (
                     f"task {entry.spec.tid} begins on node {self.node.id} and is bound to node {pin.pin}"
@@ -226,11 +226,12 @@ class NodeIO:
             else:
                 assert source in self.files, f"task {tid} begins on node {self.node.id} without {source}"
 
-    def _check_order(self, tid: int) -> None:
+    def _check_order(self, run: int, tid: int) -> None:
         if tid >= 0:  # a part of a reduction begins when its root was admitted
             for name in self.workload.tasks[tid].after:
                 before = self.workload.plan.after[name]
-                assert before in self.workload.succeeded, f"task {tid} begins on node {self.node.id} before task {before} has finished"
+                done = (run, before) in self.workload.succeeded
+                assert done, f"task {tid} of run {run} begins on node {self.node.id} before task {before} has finished"
 
     def _fits(self, task: Started) -> bool:
         if not self.running:
@@ -266,7 +267,7 @@ class NodeIO:
         if changed:
             outcome, code = int(Outcome.INPUT_CHANGED), 0
         if outcome == Outcome.OK:
-            self.workload.succeeded.add(task.tid)
+            self.workload.succeeded.add((task.run, task.tid))
             self.task_s += (now - begin) * min(task.cores, self.slots)
             if task.outputs:
                 made = self._publish(task)

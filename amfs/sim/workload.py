@@ -44,7 +44,7 @@ class Workload:
         self.broken: dict[int, None] = {}  # tasks that always fail
         self.flaky: dict[int, int] = {}  # task -> how often it fails before it succeeds
         self.tries: dict[int, int] = {}  # task -> how often it was run
-        self.succeeded: set[int] = set()  # tasks that ended well at least once, anywhere
+        self.succeeded: set[tuple[int, int]] = set()  # run and number of tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning

@@ -6,6 +6,7 @@ The rules are in docs/reference/task-lists.md. Lines without quotes in the usual
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -149,11 +150,18 @@ def _stray(word: str, before: list[str]) -> str:
     if not _is_option(word):
         where = f"after {before[-1]}" if before else "after the task id"
         return f"{word!r} {where} belongs to no option (arguments of the program follow -a)"
+    near = _nearest(word)
+    guess = f"; did you mean {near}?" if near else ""
+    return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
+
+
+@functools.lru_cache(64)  # the lines of a list often have the same mistake
+def _nearest(word: str) -> str:
+    """The option that a word may have been meant for; '' if there is none."""
     import difflib  # only for faulty lists
 
     near = difflib.get_close_matches(f"-{word.lstrip('-')}", [*_NAMES, *_LONG], 1, 0.7)
-    guess = f"; did you mean {_LONG.get(near[0], near[0])}?" if near else ""
-    return f"unknown option {word}{guess} (quote it if it is a file name; arguments of the program follow -a)"
+    return _LONG.get(near[0], near[0]) if near else ""
 
 
 class TaskListReader(Reader):

@@ -310,6 +310,19 @@ def test_giver_and_taker_both_tell(giver_first: bool) -> None:
     unit.nothing_left()
 
 
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_task_on_its_way_between_two_workers_is_lost_with_the_one_that_gave_it(arrived: bool) -> None:
+    """Seed 200897: the path between the two was cut, and the giver taken out; its dispatcher waited for the other for ever."""
+    unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
+    ((giver, _),) = unit.assigned().items()
+    taker = (giver + 1) % 3
+    unit.tell(giver, m.TaskMoved(RUN, ((1, 0),), taker))
+    if arrived:
+        unit.tell(taker, m.TaskMoved(RUN, ((1, 0),)))
+    unit.view(*({0, 1, 2} - {giver}))
+    assert [(task.tid, task.attempt) for _, assign in unit.take_all(m.Assign) for task in assign.tasks] == ([] if arrived else [(1, 1)])
+
+
 def test_late_word_of_a_gift_does_not_bring_the_task_back_from_further_on() -> None:
     unit = Unit([0, 1, 2], data_aware=False).submit(spec(1))
     ((giver, _),) = unit.assigned().items()

@@ -46,7 +46,7 @@ def peer_of(membership: Membership) -> Owned:
 
 OWNED = {
     "file on its worker": Owned(
-        states.FILE_TABLE, states.FILE_NEXT, states.DeclaredState, states.FileEvent,
+        states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
         lambda: File("7/a"), Worker(0, 1, "/store")._move_file, "file 7/a",
     ),
     "file on its shard": Owned(

@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said(person: Person, session: str) -> None:
     with contextlib.suppress(KeyError):
         pwd.getpwuid(stranger)
         stranger = 30002
-    script = f"from amfs.net import fusemounts\nfusemounts.mount_here({str(person.home / 'm')!r}, 's')"
+    script = f"from amfs.host import fusemounts\nfusemounts.mount_here({str(person.home / 'm')!r}, 's')"
     os.chown(person.home / "m", stranger, -1)
     try:
         told = person.run(person.python, "-c", script, code=1, uid=stranger).stderr

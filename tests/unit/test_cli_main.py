@@ -144,3 +144,9 @@ def test_a_reader_who_leaves_is_no_error() -> None:
         os.close(writer)
     assert result.stderr == ""
     assert result.returncode == frame.EXIT_BROKEN_PIPE
+
+
+def test_no_room_for_files_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Inside, 0 stands for no limit; whoever writes it would get the opposite of what it says."""
+    assert frame.main(["up", "--store-limit", "0"]) == 2
+    assert "--store-limit 0 leaves no room for files" in capsys.readouterr().err
