@@ -35,6 +35,7 @@ class SubmitterLimits(msgspec.Struct, frozen=True):
     batch: int = 256  # tasks in one Submit
     ready_s: float = 30.0  # how long nodes may take to end an earlier run with the same journal
     unreachable_s: float = 20.0  # a node that we cannot reach and that stays a member for so long ends the run
+    heartbeat_s: float = 1.0  # between two signs of life to the manager and the dispatchers
     redo_max: int = 10  # how often one task is done again because what it made was lost
 
 

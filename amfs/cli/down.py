@@ -20,13 +20,13 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     from amfs.errors import UsageError
     from amfs.host import orphans
     from amfs.net import records
-    from amfs.provision import local as bootstrap
+    from amfs.provision.local import LocalProcesses
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
     sessions = records.list_all() if everything else [discovery.find(name)]
     for session in sessions:
-        for remark in bootstrap.end(session, timeout):
+        for remark in LocalProcesses().end(session, timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)
         click.echo(f"{session.name} is down")
     for path in orphans.sweep():

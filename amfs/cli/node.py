@@ -18,13 +18,14 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     ADDRESS"); copy its session file there (it holds keys: mode 600) and give the path.
     """
     from amfs.client import discovery
-    from amfs.provision import local as bootstrap
+    from amfs.provision import local
 
     session = discovery.find(session_name)
-    config = bootstrap.prepare_join(session, chosen_options(slots, memory, tcp, store, store_limit))
+    options = chosen_options(slots, memory, tcp, store, store_limit)
     if detach:
-        ready = bootstrap.join_detached(session, config)
-        click.echo(f"node {ready.node} joined {session.name}; log in {config.log_file}", err=True)
+        ready = local.LocalProcesses().add(session, options)
+        click.echo(f"node {ready.node} joined {session.name}; log in {session.directory}/node-{ready.node}.log", err=True)
         return 0
+    config = local.prepare_join(session, options)
     click.echo(f"node {config.node} joins {session.name}", err=True)
-    return bootstrap.join_here(session, config)
+    return local.join_here(session, config)

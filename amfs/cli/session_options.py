@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from amfs.errors import UsageError
-from amfs.provision.local import NodeOptions
+from amfs.provision.provisioner import NodeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""``amfs up``: start a session. Owns the options and the output; ``provision`` starts the nodes."""
+"""``amfs up``: start a session. Owns the options and the output; a provisioner starts the nodes."""
 
 from __future__ import annotations
 
@@ -23,33 +23,17 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
       mpiexec -n 16 amfs up
       srun --ntasks-per-node=1 --mpi=pmi2 amfs up
     """
-    from amfs.provision import local as bootstrap
+    from amfs.errors import AmfsError
+    from amfs.provision.choice import choose
 
-    options = chosen_options(slots, memory, tcp, store, store_limit, unit_size)
-    if bootstrap.under_mpi():
-        return _up_mpi(nodes, name, options)
-    session = bootstrap.start_local(nodes or 1, name, options)
-    _say(session)
-    return 0
-
-
-def _up_mpi(nodes: int | None, name: str | None, options: object) -> int:
-    from amfs.errors import AmfsError, UsageError
-    from amfs.provision import local as bootstrap
-    from amfs.provision import mpi as bootstrap_mpi
-
-    assert isinstance(options, bootstrap.NodeOptions)
-    if nodes is not None:
-        if bootstrap.mpi_rank() > 0:  # all ranks see this; one says it
-            return UsageError.exit_code
-        raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
+    provisioner = choose(nodes)
     try:
-        rank, session = bootstrap_mpi.start(name, options)
+        session = provisioner.start(name, chosen_options(slots, memory, tcp, store, store_limit, unit_size))
     except AmfsError as error:
-        if bootstrap.mpi_rank() > 0:  # all ranks know the reason; one says it
+        if not provisioner.speaks:
             return error.exit_code
         raise
-    if rank == 0:
+    if provisioner.speaks:
         _say(session)
     return 0
 

@@ -8,14 +8,12 @@ file, waking the tasks parked under it, serving others, dropping, copying out to
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
 
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, FetchData, JobDone, ReadStore, StageIn, StoreFailed, StoreInline
+from amfs.engine.events import AdoptFiles, CopyOut, FetchData, JobDone, MembersChanged, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.partition import PartitionTable
 from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
@@ -42,10 +40,9 @@ class Availability(WorkerState):
         path = run.paths.get(short) or shared_path(run.info.base, short)
         self.out.append(StageIn(self._job("stage", run, file.name, None), file.name, path))
 
-    def adopt(self, number: int, files: list[tuple[str, int, int, int]]) -> None:
-        """Files (key, size, mtime_ns, fate) that an earlier life of this node left in the store are there again."""
-        run = self.runs[number]
-        for name, size, mtime_ns, retention in files:
+    def on_adopt(self, event: AdoptFiles) -> None:
+        run = self.runs[event.run]
+        for name, size, mtime_ns, retention in event.files:
             file = run.files.get(name) or run.files.setdefault(name, File(name))
             fresh = file.state == FileState.INVALID
             file.size, file.mtime_ns = size, mtime_ns
@@ -374,13 +371,14 @@ class Availability(WorkerState):
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
-    def set_view(self, table: PartitionTable, peers: list[int], dead: Set[int], alive: Set[int]) -> None:
-        """Membership changed: publish and ask again what moved to another shard; forget what the dead held."""
+    def on_members_changed(self, event: MembersChanged) -> None:
+        """Publish and ask again what moved to another shard; forget what the dead held."""
+        table, dead = event.table, event.dead
         moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
         changed = self.table.owners != table.owners
         self.table = table
-        self.peers = peers
-        self.alive = alive
+        self.peers = event.ring
+        self.alive = event.slots.keys()
         for run in self.runs.values():
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):

@@ -7,6 +7,7 @@ ends with the first success, or when its retries are used up; what comes later i
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine import reduction
-from amfs.engine.events import TimerFired
+from amfs.engine.events import MembersChanged, TimerFired
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.partition import PartitionTable
 from amfs.engine.placement import Even, Placement, make_placement
@@ -82,8 +83,8 @@ class Dispatcher(Machine):
     def __init__(self, node: int, limits: DispatcherLimits | None = None) -> None:
         super().__init__(node)
         self.limits = limits or DispatcherLimits()
-        self.workers: dict[int, int] = {}
-        self.everyone: dict[int, int] = {}  # live nodes of all units, for pinned tasks
+        self.workers: Mapping[int, int] = {}
+        self.everyone: Mapping[int, int] = {}  # live nodes of all units, for pinned tasks
         self.table = PartitionTable.even([node])
         self.runs: dict[int, DispatchRun] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}
@@ -97,7 +98,7 @@ class Dispatcher(Machine):
             m.TaskMoved: self.on_took,
             m.ReducePlan: self.on_reduce_plan,
         }
-        self.on_event = {TimerFired: self.on_timer}
+        self.on_event = {TimerFired: self.on_timer, MembersChanged: self.on_members_changed}
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -362,13 +363,12 @@ class Dispatcher(Machine):
         run.queue.extendleft(reversed([*tree, record]))
         self._dirty[message.run] = None
 
-    def set_view(self, table: PartitionTable, workers: dict[int, int], everyone: dict[int, int]) -> None:
-        """Membership changed. Tasks of workers that are gone go back into the queue, first in line; so do those that such a worker has
-        given away and that may have gone with it."""
-        self.table = table
+    def on_members_changed(self, event: MembersChanged) -> None:
+        """Tasks of workers that are gone go back into the queue, first in line; so do those that such a worker has given away and that
+        may have gone with it."""
+        everyone = event.slots
         gone = self.everyone.keys() - everyone.keys()
-        self.workers = workers
-        self.everyone = everyone
+        self.table, self.workers, self.everyone = event.table, event.unit, everyone
         for number, run in self.runs.items():
             lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker >= 0 and not everyone.keys() >= r.at]
             for record in reversed(lost):

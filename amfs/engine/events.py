@@ -1,4 +1,4 @@
-"""The inputs (events) and outputs (effects) of the pure cores. Imports only the messages.
+"""The inputs (events) and outputs (effects) of the pure cores. Imports only the messages and the table of partitions.
 
 An event is either ``Received`` (a message from a peer) or one of the local happenings below. An effect is a value; only a shell
 (``node`` or ``sim``) acts on it. File contents never pass through a core, except small ones inside ``Content``.
@@ -6,10 +6,11 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from amfs.engine.messages import Message, Result, RunInfo
+from amfs.engine.partition import PartitionTable
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -55,10 +56,41 @@ class PeerDown(NamedTuple):
     peer: int
 
 
+class Started(NamedTuple):
+    """Event: the node's process is ready to found its session, or to join it."""
+
+
+class MembersChanged(NamedTuple):
+    """Event: there is a new view, and this follows from it for one node."""
+
+    table: PartitionTable
+    slots: Mapping[int, int]  # of every member
+    dead: Set[int]  # those that were members in the view before
+    ring: Sequence[int] = ()  # the other nodes of its unit, the next first
+    unit: Mapping[int, int] = {}  # slots of the nodes for which it is the dispatcher; empty: it is none
+
+
 class AddTasks(NamedTuple):
-    """Event: the workflow's task list has grown to ``total``."""
+    """Event: the workflow's task list has grown to ``total``. An earlier run has done ``skip`` of the new tasks. Of the files that
+    they make it has left ``ready`` on shared storage, and ``unsaved`` in the store only."""
 
     total: int
+    skip: tuple[int, ...] = ()
+    ready: tuple[str, ...] = ()
+    unsaved: tuple[str, ...] = ()
+
+
+class RunSkipped(NamedTuple):
+    """Event: these tasks, which an earlier run has done, must run after all."""
+
+    tids: tuple[int, ...]
+
+
+class AdoptFiles(NamedTuple):
+    """Event: a run goes on with ``files`` (key, size, mtime_ns, retention) that an earlier life of this node left in the store."""
+
+    run: int
+    files: tuple[tuple[str, int, int, int], ...]
 
 
 class Expanded(NamedTuple):
@@ -77,11 +109,9 @@ class NotExpanded(NamedTuple):
 
 
 class CloseList(NamedTuple):
-    """Event: no more tasks will be added. ``finals`` and ``drops``: what becomes of files that were kept so far."""
+    """Event: no more tasks will be added. ``orphans``: files for which tasks wait in vain, as the checks have found."""
 
-    finals: tuple[str, ...] = ()
-    drops: tuple[str, ...] = ()
-    orphans: tuple[str, ...] = ()  # files that tasks wait for and nobody makes
+    orphans: tuple[str, ...] = ()
 
 
 class StopRun(NamedTuple):
@@ -285,8 +315,8 @@ class FsWork(NamedTuple):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | Expanded | NotExpanded | CloseList | StopRun
-    | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
+    | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

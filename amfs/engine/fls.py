@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amfs.engine import messages as m
+from amfs.engine.events import MembersChanged
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.paths import scope_of
 from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
@@ -72,6 +73,7 @@ class FlsShard(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
         }
+        self.on_event = {MembersChanged: self.on_members_changed}
 
     def _record(self, run: int, name: str) -> FileRecord:
         records = self.runs.get(run)
@@ -214,12 +216,12 @@ class FlsShard(Machine):
         self.keeping.discard(message.run)
         self.gone.add(message.run)
 
-    def set_view(self, epoch: int, dead: set[int]) -> None:
-        """Membership changed: partitions moved. From now on no file of the running runs is dropped."""
+    def on_members_changed(self, event: MembersChanged) -> None:
+        """Partitions may have moved. From now on no file of the running runs is dropped."""
         if self.epoch:
             self.keeping.update(self.clients, self.runs)
-        self.epoch = epoch
-        for node in sorted(dead):
+        self.epoch = event.table.version
+        for node in sorted(event.dead):
             self._forget_node(node)
 
     def _forget_node(self, node: int) -> None:

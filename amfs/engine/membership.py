@@ -12,7 +12,7 @@ import logging
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeersHeard, Stop, TimerFired
+from amfs.engine.events import PeerDown, PeersHeard, Started, Stop, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
@@ -62,7 +62,7 @@ class Membership(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
         }
-        self.on_event = {TimerFired: self.on_timer, PeerDown: self.on_peer_down, PeersHeard: self.on_peers_heard}
+        self.on_event = {Started: self.on_started, TimerFired: self.on_timer, PeerDown: self.on_peer_down, PeersHeard: self.on_peers_heard}
 
     @property
     def is_manager(self) -> bool:
@@ -74,12 +74,12 @@ class Membership(Machine):
 
     # ── getting in ─────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, now: float) -> None:
-        """Found the session, or ask to join it. The shell calls it once and then drains ``out``."""
-        self.now = now
-        self.manager_heard = now
+    def on_started(self, event: Started) -> None:
+        """Found the session, or ask to join it."""
+        self.manager_heard = self.now
         if self.view is not None:
             self._watch()
+            self.changed = True
         elif self.hint == self.node:
             self._announce((self.me,), PartitionTable.even([self.node]))
         else:

@@ -16,6 +16,7 @@ import msgspec
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
+from amfs.engine.closing import Closing
 from amfs.engine.credits import Credits
 from amfs.engine.events import (
     AddTasks,
@@ -27,10 +28,13 @@ from amfs.engine.events import (
     NotExpanded,
     PeerDown,
     RunOver,
+    RunSkipped,
+    Send,
     StopRun,
     TimerFired,
 )  # fmt: skip
 from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.heartbeats import HEARTBEAT, receivers
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
 from amfs.engine.partition import PartitionTable
@@ -93,9 +97,7 @@ class Submitter(Machine):
         self.unready: set[int] = set()  # nodes that may still have tasks of an earlier run with our journal: nothing is submitted before
         self.started = not info.journal
         self.ending = False
-        self.settling: set[str] = set()
-        self.settled = False
-        self.on_shared: set[str] = set()  # files of an open list that were settled
+        self.closing = Closing()
         self.reason = ""
         self.waiting_gone: set[int] = set()
         self.counters: dict[str, int] = {}
@@ -112,8 +114,8 @@ class Submitter(Machine):
             m.Lost: self.on_lost, m.RunGone: self.on_run_gone,
         }  # fmt: skip
         self.on_event = {
-            AddTasks: self.on_add, Expanded: self.on_expanded, NotExpanded: self.on_not_expanded, CloseList: self.on_close,
-            StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
+            AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, Expanded: self.on_expanded,
+            NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
         }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
@@ -134,6 +136,8 @@ class Submitter(Machine):
             if not won:
                 return
         self.view, self.epoch, self.manager = message, message.epoch, message.manager
+        if old is None:
+            self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
         self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
         now = {member.node: member.slots for member in message.members}
@@ -184,9 +188,8 @@ class Submitter(Machine):
         self._tell_shared(passed)
         for tid in self.missed:
             self._tell_of_missed(tid)
-        if self.settled:  # holders may be gone, and publications may have gone to another shard than our request
-            self.settling.clear()
-            self.settled = False
+        if self.closing.begun:
+            self.closing.again()
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
         """What we send follows the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
@@ -252,33 +255,32 @@ class Submitter(Machine):
         old = len(self.state)
         if event.total <= old:
             return
-        self.grow(event.total - old)
-        self.added.extend(range(old, event.total))
+        self._grow(event.total - old)
+        for tid in event.skip:
+            self.state[tid] = SKIPPED
+        self.skipped += len(event.skip)
+        self.maker.ready.update(event.ready)
+        self.closing.unsaved.update(event.unsaved)
+        self.added.extend(tid for tid in range(old, event.total) if not self.state[tid])
 
-    def grow(self, count: int) -> None:
-        """There are ``count`` more tasks. Whether they are to be submitted is said by ``added`` or ``skip``."""
+    def _grow(self, count: int) -> None:
+        """There are ``count`` more tasks."""
         self.state.extend(bytes(count))
         if self.where is not None:
             self.where.extend([0] * count)
 
-    def skip(self, tid: int) -> None:
-        """A task added to an open list turned out to be done already (by an earlier run)."""
-        if self.state[tid] == PENDING:
-            self.state[tid] = SKIPPED
-            self.skipped += 1
-
-    def unskip(self, tid: int) -> None:
-        """A task that was skipped must run after all."""
-        if self.state[tid] == SKIPPED:
-            self.state[tid] = PENDING
-            self.skipped -= 1
-            self.again.append(tid)
+    def on_run_skipped(self, event: RunSkipped) -> None:
+        for tid in event.tids:
+            if self.state[tid] == SKIPPED:
+                self.state[tid] = PENDING
+                self.skipped -= 1
+                self.again.append(tid)
 
     # ── workflows within ───────────────────────────────────────────────────────────────────────────
 
     def on_expanded(self, event: Expanded) -> None:
         assert self.hierarchy is not None
-        self.grow(len(self.tasks) - len(self.state))
+        self._grow(len(self.tasks) - len(self.state))
         over = self.hierarchy.opened(event.tid, event.tids, self.state)
         held, later = self.hierarchy.held, self.plan.later
         self.added.extend(tid for tid in event.tids if tid not in held and tid not in later)
@@ -431,15 +433,11 @@ class Submitter(Machine):
 
     def on_flushed(self, peer: int, message: m.Flushed) -> None:
         self.flush_log.extend(message.files)
-        settling = bool(self.settling)
         for name, _, error in message.files:
+            self.closing.flushed(name, error)
             writer = self.plan.writers.get(name, -1)
             if writer >= 0 and self.state[writer] == PENDING and not error:  # the news that the task has ended may be lost with a node
                 self.flushed.setdefault(writer, set()).add(self.info.scope + name)
-            if settling:
-                self.settling.discard(name)
-                if not error:
-                    self.on_shared.add(name)
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
@@ -448,36 +446,23 @@ class Submitter(Machine):
         scope = self.info.scope
         for shard, names in self.table.group([scope + name for name in event.orphans]).items():
             self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
-        self._finals, self._drops = event.finals, event.drops
-
-    _finals: tuple[str, ...] = ()
-    _drops: tuple[str, ...] = ()
+        self.closing.close(self.tasks, self.plan)
 
     def _settle(self) -> None:
-        """All tasks of an open list have ended: what nobody read goes to shared storage."""
-        self.settled = True
-        scope = self.info.scope
-        writers = self.plan.writers
+        """All tasks of an open list have ended: what nobody reads goes to shared storage."""
+        writers, closing = self.plan.writers, self.closing
         finals: list[str] = []
-        for name in self._finals:
-            writer = writers.get(name, -1)
-            if writer < 0 or self.state[writer] != FINISHED or name in self.on_shared or self._is_final(writer, name):
+        for name in closing.finals:
+            writer = writers[name]
+            made = self.state[writer] == FINISHED and not self._is_final(writer, name)
+            if name in closing.on_shared or not (made or (self.state[writer] == SKIPPED and name in closing.unsaved)):
                 continue
-            if self.where is not None and self.where[writer] in self.lost:
+            if made and self.where is not None and self.where[writer] in self.lost:
                 self._redo(writer)  # nobody read it, so nobody has missed it yet
             else:
                 finals.append(name)
-        if self.again:
-            self.settled = False
-            return
-        self.settling = set(finals)
-        parts: dict[int, tuple[list[str], list[str]]] = {}
-        for shard, names in self.table.group([scope + name for name in finals]).items():
-            parts.setdefault(shard, ([], []))[0].extend(names)
-        for shard, names in self.table.group([scope + name for name in self._drops]).items():
-            parts.setdefault(shard, ([], []))[1].extend(names)
-        for shard, (flushes, drops) in parts.items():
-            self.send(shard, m.FinalizeFiles(self.run, tuple(flushes), tuple(drops)))
+        if not self.again:
+            self.out.extend(Send(*told) for told in self.closing.begin(self.run, self.info.scope, finals, self.table))
 
     def on_stop(self, event: StopRun) -> None:
         if not self.ending:
@@ -526,6 +511,7 @@ class Submitter(Machine):
         self.reason = reason
         self.cancel_timer("run gone")
         self.cancel_timer("run ready")
+        self.cancel_timer(HEARTBEAT)
         self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
@@ -533,6 +519,10 @@ class Submitter(Machine):
             node = event.key[1]
             if node in self.members and not self.ending:
                 self._end(f"node {node} does not answer, although it is there for the others")
+        elif event.key == HEARTBEAT:
+            for node in receivers(self.manager, self.credits.out, self.members, self.down):
+                self.send(node, m.Heartbeat(self.epoch))
+            self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         elif event.key == "run ready":
             if self.unready and not self.ending:
                 self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
@@ -578,12 +568,12 @@ class Submitter(Machine):
             tid = self.maker.unheard.pop()
             self._poison([self.info.scope + token(tid)], tid)
         if not self.open and self.ended == self.total:
-            if self.maker.open_ended and not self.settled:
+            if self.maker.open_ended and not self.closing.begun:
                 self._settle()
                 if self.again:
                     self._submit_again()
                     return
-            if not self.settling and not self.ending:
+            if not self.closing.awaited and not self.ending:
                 self._end("")
 
     def check_invariants(self) -> None:

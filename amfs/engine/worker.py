@@ -17,7 +17,7 @@ import msgspec
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import JobDone, Launch, StoreFailed, TasksExited
+from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, StoreFailed, TasksExited, TimerFired
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
@@ -47,7 +47,10 @@ class Worker(Availability):
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
-        self.on_event = {TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed}
+        self.on_event = {
+            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed,
+            AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+        }  # fmt: skip
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
@@ -350,7 +353,7 @@ class Worker(Availability):
     def on_steal_none(self, peer: int, message: m.StealNone) -> None:
         pass  # the timer asks the next neighbour
 
-    def on_steal_timer(self) -> None:
+    def on_timer(self, event: TimerFired) -> None:
         """Ask the next neighbour in the ring, ever more rarely while nobody has anything."""
         self.steal_wait_s = min(max(self.steal_wait_s * 2, self.limits.steal_first_s), self.limits.steal_last_s)
         if not self._idle():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -141,7 +141,7 @@ class ReadyQueue:
 
 
 class WorkerState(Machine):
-    """The state of one node's worker. ``table`` and ``peers`` are kept current by the node (``set_view``)."""
+    """The state of one node's worker. ``table`` and ``peers`` are kept current by the node (``MembersChanged``)."""
 
     def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None = None) -> None:
         super().__init__(node)
@@ -149,7 +149,7 @@ class WorkerState(Machine):
         self.store = store
         self.limits = limits or WorkerLimits()
         self.table = PartitionTable.even([node])
-        self.peers: list[int] = []  # other nodes of the unit, in ring order from here
+        self.peers: Sequence[int] = ()  # other nodes of the unit, in ring order from here
         self.alive: Set[int] = {node}
         self.runs: dict[int, Run] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}  # for runs whose RunBegin is still on its way

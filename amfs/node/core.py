@@ -14,6 +14,7 @@ from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
+    AdoptFiles,
     CancelTimer,
     CopyOut,
     Effect,
@@ -24,12 +25,14 @@ from amfs.engine.events import (
     FsStriped,
     FsWorked,
     JobDone,
+    MembersChanged,
     PeerDown,
     PeersHeard,
     Received,
     Send,
     SetTimer,
     StageIn,
+    Started,
     StoreFailed,
     TasksExited,
     TimerFired,
@@ -122,12 +125,9 @@ class NodeCore:
 
     def start(self, now: float) -> list[Effect]:
         """Found or join the session."""
-        self.membership.start(now)
-        if self.membership.view is not None:
-            self.membership.changed = True
         out: list[Effect] = []
         local: deque[m.Message] = deque()
-        self._collect("member", self._drain(self.membership), out, local)
+        self._collect("member", self.membership.handle(Started(), now), out, local)
         self._run(local, now, out)
         return out
 
@@ -148,17 +148,12 @@ class NodeCore:
                 self.early.append((event.peer, event.message))
             else:
                 self._deliver(event.peer, event.message, now, out, local)
-        elif isinstance(event, (TasksExited, JobDone, StoreFailed)):
+        elif isinstance(event, (TasksExited, JobDone, StoreFailed, AdoptFiles)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
             assert isinstance(event.key, tuple)
             name, key = event.key
-            if name == "worker":
-                self.worker.now = now
-                self.worker.on_steal_timer()
-                self._collect(name, self._drain(self.worker), out, local)
-            else:
-                self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
+            self._collect(name, self.machines[name].handle(TimerFired(key), now), out, local)
         elif isinstance(event, PeerDown):
             if self.fs is not None:
                 self._collect("fs", self.fs.handle(event, now), out, local)
@@ -247,31 +242,17 @@ class NodeCore:
         dead = set(self.live - facts.live)
         self.live = facts.live
         mine = facts.unit_of.get(self.node, [self.node])
-        for machine in (self.fls, self.worker, self.dispatcher):
-            machine.now = now
-        self.fls.set_view(view.epoch, dead)
-        self.worker.set_view(facts.table, ring(self.node, mine), dead, facts.live)
-        own_unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
-        self.dispatcher.set_view(facts.table, own_unit, facts.slots)
+        unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
+        event = MembersChanged(facts.table, facts.slots, dead, ring(self.node, mine), unit)
+        for name in ("fls", "worker", "dispatcher"):
+            self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:
             self.fs.now = now
             self.fs.set_view(view.table, view.epoch, view.manager, facts.live)
-        for name in ("fls", "worker", "dispatcher", "fs"):
-            if name in self.machines:
-                self._collect(name, self._drain(self.machines[name]), out, local)
+            self._collect("fs", self._drain(self.fs), out, local)
         early, self.early = self.early, []
         for peer, message in early:
             self._deliver(peer, message, now, out, local)
-
-    def adopt(self, run: int, files: list[tuple[str, int, int, int]], now: float) -> list[Effect]:
-        """Take in files (key, size, mtime_ns, fate) that an earlier life of this node left in the store."""
-        out: list[Effect] = []
-        local: deque[m.Message] = deque()
-        self.worker.now = now
-        self.worker.adopt(run, files)
-        self._collect("worker", self._drain(self.worker), out, local)
-        self._run(local, now, out)
-        return out
 
     def _epoch(self) -> int:
         return self.membership.view.epoch if self.membership.view else 0

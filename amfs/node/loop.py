@@ -135,6 +135,12 @@ class Loop:
             self.act(client, loop_client.handle(event, now()))
             self._settle()
 
+    def tell_node(self, event: Event) -> None:
+        """Give the node of this process an event."""
+        assert self.core is not None
+        self.act(self.core.node, self.core.handle(event, now()))
+        self._settle()
+
     # ── one turn ───────────────────────────────────────────────────────────────────────────────────
 
     def turn(self, longest_s: float = 60.0) -> None:

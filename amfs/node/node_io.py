@@ -36,6 +36,7 @@ from amfs.engine.events import (
     TasksExited,
 )
 from amfs.engine.states import Outcome
+from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.file_backend import FileBackend
 from amfs.node.mounts import Mounts
@@ -63,8 +64,9 @@ class NodeIO:
 
     def __init__(
         self, store: Store, slots: int, *, memory: int = 0,
-        files: FileBackend | None = None, mounts: Mounts | None = None,
+        files: FileBackend | None = None, mounts: Mounts | None = None, shared: SharedStorage | None = None,
     ) -> None:
+        self.shared = shared or LocalPaths()
         self.store = store
         self.files = files
         self.mounts = mounts
@@ -175,11 +177,9 @@ class NodeIO:
 
     def stage_in(self, effect: StageIn) -> None:
         try:
-            mode = stat.S_IMODE(os.stat(effect.path).st_mode) & 0o555 | 0o400
+            self.shared.fetch(self.copier, effect.serial, effect.path, self.store.path_of(effect.name))
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.path}: {error.strerror}", 0))
-            return
-        self.copier.copy(effect.serial, effect.path, self.store.path_of(effect.name), mode)
 
     def copy_out(self, effect: CopyOut) -> None:
         source = self.store.path_of(effect.name)
@@ -188,7 +188,7 @@ class NodeIO:
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
             return
-        self.copier.copy(effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
+        self.shared.store(self.copier, effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
 
     def read_store(self, effect: ReadStore) -> Send:
         """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""

@@ -1,4 +1,4 @@
-"""Starting and ending whole sessions: local node processes, a node that joins, the orderly end.
+"""Nodes that are processes of this machine: whole sessions, a node that joins, the orderly end.
 
 Owns the order of the steps, and the cleaning up when one of them fails. Every wait is bounded. Must not know: MPI (``provision.mpi``).
 """
@@ -25,34 +25,10 @@ from amfs.net.keys import Keys
 from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.provision import daemon
+from amfs.provision.provisioner import NodeOptions
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0
-
-_MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
-
-
-class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options of ``amfs up`` and ``amfs node`` say of a node."""
-
-    slots: int = 0  # 0: the CPUs that the process may use
-    memory: int = 0  # bytes, 0: not accounted
-    unit_size: int = 0
-    tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
-    store_dir: str = ""
-    store_limit: int = 0  # bytes of the file system per node, 0: as many as there is room for
-
-
-def under_mpi() -> bool:
-    """Whether an MPI launcher started this process."""
-    return any(mark in os.environ for mark in _MPI_MARKS)
-
-
-def mpi_rank() -> int:
-    """The rank as far as the launcher's environment tells it, without starting MPI; else 0."""
-    ranks = (os.environ.get(name, "") for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"))
-    return next((int(rank) for rank in ranks if rank.isdecimal()), 0)
-
 
 def node_config(
     session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, port_step: int = 0
@@ -75,35 +51,6 @@ def node_config(
 
 def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
     return tuple(NodeEntry(ready.node, ready.endpoints, host, ready.pid, ready.started) for ready in readies)
-
-
-def start_local(nodes: int, name: str | None = None, options: NodeOptions | None = None) -> SessionRecord:
-    """Start ``nodes`` detached node processes here and wait until all are members. Raises SessionError; then nothing is left running."""
-    if nodes < 1:
-        raise UsageError("a session has at least one node: --nodes 1")
-    options = options or NodeOptions()
-    orphans.sweep()
-    chosen, directory = discovery.claim(name)
-    sweep_mounts()
-    started: list[daemon.Started] = []
-    try:
-        keys = make_keys()
-        for node in range(nodes):
-            started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node)))
-        patience = START_S + START_PER_NODE_S * nodes
-        readies = daemon.await_ready(started, patience)
-        session = SessionRecord(
-            name=chosen, keys=keys, created=time.time(), host=processes.host_id(), nodes=entries(readies, processes.host_id()),
-            unit_size=options.unit_size,
-        )  # fmt: skip
-        with Client(session) as client:
-            client.view(patience, until=lambda view: len(view.members) >= nodes)
-        records.save(session)
-    except BaseException:
-        daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
-        records.remove_directory(directory)
-        raise
-    return session
 
 
 def sweep_mounts() -> None:
@@ -134,20 +81,6 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
     return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
 
 
-def join_detached(session: SessionRecord, config: NodeConfig) -> Ready:
-    """Start the node of ``prepare_join`` as a detached process and wait until it is a member. Raises SessionError."""
-    started = daemon.launch(config)
-    ready = daemon.await_ready([started], START_S)[0]
-    try:
-        with Client(session) as client:
-            client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))
-    except BaseException:
-        daemon.stop([(ready.pid, ready.started)])
-        raise
-    records.add_node(session, entries([ready], processes.host_id())[0])
-    return ready
-
-
 def join_here(session: SessionRecord, config: NodeConfig) -> int:
     """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
     pid = os.getpid()
@@ -160,27 +93,70 @@ def join_here(session: SessionRecord, config: NodeConfig) -> int:
                 records.remove_directory(session.directory)
 
 
-def end(session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
-    """End a session: ask its nodes to stop, kill the local ones that do not within ``timeout_s``, clean up.
+class LocalProcesses:
+    """``nodes`` detached processes on this machine."""
 
-    Returns what could not be ascertained, as lines for the person.
-    """
-    remarks: list[str] = []
-    host = processes.host_id()
-    mine = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
-    try:
-        with Client(session) as client:
-            view = client.view(min(timeout_s, 3.0))
-            others = [member.node for member in view.members if member.node != view.manager]
-            # The manager passes it on; a few more are told in case it is just going down.
-            client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
-    except SessionError as error:
-        if mine or not all(entry.host == host for entry in session.nodes):
-            remarks.append(str(error))
-    if stubborn := daemon.await_end(mine, timeout_s):
-        pids = ", ".join(str(pid) for pid, _ in stubborn)
-        remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
-        daemon.stop(stubborn)
-    if session.path.exists():
-        records.remove_directory(session.directory)
-    return remarks
+    def __init__(self, nodes: int = 1) -> None:
+        self.nodes = nodes
+        self.speaks = True
+
+    def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
+        if self.nodes < 1:
+            raise UsageError("a session has at least one node: --nodes 1")
+        orphans.sweep()
+        chosen, directory = discovery.claim(name)
+        sweep_mounts()
+        started: list[daemon.Started] = []
+        try:
+            keys = make_keys()
+            for node in range(self.nodes):
+                started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node)))
+            patience = START_S + START_PER_NODE_S * self.nodes
+            readies = daemon.await_ready(started, patience)
+            session = SessionRecord(
+                name=chosen, keys=keys, created=time.time(), host=processes.host_id(), nodes=entries(readies, processes.host_id()),
+                unit_size=options.unit_size,
+            )  # fmt: skip
+            with Client(session) as client:
+                client.view(patience, until=lambda view: len(view.members) >= self.nodes)
+            records.save(session)
+        except BaseException:
+            daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
+            records.remove_directory(directory)
+            raise
+        return session
+
+    def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
+        config = prepare_join(session, options)
+        started = daemon.launch(config)
+        ready = daemon.await_ready([started], START_S)[0]
+        try:
+            with Client(session) as client:
+                client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))
+        except BaseException:
+            daemon.stop([(ready.pid, ready.started)])
+            raise
+        records.add_node(session, entries([ready], processes.host_id())[0])
+        return ready
+
+    def end(self, session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
+        remarks: list[str] = []
+        host = processes.host_id()
+        local = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host]
+        mine = [(pid, started) for pid, started in local if processes.is_running(pid, started)]
+        try:
+            with Client(session) as client:
+                view = client.view(min(timeout_s, 3.0))
+                others = [member.node for member in view.members if member.node != view.manager]
+                # The manager passes it on; a few more are told in case it is just going down.
+                client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
+        except SessionError as error:
+            if mine or not all(entry.host == host for entry in session.nodes):
+                remarks.append(str(error))
+        if stubborn := daemon.await_end(mine, timeout_s):
+            pids = ", ".join(str(pid) for pid, _ in stubborn)
+            remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
+            daemon.stop(stubborn)
+        if session.path.exists():
+            records.remove_directory(session.directory)
+        return remarks

@@ -6,6 +6,7 @@ the nodes when a rank or a host is lost; their own heartbeats tell which of them
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,19 +16,57 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.errors import AmfsError, SessionError, SystemSetupError
+from amfs.errors import AmfsError, SessionError, SystemSetupError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
 from amfs.net.records import NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.provision import daemon
-from amfs.provision import local as bootstrap
+from amfs.provision.local import START_PER_NODE_S, START_S, LocalProcesses, node_config
+from amfs.provision.provisioner import NodeOptions
 
 T = TypeVar("T")
 
 
-def start(name: str | None, options: bootstrap.NodeOptions) -> tuple[int, SessionRecord]:
-    """Called by every rank: start one node each. Returns our rank and the session; raises the same SessionError on all ranks."""
+_MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
+
+
+def under_mpi() -> bool:
+    """Whether an MPI launcher started this process."""
+    return any(mark in os.environ for mark in _MPI_MARKS)
+
+
+def _rank() -> int:
+    """The rank as far as the launcher's environment tells it, without starting MPI; else 0."""
+    ranks = (os.environ.get(name, "") for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"))
+    return next((int(rank) for rank in ranks if rank.isdecimal()), 0)
+
+
+class MpiRanks:
+    """One node for each rank of the MPI program that this process is a part of. ``start`` is called by every rank."""
+
+    def __init__(self, nodes: int | None = None) -> None:
+        self.nodes = nodes
+        self.speaks = _rank() == 0
+
+    def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
+        """Raises the same SessionError on all ranks."""
+        if self.nodes is not None:
+            raise UsageError("under an MPI launcher every rank is one node: give the number to the launcher (mpiexec -n), not with --nodes")
+        rank, session = _start(name, options)
+        self.speaks = rank == 0
+        return session
+
+    def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
+        raise UsageError("an MPI launcher starts all ranks at once; 'amfs node --join' on any host adds a node")
+
+    def end(self, session: SessionRecord, timeout_s: float) -> list[str]:
+        """The servers are ordinary processes that know nothing of MPI."""
+        return LocalProcesses().end(session, timeout_s)
+
+
+def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
+    """Start one node on each rank. Our rank, and the session."""
     comm = _world()
     rank, size = comm.Get_rank(), comm.Get_size()
     host = processes.host_id()
@@ -38,7 +77,7 @@ def start(name: str | None, options: bootstrap.NodeOptions) -> tuple[int, Sessio
     local_rank = hosts[:rank].count(host)
     started: list[daemon.Started] = []
     directory: Path | None = None
-    patience = bootstrap.START_S + bootstrap.START_PER_NODE_S * size
+    patience = START_S + START_PER_NODE_S * size
     try:
         chosen, keys = _from_first(comm, lambda: (_claim(name), make_keys()))
         if rank == 0:
@@ -47,7 +86,7 @@ def start(name: str | None, options: bootstrap.NodeOptions) -> tuple[int, Sessio
         directory = records.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
-            config = bootstrap.node_config(chosen, records.base_dir() / chosen, keys, rank, options, port_step=local_rank)
+            config = node_config(chosen, records.base_dir() / chosen, keys, rank, options, port_step=local_rank)
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))

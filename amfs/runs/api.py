@@ -24,9 +24,10 @@ from amfs.engine.paths import shared_path
 from amfs.engine.states import FINISHED, Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
+from amfs.host.shared_storage import exists
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
-from amfs.runs.journal import read, task_key
+from amfs.runs.journal import read
 
 if TYPE_CHECKING:
     from amfs.display.progress import Summary
@@ -210,18 +211,18 @@ class Session:
         self._progress = make_progress(quiet=not progress)
         self._show = progress
         past = read(self._options.journal) if resume and self._options.journal is not None else None
-        self._past = past.done if past is not None else {}
         self._checker = StreamChecker(FilesPlace(self._options.base, self._options.session), "session")
         self._plan = self._checker.plan
         self._handles: list[Handle] = []
-        self._deferred: dict[int, Handle] = {}  # done earlier, but what they made is gone; run again when somebody reads it
         self._changed = threading.Condition()
         self._closed = False
         self._broken: BaseException | None = None
         self._summary: Summary | None = None
         self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
         try:
-            self._driver = RunDriver(self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended)
+            self._driver = RunDriver(
+                self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended, on_skip=self._skip
+            )
             self._driver.begin()
             _open_trace(self._driver)
         except BaseException:
@@ -325,109 +326,19 @@ class Session:
             self._handles.append(handle)
             handles.append(handle)
             accepted.append(task)
-        self._take_in(accepted, handles)
+        self._driver.add(accepted)
         if faults:
             raise WorkflowError(faults)
         return handles
 
-    def _take_in(self, tasks: list[Task], handles: list[Handle]) -> None:
-        """Into the run; what an earlier run has done, and is still there or not yet wanted, is skipped."""
-        if not self._past:
-            self._driver.add(tasks)
-            return
-        again: list[Handle] = []
-        for handle in handles:
-            sizes = self._past.get(task_key(handle.task))
-            if sizes is not None:
-                left = self._left_behind(handle.task, sizes)
-                if left or not handle.task.keep:
-                    handle.skipped = handle._done = True
-                    if not left:
-                        self._deferred[handle.index] = handle
-                    continue
-            # Only a task that does run wants what others made; a deferred one would draw in the whole workflow.
-            again += self._wanted_again(handle.task)
-        sub = self._driver.submitter
-        first = len(self._driver.tasks)
-        self._driver.tasks.extend(tasks)
-        sub.grow(len(tasks))
-        for handle in handles:
-            if handle.skipped:
-                sub.skip(handle.index)
-        self._driver.discard_outputs([handle.task for handle in (*handles, *again) if not handle.skipped])
-        sub.added.extend(index for index in range(first, first + len(tasks)) if not sub.state[index])
-        for handle in again:
-            sub.unskip(handle.index)
-        self._driver.poke()
+    def _skip(self, tid: int, skipped: bool) -> None:
+        """An earlier run has done this task; or it has, and the task must run again all the same."""
+        handle = self._handles[tid]
+        handle.skipped = handle._done = skipped
 
-    def _left_behind(self, task: Task, sizes: tuple[int, ...]) -> bool:
-        """Are all outputs of a task that an earlier run did still there? Those in memory are taken over."""
-        adopt: list[tuple[str, int, int, int]] = []
-        driver = self._driver
-        for name, size in zip(task.outputs, sizes, strict=False):
-            name = self._plan.aliases.get(name, name)
-            path = shared_path(self._options.base, name, self._options.hashed_outputs)
-            if name in driver.left and driver.left[name][0] == size:
-                adopt.append((driver.maker.scope + name, size, driver.left[name][1], 1 << 21))
-            elif name in task.keep and os.path.exists(path) and os.stat(path).st_size == size:
-                driver.maker.ready.add(name)
-            else:
-                return False
-        if adopt and self._context.core is not None:
-            from amfs.node.loop import now
-
-            self._context.loop.act(0, self._context.core.adopt(self._context.run, adopt, now()))
-        return True
-
-    def _wanted_again(self, task: Task) -> list[Handle]:
-        """Deferred tasks that must run after all, because ``task`` reads what they made, transitively."""
-        found: list[Handle] = []
-        todo = [task]
-        while todo and self._deferred:
-            for name in todo.pop().inputs:
-                writer = self._plan.writers.get(self._plan.aliases.get(name, name))
-                handle = self._deferred.pop(writer, None) if writer is not None else None
-                if handle is not None:
-                    handle.skipped = handle._done = False
-                    found.append(handle)
-                    todo.append(handle.task)
-        return found
-
-    def _revive(self, handle: Handle) -> None:
-        """Run a deferred task after all, and the deferred ones it needs."""
-        del self._deferred[handle.index]
-        handle.skipped = handle._done = False
-        revived = [handle, *self._wanted_again(handle.task)]
-        self._driver.discard_outputs([wanted.task for wanted in revived])
-        for wanted in revived:
-            self._driver.submitter.unskip(wanted.index)
-        self._driver.poke()
-
-    def _revive_writer(self, name: str) -> Handle | None:
-        """The deferred task that makes ``name``, now to be run; None if there is none or the file is on shared storage."""
-        handle = self._deferred.get(self._plan.writers.get(name, -1))
-        if handle is None or self._on_shared(handle.task, {name}):
-            return None
-        self._revive(handle)
-        return handle
-
-    def _on_shared(self, task: Task, wanted: set[str]) -> bool:
-        """Are these outputs of a task that an earlier run did on shared storage, as long as they were?"""
-        for name, size in zip(task.outputs, self._past.get(task_key(task), ()), strict=False):
-            name = self._plan.aliases.get(name, name)
-            path = shared_path(self._options.base, name, self._options.hashed_outputs)
-            if name in wanted and not (os.path.exists(path) and os.stat(path).st_size == size):
-                return False
-        return True
-
-    def _revive_finals(self) -> None:
-        """No more tasks will come: deferred ones whose outputs nobody reads must have left them on shared storage, or run again."""
-        for handle in list(self._deferred.values()):
-            if handle.index not in self._deferred:
-                continue  # revived by one before it
-            names = (self._plan.aliases.get(name, name) for name in handle.task.outputs)
-            if not self._on_shared(handle.task, {name for name in names if not self._plan.readers.get(name)}):
-                self._revive(handle)
+    def _want(self, name: str) -> Handle | None:
+        """The task that makes ``name`` again, if that is necessary; None: the file is there, or nobody makes it."""
+        return self._handles[self._plan.writers[name]] if self._driver.want(name) else None
 
     def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
         """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
@@ -477,7 +388,7 @@ class Session:
     def read(self, name: str) -> bytes:
         """The content of a file that a task of this session made, wherever it is. Raises FileNotFoundError when none has made it, and
         TaskFailed when the file was lost with an earlier run and could not be made again."""
-        lost = self._in_loop(lambda: self._revive_writer(name))
+        lost = self._in_loop(lambda: self._want(name))
         if lost is not None:
             self.wait([lost])
         return self._in_loop(lambda: self._reader(name))()
@@ -495,8 +406,8 @@ class Session:
             from amfs.runs.fetcher import Fetcher
 
             return Fetcher(self._driver, key).read
-        if os.path.exists(path):
-            return lambda: Path(path).read_bytes()
+        if exists(self._context.shared, path):
+            return lambda: self._context.shared.read(path)
         raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
 
     def summary(self) -> str:
@@ -514,7 +425,6 @@ class Session:
             return
         try:
             self._check_alive()
-            self._in_loop(self._revive_finals)
             self._in_loop(lambda: self._driver.close_list(tuple(self._checker.finish())))
             self._thread.join()
             if self._broken is not None:

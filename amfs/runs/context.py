@@ -17,6 +17,7 @@ from amfs.engine import messages as m
 from amfs.engine.events import Effect, Event
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, UsageError
+from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 from amfs.runs.journal import aside, read
@@ -67,6 +68,7 @@ class RunContext:
 
     def __init__(self, options: RunOptions, adopt: str = "") -> None:
         self.options = options
+        self.shared: SharedStorage = LocalPaths()
         self.view: m.View | None = None
         if options.session is None:
             self._embed(adopt)
@@ -89,7 +91,7 @@ class RunContext:
                 self.store.take_back(aside(self.options.journal))
             else:
                 shutil.rmtree(aside(self.options.journal), ignore_errors=True)
-        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=self.options.memory)
+        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=self.options.memory, shared=self.shared)
         core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
         self.core: NodeCore | None = core
         self.loop = Loop(core, self.node_io)

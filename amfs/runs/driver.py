@@ -9,25 +9,39 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from amfs.display.summary import Snapshot, Summary
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
-from amfs.engine.events import AddTasks, CloseList, Effect, Ended, Event, Expand, FilesFlushed, PeerDown, Received, RunOver, Send, StopRun
+from amfs.engine.events import (
+    AddTasks,
+    AdoptFiles,
+    CloseList,
+    Effect,
+    Ended,
+    Event,
+    Expand,
+    FilesFlushed,
+    Received,
+    RunOver,
+    RunSkipped,
+    Send,
+    StopRun,
+)
 from amfs.engine.paths import scope_of, shared_path
 from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
+from amfs.host.shared_storage import size_of
 from amfs.host.umask import umask
-from amfs.node.loop import now
 from amfs.runs.context import JOURNAL, RunContext, RunOptions
 from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
 from amfs.runs.tally import Tally, stage_of
 
 if TYPE_CHECKING:
+    from amfs.engine.resume import Adopted, Resumed, ResumedList, Step
     from amfs.runs.trace import TraceWriter
 
 
@@ -59,6 +73,7 @@ class RunDriver:
         open_ended: bool = False,
         past: Past | None = None,
         on_ended: Callable[[Task, m.Result], None] | None = None,
+        on_skip: Callable[[int, bool], None] | None = None,
         expander: Expander | None = None,
     ) -> None:
         self.context = context
@@ -71,11 +86,11 @@ class RunDriver:
         self.over: RunOver | None = None
         self.tally = Tally(
             tasks, plan, final=self.final, keep_all=options.keep_all, open_ended=open_ended, source=options.source,
-            stage_shared=options.stage_shared,
+            stage_shared=options.stage_shared, size_on_shared=lambda path: size_of(context.shared, path),
         )  # fmt: skip
         self.on_ended = on_ended
+        self.on_skip = on_skip  # of a list that grows: an earlier run has done this task (True); it must run after all (False)
         self.readers: dict[str, list[Reader]] = {}
-        self.down: set[int] = set()  # nodes that stopped answering us
         self.trace: TraceWriter | None = None
         mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
         scope = scope_of(context.run)
@@ -96,12 +111,16 @@ class RunDriver:
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
         )
-        self.past = past
-        self.left = self._inventory() if open_ended else {}  # files that an earlier run left in memory, and that nobody has asked for yet
-        skip = self._resume(past) if past is not None and not open_ended else frozenset()
+        resumed, self.resumed_list = self._resume(past) if past is not None else (None, None)
+        self._adopt: Sequence[Adopted] = ()  # as soon as the run has begun
+        if resumed is not None:
+            self.maker.readers = resumed.readers
+            self.maker.ready.update(resumed.ready)
+            self._adopt = resumed.adopt
+            self._discard(resumed.discard)
         self.submitter = Submitter(
             context.client, context.run, self.info, tasks, plan,
-            maker=self.maker, skip=skip, open_ended=open_ended, fail_fast=options.fail_fast,
+            maker=self.maker, skip=resumed.skip if resumed is not None else frozenset(), open_ended=open_ended, fail_fast=options.fail_fast,
         )  # fmt: skip
         self.journal: Journal | None = None
         self.journal_fault = ""  # why it can be written no more
@@ -111,8 +130,6 @@ class RunDriver:
             self.journal = Journal(options.journal, header, past if options.resume else None)
             if context.store is not None:
                 (context.store.path / JOURNAL).write_text(os.path.abspath(options.journal))
-        self.view_epoch = 0
-        self.beat_at = 0.0
 
     # ── resume ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -122,62 +139,41 @@ class RunDriver:
             return True
         return name not in task.scratch and not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
 
-    def _resume(self, past: Past) -> frozenset[int]:
-        from amfs.engine.resume import to_skip
+    def _resume(self, past: Past) -> tuple[Resumed | None, ResumedList | None]:
+        from amfs.engine.resume import Remains, ResumedList, resume_whole
 
-        tasks, plan = self.tasks, self.plan
-        sizes: dict[int, tuple[int, ...]] = {}
-        for tid, task in enumerate(tasks):
-            left = past.done.get(task_key(task))
-            if left is not None:
-                sizes[tid] = left
-        adopted = self._inventory()
-        at_home: set[str] = set()
+        base, hashed = self.plan.base, self.options.hashed_outputs
 
-        def there(tid: int, name: str) -> bool:
-            task = tasks[tid]
-            names = [plan.aliases.get(n, n) for n in task.outputs]
-            size = sizes[tid][names.index(name)] if len(sizes[tid]) == len(names) else -1
-            path = shared_path(plan.base, name, self.options.hashed_outputs)
-            with suppress(OSError):
-                if self.final(task, task.outputs[names.index(name)]) and os.stat(path).st_size == size:
-                    at_home.add(name)
-                    return True
-            return adopted.get(name, (-2, 0))[0] == size
+        def size_on_shared(name: str) -> int:
+            return size_of(self.context.shared, shared_path(base, name, hashed))
 
-        known = {tid for tid, known in plan.later.items() if known is not None}  # nothing is to be done for them but their tasks
-        skip, used = to_skip(tasks, plan, sizes.keys() | known, there, self.final)
-        skip -= known
-        readers: dict[str, int] = {}
-        for tid, task in enumerate(tasks):
-            if tid not in skip:
-                for name in task.inputs:
-                    name = plan.aliases.get(name, name)
-                    readers[name] = readers.get(name, 0) + 1
-        self.maker.readers = readers
-        keep: list[tuple[str, int, int, int]] = []
-        for name in used:
-            if name in at_home and not self.options.hashed_outputs:
-                self.maker.ready.add(name)
-            elif name in adopted:
-                size, mtime = adopted[name]
-                keep.append((self.maker.scope + name, size, mtime, m.retention(readers.get(name, 0))))
-            else:
-                self.maker.ready.add(name)
-        self._adopt = keep
-        kept = {key for key, *_ in keep}
-        if self.context.store is not None:
-            self.context.store.delete([self.maker.scope + name for name in adopted if self.maker.scope + name not in kept])
-        return skip
+        store, scope = self.context.store, self.maker.scope
+        files = store.inventory(scope) if store is not None and store.adopted else ()
+        in_memory = {key[len(scope) :]: (size, mtime) for key, size, mtime in files}
+        remains = Remains(lambda task: past.done.get(task_key(task)), size_on_shared, in_memory)
+        if self.open_ended:
+            return None, ResumedList(self.tasks, self.plan, remains)
+        return resume_whole(self.tasks, self.plan, remains, self.final, prefer_memory=hashed > 0), None
 
-    _adopt: Sequence[tuple[str, int, int, int]] = ()
+    def _take_over(self, files: Sequence[Adopted]) -> None:
+        """The node goes on with files that an earlier run left in the store."""
+        if files and self.context.core is not None:
+            scope = self.maker.scope
+            kept = [(scope + at.name, at.size, at.mtime_ns, m.retention(at.readers if at.readers >= 0 else m.KEEP)) for at in files]
+            self.context.loop.tell_node(AdoptFiles(self.context.run, tuple(kept)))
 
-    def _inventory(self) -> dict[str, tuple[int, int]]:
-        store = self.context.store
-        if store is None or not store.adopted:
-            return {}
-        scope = self.maker.scope
-        return {key[len(scope):]: (size, mtime) for key, size, mtime in store.inventory(scope)}
+    def _discard(self, names: Sequence[str]) -> None:
+        if names and self.context.store is not None:
+            self.context.store.delete([self.maker.scope + name for name in names])
+
+    def _run_skipped(self, step: Step) -> None:
+        """Tasks that were skipped must run after all."""
+        self._discard(step.discard)
+        if self.on_skip is not None:
+            for tid in step.again:
+                self.on_skip(tid, False)
+        if step.again:
+            self.context.loop.tell(self.client, RunSkipped(step.again))
 
     # ── the guest's side ───────────────────────────────────────────────────────────────────────────
 
@@ -185,15 +181,10 @@ class RunDriver:
         """Start submitting."""
         view = self.context.wait_for_view()
         self.context.loop.add_client(self)
-        self.view_epoch = view.epoch
         self.context.loop.tell(self.client, Received(view.manager, view))
-        if self._adopt and self.context.core is not None:
-            self.context.loop.act(0, self.context.core.adopt(self.context.run, list(self._adopt), now()))
-            self.context.loop._settle()
+        self._take_over(self._adopt)
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
-        if isinstance(event, PeerDown):
-            self.down.add(event.peer)
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
             self._for_reader(event.message)
             return []
@@ -256,50 +247,37 @@ class RunDriver:
     # ── driving ────────────────────────────────────────────────────────────────────────────────────
 
     def turn(self, longest_s: float) -> None:
-        """One turn of the loop; also keeps the session told that we live."""
-        loop = self.context.loop
-        transport = loop.transport
-        time_now = now()
-        if time_now >= self.beat_at:
-            self.beat_at = time_now + 1.0
-            beat = m.Heartbeat(self.submitter.epoch)
-            if transport is not None:
-                others = self.submitter.members if self.down else ()  # somebody fell silent: are the others there?
-                for node in {self.submitter.manager, *self.submitter.credits.out, *others}:
-                    transport.queue(node, beat)
-            elif loop.core is not None:
-                loop.act(self.client, [Send(loop.core.node, beat)])  # an embedded node counts our silence, too
-        longest_s = min(longest_s, max(0.0, self.beat_at - time_now))
-        loop.turn(longest_s)
+        """One turn of the loop, of at most ``longest_s``."""
+        self.context.loop.turn(longest_s)
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """More tasks for an open list, already checked; ``plan`` knows their files."""
-        self.discard_outputs(tasks)
+        """More tasks for an open list, already checked; ``plan`` knows their files. Those that an earlier run has done are skipped."""
+        first = len(self.tasks)
         self.tasks.extend(tasks)
-        self.context.loop.tell(self.client, AddTasks(len(self.tasks)))
+        added = AddTasks(len(self.tasks))
+        if self.resumed_list is not None:
+            step = self.resumed_list.add(first)
+            added = AddTasks(len(self.tasks), step.skip, step.ready, step.unsaved)
+            self._take_over(step.adopt)
+            if self.on_skip is not None:
+                for tid in step.skip:
+                    self.on_skip(tid, True)
+            self._run_skipped(step)
+        self.context.loop.tell(self.client, added)
 
-    def discard_outputs(self, tasks: Sequence[Task]) -> None:
-        """These tasks are to run: what an earlier run left under the names of what they make must go, or the store would keep it."""
-        names = [self.plan.aliases.get(name, name) for task in tasks for name in task.outputs] if self.left else []
-        stale = [self.maker.scope + name for name in names if self.left.pop(name, None) is not None]
-        if stale and self.context.store is not None:
-            self.context.store.delete(stale)
-
-    def poke(self) -> None:
-        """The submitter was given something outside an event: let it act."""
-        self.context.loop.tell(self.client, AddTasks(len(self.tasks)))
+    def want(self, name: str) -> bool:
+        """Somebody wants to read this file of an open list now. Returns whether its writer, which was skipped, runs for it."""
+        step = self.resumed_list.want(name) if self.resumed_list is not None else None
+        if step is not None:
+            self._run_skipped(step)
+        return step is not None and bool(step.again)
 
     def close_list(self, orphans: Sequence[str] = ()) -> None:
         """No more tasks. Files that nobody reads become final now."""
-        readers, scope_writers = self.plan.readers, self.plan.writers
+        if self.resumed_list is not None:
+            self._run_skipped(self.resumed_list.close())
         self.tally.close_list()
-        finals: list[str] = []
-        drops: list[str] = []
-        aliases = self.plan.aliases
-        scratch = {aliases.get(name, name) for task in self.tasks if task.scratch for name in task.scratch}
-        for name in scope_writers:
-            (drops if readers.get(name) or name in scratch else finals).append(name)
-        self.context.loop.tell(self.client, CloseList(tuple(finals), tuple(drops), tuple(orphans)))
+        self.context.loop.tell(self.client, CloseList(tuple(orphans)))
 
     def stop(self, reason: str) -> None:
         """End it now; what runs is killed."""

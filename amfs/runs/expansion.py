@@ -6,7 +6,6 @@ resumed run begins, so that its tasks are skipped like all others. Who waits for
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from amfs.engine.hierarchy import Within, join
 from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.workflow import Task, Workflow, canonical, complete
 from amfs.errors import AmfsError, Fault, WorkflowError
+from amfs.host.shared_storage import LocalPaths, SharedStorage, size_of
 from amfs.runs.journal import Past, task_key
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Expander:
             driver, tid = one
             read: Workflow | AmfsError
             try:
-                read = self._read(driver.tasks[tid], tid)
+                read = self._read(driver.context.shared, driver.tasks[tid], tid)
             except AmfsError as error:
                 read = error
             except Exception as error:  # of a document that nobody has thought of: its job fails, not the run
@@ -80,14 +80,14 @@ class Expander:
                 if self._closed:
                     return
 
-    def _read(self, task: Task, tid: int) -> Workflow:
+    def _read(self, shared: SharedStorage, task: Task, tid: int) -> Workflow:
         plan = self._plan
         later = self._later[tid]
         path = _path(later.document, plan.base, self._hashed)
         known = plan.later[tid]
         if known is not None:
             # An earlier run left the document, and yet it had to be made again.
-            if _digest(path) != self._digests[tid]:
+            if _digest(shared, path) != self._digests[tid]:
                 raise AmfsError("it was made again, and not as it was, and its tasks are those of the old one; run without --resume")
             return Workflow([])
         return later.expand(
@@ -145,9 +145,10 @@ class Expander:
         return words + "; ".join(map(str, error.faults[:FAULTS_SHOWN])) + (f"; and {more} more faults" if more > 0 else "")
 
 
-def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int) -> None:
+def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int, shared: SharedStorage | None = None) -> None:
     """Take in the sub-workflows whose documents an earlier run has made, if all that they waited for is done and the documents are as
     they were left. The others are read when they have been made again, and all of their tasks run again."""
+    shared = shared or LocalPaths()
     index_of = {task.id: index for index, task in enumerate(workflow.tasks)}
     tasks = workflow.tasks = [complete(task) for task in workflow.tasks]
     writers: dict[str, int] = {}
@@ -172,7 +173,7 @@ def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int) -> None
         outputs = [canonical(each, base) for each in tasks[writer].outputs] if sizes else []
         with suppress(OSError, AmfsError):
             path = _path(name, base, hashed)
-            if len(outputs) == len(sizes) and outputs and os.stat(path).st_size == sizes[outputs.index(canonical(name, base))]:
+            if len(outputs) == len(sizes) and outputs and size_of(shared, path) == sizes[outputs.index(canonical(name, base))]:
                 return path
         return ""
 
@@ -199,7 +200,7 @@ def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int) -> None
                 writers.pop(canonical(name, base), None)
             note(first)
             index_of.update((each.id, at) for at, each in enumerate(tasks[first:], first))
-            workflow.known_later[task_id] = (range(first, len(tasks)), _digest(path))
+            workflow.known_later[task_id] = (range(first, len(tasks)), _digest(shared, path))
             workflow.later.update(read.later)
             workflow.paths.update(read.paths)
             workflow.absent.update(read.absent)
@@ -214,9 +215,8 @@ def _path(name: str, base: str, hashed: int) -> str:
     return shared_path(base, name, hashed)
 
 
-def _digest(path: str) -> int:
+def _digest(shared: SharedStorage, path: str) -> int:
     try:
-        with open(path, "rb") as file:
-            return xxh64(file.read())
+        return xxh64(shared.read(path))
     except OSError as error:
         raise AmfsError(f"{path} cannot be read: {error.strerror}") from None

@@ -5,13 +5,11 @@ Owns what results add up to. Must not know: loops, sockets, journals, traces.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 import resource
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -48,8 +46,9 @@ class Tally:
 
     def __init__(
         self, tasks: list[Task], plan: Plan, *, final: Callable[[Task, str], bool], keep_all: bool = False, open_ended: bool = False,
-        source: str = "", stage_shared: bool = False,
+        source: str = "", stage_shared: bool = False, size_on_shared: Callable[[str], int] = lambda path: -1,
     ) -> None:  # fmt: skip
+        self.size_on_shared = size_on_shared  # of a path; -1: it is not there
         self.tasks = tasks
         self.plan = plan
         self.final = final
@@ -219,10 +218,7 @@ class Tally:
                     continue
                 size = sizes.get(name)
                 if size is None:
-                    size = 0
-                    with suppress(OSError):
-                        size = os.stat(plan.shared[name]).st_size
-                    sizes[name] = size
+                    size = sizes[name] = max(0, self.size_on_shared(plan.shared[name]))
                 stage.without_bytes += size
                 if not self.stage_shared or name not in staged:
                     stage.from_shared_bytes += size

@@ -15,7 +15,6 @@ from amfs.engine.events import (
     Event,
     FilesFlushed,
     Log,
-    PeerDown,
     Received,
     RunOver,
     Send,
@@ -33,7 +32,7 @@ from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
-_BEAT = "client beat"
+_NO_VIEW = "no view"
 VIEW_PATIENCE_S = 15.0
 
 
@@ -53,12 +52,10 @@ class SimClient(Process):
         links: LinkLimits | None = None,
         fail_fast: bool = False,
         keep_all: bool = False,
-        heartbeat_s: float = 1.0,
     ) -> None:
         super().__init__(world, number, 1, links=links)
         self.workload = workload
         self.contacts = contacts
-        self.heartbeat_s = heartbeat_s
         scope = scope_of(run)
         self.info = info or m.RunInfo(scope, workload.plan.base, ())
         open_ended = workload.open_ended
@@ -71,8 +68,6 @@ class SimClient(Process):
         self.ended: dict[int, list[m.Result]] = {}
         self.flushed: list[tuple[str, int, str]] = []
         self.over: RunOver | None = None
-        self.down: set[int] = set()
-        self.began_at = world.now
         self.view: m.View | None = None  # that the submitter goes by
         self.held_s = 0.0
         self.before_end: Callable[[], None] | None = None
@@ -84,7 +79,7 @@ class SimClient(Process):
         self.transport.flush(self.world.now)
         if self.workload.open_ended:
             self.world.at(self.world.now + 0.01, self.arrive, ("grow",))
-        self.set_timer(_BEAT, self.world.now + self.heartbeat_s)
+        self.set_timer(_NO_VIEW, self.world.now + VIEW_PATIENCE_S)
 
     def hold_end(self, seconds: float, look: Callable[[], None]) -> None:
         """Tell the nodes of a good end only so long after it, and ``look`` at what they keep just before."""
@@ -107,32 +102,17 @@ class SimClient(Process):
         assert item[0] == "grow"
         left = self.workload.tasks[len(self.tasks) :]
         if not left:
-            self.tell(self._closing())
+            self.tell(CloseList())
             return
         more = left[: self.world.rng.randint(1, 5)]
         self.tasks.extend(more)
         self.tell(AddTasks(len(self.tasks)))
         self.world.at(self.world.now + self.world.rng.uniform(0, 0.5), lambda: self.arrive(item) if self.alive else None)
 
-    def _closing(self) -> CloseList:
-        plan = self.workload.plan
-        scratch = {name for task in self.workload.tasks for name in task.scratch}
-        finals = tuple(name for name in plan.writers if not plan.readers.get(name) and name not in scratch)
-        drops = tuple(name for name in plan.writers if name not in finals)
-        return CloseList(finals, drops, ())
-
     def tell(self, event: Event) -> None:
         world, submitter = self.world, self.submitter
-        if type(event) is PeerDown:
-            self.down.add(event.peer)
-        if getattr(event, "key", None) == _BEAT:
-            if not submitter.members and world.now - self.began_at > VIEW_PATIENCE_S:
-                self.act([RunOver("the session does not answer", {})])
-                return
-            others = submitter.members if self.down else ()  # somebody fell silent: are the others there?
-            for node in sorted({submitter.manager, *submitter.credits.out, *others}):
-                self.transport.queue(node, m.Heartbeat(submitter.epoch))
-            self.set_timer(_BEAT, world.now + self.heartbeat_s)
+        if getattr(event, "key", None) == _NO_VIEW:
+            self.act([RunOver("the session does not answer", {})])
             return
         if type(event) is Received:
             if type(event.message) not in submitter.on_message:
@@ -141,6 +121,7 @@ class SimClient(Process):
                 self.cost_us += len(event.message.results) * world.costs.task_us_submitter / 2
             elif type(event.message) is m.View:
                 self.transport.set_members(event.message.members)
+                self.cancel_timer(_NO_VIEW)
         effects = submitter.handle(event, world.now)
         if world.watched:
             submitter.check_invariants()
@@ -176,7 +157,7 @@ class SimClient(Process):
             elif kind is RunOver:
                 self.over = effect  # type: ignore[assignment]
                 world.note(self.id, "run over", effect)
-                self.cancel_timer(_BEAT)
+                self.cancel_timer(_NO_VIEW)
             elif kind is Log:
                 world.note(self.id, "says", effect.text)  # type: ignore[union-attr]
             else:

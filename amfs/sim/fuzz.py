@@ -136,9 +136,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         scope_of(1), workload.plan.base, ("A=b",), data_aware=settings.data_aware, stage_shared=settings.stage_shared,
         journal="journal" if faults.client_dies else "", life=1,
     )  # fmt: skip
-    client = cluster.client(
-        info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all, heartbeat_s=1.0 if not settings.quiet else float("inf")
-    )
+    client = cluster.client(info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all)
     lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins)
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))

@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True):
         return cls(
             replace(base.worker, steal_first_s=NEVER, steal_last_s=NEVER),
             base.dispatcher,
-            base.submitter,
+            replace(base.submitter, heartbeat_s=NEVER),
             replace(base.member, heartbeat_s=NEVER),
         )
 

@@ -68,14 +68,14 @@ def simulate(
     limits = Limits()
     if faults is None or not faults.in_the_network:
         silent = Limits.silent()
-        limits = Limits(limits.worker if stealing else silent.worker, limits.dispatcher, limits.submitter, silent.member)
+        limits = Limits(limits.worker if stealing else silent.worker, limits.dispatcher, silent.submitter, silent.member)
     links = LinkLimits() if faults is not None and faults.in_the_network else None
     collecting = gc.isenabled()
     gc.disable()  # nearly nothing here is cyclic, and looking for it takes a third of the time
     try:
         cluster = Cluster(world, workload, nodes=nodes, slots=slots, unit_size=unit_size, limits=limits, links=links)
         info = m.RunInfo(scope_of(1), workload.plan.base, (), data_aware=data_aware)
-        client = cluster.client(info=info, heartbeat_s=1.0 if links else float("inf"))
+        client = cluster.client(info=info)
         client.start()
         if faults is not None:
             ideal_s = workload.work_s(slots) / (nodes * slots)

@@ -1,4 +1,4 @@
-"""The real place in which a workflow runs: the files, directories and programs of this machine.
+"""The real place in which a workflow runs: which files and directories are on shared storage, which programs on this machine.
 
 The one module of ``translate`` that looks at the file system by itself, for the checks of ``amfs.engine.checks``. Writes nothing.
 """
@@ -10,15 +10,16 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable
 
-#: Fewer names than this in one directory are looked at one by one; for more the directory is listed once. On a shared file system a
-#: listing costs about as much as some dozens of single looks, and a directory may hold far more than the names in question.
-_LIST_FROM = 32
+from amfs.host.shared_storage import LocalPaths, SharedStorage, missing
 
 
 class HostPlace:
     """``amfs.engine.checks.Place`` on this machine. ``base`` defaults to the current directory, ``path`` to $PATH."""
 
-    def __init__(self, base: str | os.PathLike[str] | None = None, path: str | None = None) -> None:
+    def __init__(
+        self, base: str | os.PathLike[str] | None = None, path: str | None = None, shared: SharedStorage | None = None
+    ) -> None:
+        self._shared = shared or LocalPaths()
         self._base = os.path.abspath(os.fspath(base)) if base is not None else os.getcwd()
         self._path = os.environ.get("PATH", os.defpath) if path is None else path
 
@@ -33,48 +34,12 @@ class HostPlace:
             by_directory[head or slash].append(name)
         gone: set[str] = set()
         for directory, members in by_directory.items():
-            if len(members) < _LIST_FROM:
-                gone.update(name for name in members if not os.path.exists(self._absolute(name)))
-            else:
-                gone.update(self._missing_in(directory, members))
-        return gone
-
-    def _missing_in(self, directory: str, names: list[str]) -> list[str]:
-        links = set()
-        try:
-            with os.scandir(self._absolute(directory)) as entries:
-                present = set()
-                for entry in entries:
-                    present.add(entry.name)
-                    if entry.is_symlink():
-                        links.add(entry.name)
-        except OSError:  # cannot be listed; its files may be there all the same
-            return [name for name in names if not os.path.exists(self._absolute(name))]
-        gone = []
-        for name in names:
-            last = name.rpartition("/")[2]
-            if last not in present or (last in links and not os.path.exists(self._absolute(name))):
-                gone.append(name)
+            lacking = missing(self._shared, self._absolute(directory), [name.rpartition("/")[2] for name in members])
+            gone.update(name for name in members if name.rpartition("/")[2] in lacking)
         return gone
 
     def unwritable(self, directory: str) -> str:
-        path = self._absolute(directory)
-        while True:
-            try:
-                mode = os.stat(path).st_mode
-            except (FileNotFoundError, NotADirectoryError):
-                parent = os.path.dirname(path)
-                if parent == path:
-                    return f"{path} does not exist"
-                path = parent
-                continue
-            except OSError as error:
-                return f"{path}: {error.strerror}"
-            if not stat.S_ISDIR(mode):
-                return f"{path} is not a directory"
-            if not os.access(path, os.W_OK | os.X_OK):
-                return f"directory {path} is not writable"
-            return ""
+        return self._shared.unwritable(self._absolute(directory))
 
     def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
         local = os.path.normpath(self._absolute(name))

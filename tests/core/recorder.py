@@ -7,13 +7,11 @@ nobody took fails the test that caused it (``nothing_left``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from amfs.engine.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.messages import Message
-from amfs.engine.worker import Worker
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
 
@@ -55,15 +53,6 @@ class Recorder(Generic[T]):
         self._answer(self.machine.handle(event, self.now))
         return self
 
-    def call(self, method: Callable[..., object], *arguments: object) -> Self:
-        """Something that the node calls directly (``set_view``, ``adopt``); the node drains the machine afterwards."""
-        self.machine.now = self.now
-        method(*arguments)
-        self.machine.flush()
-        effects, self.machine.out = self.machine.out, []
-        self._answer(effects)
-        return self
-
     def advance(self, seconds: float) -> Self:
         """Let time pass; timers that become due fire in their order, each at its own time."""
         end = self.now + seconds
@@ -73,10 +62,7 @@ class Recorder(Generic[T]):
                 break
             self.now = at
             del self.timers[key]
-            if isinstance(self.machine, Worker):
-                self.call(self.machine.on_steal_timer)
-            else:
-                self.feed(TimerFired(key))
+            self.feed(TimerFired(key))
         self.now = end
         return self
 

@@ -20,6 +20,7 @@ from recorder import Recorder
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import EXCUSED_MAX, Dispatcher
+from amfs.engine.events import MembersChanged
 from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body
 from amfs.engine.states import Outcome, RecordState
@@ -41,7 +42,7 @@ class Unit(Recorder[Dispatcher]):
     def view(self, *workers: int) -> Self:
         """From now on these are the nodes of the unit."""
         unit = dict.fromkeys(workers, self.slots)
-        return self.call(self.machine.set_view, PartitionTable([SHARD] * 4), unit, {**unit, ELSEWHERE: 1, SHARD: 1})
+        return self.feed(MembersChanged(PartitionTable([SHARD] * 4), {**unit, ELSEWHERE: 1, SHARD: 1}, set(), (), unit))
 
     def submit(self, *specs: m.TaskSpec) -> Self:
         return self.tell(CLIENT, m.Submit(RUN, specs))

@@ -15,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from recorder import Recorder
 
 from amfs.engine import messages as m
+from amfs.engine.events import MembersChanged
 from amfs.engine.fls import SHARED_RETENTION, FlsShard
+from amfs.engine.partition import PartitionTable
 from amfs.engine.states import LookupState
 
 RUN = 7
@@ -25,11 +27,15 @@ NODES = (1, 2, 3, 4)
 BEGIN = m.RunBegin(RUN, CLIENT, m.RunInfo("7/", "/base", ()), 1)
 
 
+def view(epoch: int, *dead: int) -> MembersChanged:
+    return MembersChanged(PartitionTable([0], epoch), {}, set(dead))
+
+
 def shard() -> Recorder[FlsShard]:
     """A shard in a session at epoch 1 that knows the run."""
     machine = FlsShard(0)
     recorder = Recorder(machine)
-    recorder.call(machine.set_view, 1, set())
+    recorder.feed(view(1))
     return recorder.tell(CLIENT, BEGIN).nothing_left()
 
 
@@ -121,7 +127,7 @@ def test_a_node_that_was_thought_dead_may_make_a_failed_file_after_all() -> None
 
 def test_a_file_that_died_with_its_node_is_named_to_the_submitter() -> None:
     fls = shard().tell(1, publish("7/a"))
-    fls.call(fls.machine.set_view, 2, {1}).nothing_left()
+    fls.feed(view(2, 1)).nothing_left()
     fls.tell(2, m.Locate(RUN, ("7/a",)))
     assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1)
     fls.nothing_left()
@@ -132,7 +138,7 @@ def test_a_file_that_died_with_its_node_is_named_to_the_submitter() -> None:
 
 def test_what_is_waited_for_when_a_node_dies_may_have_died_with_it() -> None:
     fls = shard().tell(2, m.Locate(RUN, ("7/a",))).tell(1, m.Locate(RUN, ("7/b",)))
-    fls.call(fls.machine.set_view, 2, {1})
+    fls.feed(view(2, 1))
     assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1), "what only the dead waited for is not wanted"
     fls.nothing_left()
 
@@ -353,7 +359,7 @@ class AgainstModel(RuleBasedStateMachine):
             if known.asked_by_submitter:
                 known.lost = True
                 self.settled(name, known)
-        self.fls.call(self.fls.machine.set_view, self.epoch, {node})
+        self.fls.feed(view(self.epoch, node))
         self.compare()
 
     @rule()
@@ -370,7 +376,7 @@ def test_a_run_that_began_before_the_view_changed_has_records_that_were_elsewher
     """The shard is new here, the run is not: files may have been made of which it knows nothing."""
     machine = FlsShard(0)
     fls = Recorder(machine)
-    fls.call(machine.set_view, 3, set()).tell(2, m.Locate(RUN, ("7/a",))).nothing_left()
+    fls.feed(view(3)).tell(2, m.Locate(RUN, ("7/a",))).nothing_left()
     fls.tell(CLIENT, BEGIN)
     assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1)
     fls.tell(1, publish("7/b", readers=0)).nothing_left()

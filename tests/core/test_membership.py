@@ -10,7 +10,7 @@ from recorder import Recorder
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeersHeard, Stop
+from amfs.engine.events import PeerDown, PeersHeard, Started, Stop
 from amfs.engine.membership import Membership
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PeerState
@@ -29,8 +29,9 @@ def view_of(epoch: int, manager: int, *nodes: int) -> m.View:
 
 def node_in(view: m.View, node: int) -> Recorder[Membership]:
     """A node that was started together with the others of the view."""
-    recorder = Recorder(Membership(member(node), view.manager, view=view))
-    return recorder.call(recorder.machine.start, recorder.now)
+    recorder = Recorder(Membership(member(node), view.manager, view=view)).feed(Started())
+    recorder.machine.changed = False  # the node has seen its view
+    return recorder
 
 
 def manager_of(*nodes: int) -> Recorder[Membership]:
@@ -42,7 +43,7 @@ def manager_of(*nodes: int) -> Recorder[Membership]:
 
 def test_the_founder_is_alone_and_manager() -> None:
     node = Recorder(Membership(member(0), 0))
-    node.call(node.machine.start, node.now).nothing_left()
+    node.feed(Started()).nothing_left()
     view = node.machine.view
     assert view is not None
     assert (view.epoch, view.manager, view.members, set(view.table)) == (1, 0, (member(0),), {0})
@@ -93,7 +94,7 @@ def test_a_number_is_never_used_twice(dead: bool) -> None:
 
 def test_who_comes_with_a_used_number_leaves_and_says_which_is_free() -> None:
     node = Recorder(Membership(member(2, incarnation=2), 0))
-    node.call(node.machine.start, node.now)
+    node.feed(Started())
     assert node.take(m.Join, 0) == m.Join(member(2, incarnation=2))
     node.tell(0, m.IdAssigned(3))
     assert "join it as node 3" in node.effect(Stop).reason
@@ -101,7 +102,7 @@ def test_who_comes_with_a_used_number_leaves_and_says_which_is_free() -> None:
 
 def test_a_node_asks_again_and_gives_up_when_nobody_answers() -> None:
     node = Recorder(Membership(member(2), 0))
-    node.call(node.machine.start, node.now).advance(10 * BEAT)
+    node.feed(Started()).advance(10 * BEAT)
     assert 9 <= len(node.take_all(m.Join, 0)) <= 12
     assert not node.effects
     node.advance(11 * LIMITS.dead_s)
@@ -110,7 +111,7 @@ def test_a_node_asks_again_and_gives_up_when_nobody_answers() -> None:
 
 def test_a_view_with_an_earlier_life_of_this_node_is_not_for_this_one() -> None:
     node = Recorder(Membership(member(2, incarnation=5), 0))
-    node.call(node.machine.start, node.now).forget()
+    node.feed(Started()).forget()
     node.tell(0, view_of(4, 0, 0, 2)).nothing_left()
     assert node.machine.view is None
 
@@ -354,7 +355,7 @@ class Session:
 
     def __init__(self, nodes: int) -> None:
         first = Recorder(Membership(member(0), 0))
-        self.nodes = {0: first.call(first.machine.start, first.now)}
+        self.nodes = {0: first.feed(Started())}
         self.side: dict[int, int] = {}  # node -> side of the cut
         self.held: list[tuple[int, int, m.Message]] = []
         self.stopped: dict[int, str] = {}
@@ -363,7 +364,7 @@ class Session:
 
     def join(self, node: int, hint: int = 0) -> None:
         new = Recorder(Membership(member(node), hint), now=next(iter(self.nodes.values())).now)
-        self.nodes[node] = new.call(new.machine.start, new.now)
+        self.nodes[node] = new.feed(Started())
         self.settle()
 
     def settle(self) -> None:

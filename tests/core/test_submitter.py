@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from recorder import Recorder
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
 from amfs.engine.checks import AnyPlace, StreamChecker, check
-from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, StopRun
+from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, RunSkipped, StopRun
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.records import unpack_body
 from amfs.engine.specs import SpecMaker
@@ -27,6 +28,10 @@ from amfs.engine.workflow import Task, Workflow
 
 def task(name: str, inputs: str = "", outputs: str = "", keep: str = "") -> Task:
     return Task(name, ("run", name), tuple(inputs.split()), tuple(outputs.split()), keep=tuple(keep.split()))
+
+
+#: Without heartbeats, which have tests of their own.
+SILENT = SubmitterLimits(heartbeat_s=math.inf)
 
 
 class Client(Recorder[Submitter]):
@@ -43,6 +48,7 @@ class Client(Recorder[Submitter]):
             workflow = Workflow(self.tasks)
             plan = check(workflow, AnyPlace(BASE))
         maker = SpecMaker("7/", plan, open_ended=open_ended, keep_all=keep_all)
+        limits = limits or SILENT
         super().__init__(Submitter(CLIENT, RUN, info(), self.tasks, plan, maker=maker, open_ended=open_ended, limits=limits, **more))
         self.epoch = 0
         self.manager = 0
@@ -149,7 +155,7 @@ def test_flushed_files_are_passed_on() -> None:
 
 # ── credits ────────────────────────────────────────────────────────────────────────────────────────
 
-SMALL = SubmitterLimits(window=8, window_per_slot=1, batch=4)
+SMALL = SubmitterLimits(heartbeat_s=math.inf, window=8, window_per_slot=1, batch=4)
 MANY = [task(f"t{i}") for i in range(100)]
 
 
@@ -163,7 +169,7 @@ def test_a_dispatcher_has_no_more_than_its_credit() -> None:
 
 
 def test_credits_grow_with_the_slots_of_the_unit() -> None:
-    client = Client(*MANY, limits=SubmitterLimits(window=8, window_per_slot=10)).begun(0, 1)
+    client = Client(*MANY, limits=SubmitterLimits(heartbeat_s=math.inf, window=8, window_per_slot=10)).begun(0, 1)
     assert client.submitted() == {0: list(range(40))}
 
 
@@ -349,7 +355,7 @@ def test_a_shard_that_forgot_that_a_file_was_poisoned_is_told_again() -> None:
 
 
 def test_a_file_that_is_lost_again_and_again_ends_the_run() -> None:
-    client = Client(*CHAIN, limits=SubmitterLimits(redo_max=2)).begun(0)
+    client = Client(*CHAIN, limits=SubmitterLimits(heartbeat_s=math.inf, redo_max=2)).begun(0)
     client.submitted()
     for _ in range(2):
         client.ends(0, result(0)).tell(0, m.Lost(RUN, keys("x"), -1))
@@ -397,6 +403,39 @@ def test_a_node_that_has_ended_the_run_by_itself_ends_it() -> None:
     assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long, or the run was resumed elsewhere"
 
 
+# ── what keeps a run alive ─────────────────────────────────────────────────────────────────────────
+
+
+BEAT_S = SubmitterLimits().heartbeat_s
+
+
+def beating(*nodes: int, unit_size: int = 0) -> Client:
+    client = Client(*CHAIN, limits=SubmitterLimits()).begun(*nodes, unit_size=unit_size)
+    client.submitted()
+    return client.nothing_left()
+
+
+def test_the_manager_and_the_dispatchers_hear_that_the_submitter_lives() -> None:
+    client = beating(0, 1, 2, 3, unit_size=2).advance(BEAT_S)
+    assert client.take_all(m.Heartbeat) == [(0, m.Heartbeat(1)), (2, m.Heartbeat(1))], "node 0 manages, 0 and 2 dispatch"
+    client.advance(3 * BEAT_S)
+    assert len(client.take_all(m.Heartbeat, 2)) == 3
+
+
+def test_once_a_node_has_fallen_silent_all_are_told() -> None:
+    client = beating(0, 1, 2).feed(PeerDown(1)).advance(BEAT_S)
+    assert [node for node, _ in client.take_all(m.Heartbeat)] == [0, 1, 2]
+    client.view(0, 2).advance(BEAT_S)
+    assert client.take_all(m.Heartbeat) == [(0, m.Heartbeat(2)), (2, m.Heartbeat(2))]
+
+
+def test_heartbeats_go_on_while_the_nodes_end_the_run_and_not_after() -> None:
+    client = beating(0).feed(StopRun("interrupted")).advance(BEAT_S)
+    client.take(m.Heartbeat, 0)
+    client.run_ended(0, reason="interrupted")
+    client.advance(10 * BEAT_S).nothing_left()
+
+
 # ── lists that grow ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -412,6 +451,7 @@ def test_an_open_list_runs_as_it_grows_and_does_not_end_by_itself() -> None:
     client.ends(0, result(1), result(2)).effects_of(Ended)
     client.nothing_left()
     client.feed(CloseList())
+    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, (), keys("x y")), "all files have been read"
     client.run_ended(0)
 
 
@@ -424,16 +464,21 @@ def closed(*tasks: Task) -> Client:
 
 
 def test_a_closed_list_is_settled_before_the_run_ends() -> None:
-    client = closed(task("a", "", "x"), task("b", "x", "y z", keep="z")).feed(CloseList(finals=("y", "z"), drops=("x",)))
-    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, keys("y"), keys("x")), "z is there already"
+    client = closed(task("a", "", "x"), task("b", "x", "y z", keep="z")).feed(CloseList())
+    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, keys("y"), keys("x")), "z is there already, and b has read x"
     client.nothing_left()
     client.tell(1, m.Flushed(RUN, (("y", 5, ""),)))
     client.effect(FilesFlushed)
     client.run_ended(0, 1)
 
 
+def test_what_a_task_declares_as_scratch_is_dropped_with_the_list() -> None:
+    client = closed(msgspec.structs.replace(task("a", "", "x y"), scratch=("y",))).feed(CloseList())
+    assert client.take(m.FinalizeFiles, 0) == m.FinalizeFiles(RUN, keys("x"), keys("y"))
+
+
 def test_a_final_that_cannot_be_written_ends_the_waiting_too() -> None:
-    client = closed(task("a", "", "x")).feed(CloseList(finals=("x",)))
+    client = closed(task("a", "", "x")).feed(CloseList())
     client.take(m.FinalizeFiles, 0)
     client.tell(1, m.Flushed(RUN, (("x", 0, "disk full"),)))
     assert client.effect(FilesFlushed).files == [("x", 0, "disk full")]
@@ -442,14 +487,14 @@ def test_a_final_that_cannot_be_written_ends_the_waiting_too() -> None:
 
 def test_finals_of_an_open_list_that_died_are_made_again_before_it_is_settled() -> None:
     client = closed(task("a", "", "x"), task("b", "", "y"))
-    client.view(0).feed(CloseList(finals=("x", "y")))
+    client.view(0).feed(CloseList())
     assert client.submitted() == {0: [0, 1]}
     client.ends(0, result(0), result(1))
     assert sorted(client.take(m.FinalizeFiles, 0).finals) == sorted(keys("x y"))
 
 
 def test_a_node_that_dies_while_its_finals_are_copied_has_them_made_again() -> None:
-    client = closed(task("a", "", "x"), task("b", "", "y")).feed(CloseList(finals=("x", "y")))
+    client = closed(task("a", "", "x"), task("b", "", "y")).feed(CloseList())
     client.take(m.FinalizeFiles)
     client.tell(1, m.Flushed(RUN, (("x", 5, ""),))).effect(FilesFlushed)
     client.view(0)
@@ -489,17 +534,36 @@ def test_a_run_with_nothing_left_to_do_ends_at_once() -> None:
 
 def test_a_task_of_an_open_list_may_be_skipped_and_wanted_after_all() -> None:
     client = Client(open_ended=True).begun(0)
-    client.call(client.machine.grow, 2)
     client.tasks.extend([task("a", "", "x"), task("b", "x")])
     for one in client.tasks:
         client.checker.add(one)
-    client.call(client.machine.skip, 0).call(client.machine.added.append, 1)
+    client.feed(AddTasks(2, skip=(0,)))
     assert client.submitted() == {0: [1]}
     assert client.machine.skipped == 1
-    client.call(client.machine.unskip, 0)
+    client.feed(RunSkipped((0,)))
     assert client.submitted() == {0: [0]}
-    client.call(client.machine.unskip, 0).nothing_left()
+    client.feed(RunSkipped((0,))).nothing_left()
     assert client.machine.skipped == 0
+
+
+def test_a_final_that_an_earlier_run_left_in_the_store_is_copied_out_when_the_list_is_closed() -> None:
+    client = Client(open_ended=True).begun(0)
+    client.tasks.extend([task("a", "", "x y"), task("b", "", "z", keep="z")])
+    for one in client.tasks:
+        client.checker.add(one)
+    client.feed(AddTasks(2, skip=(0, 1), unsaved=("x", "z"))).nothing_left()
+    client.feed(CloseList())
+    assert client.take(m.FinalizeFiles, 0).finals == keys("x z"), "y is nowhere, or on shared storage"
+
+
+def test_files_that_an_earlier_run_left_on_shared_storage_are_read_from_there() -> None:
+    client = Client(open_ended=True).begun(0)
+    client.tasks.extend([task("a", "", "x", keep="x"), task("b", "x")])
+    for one in client.tasks:
+        client.checker.add(one)
+    client.feed(AddTasks(2, skip=(0,), ready=("x",)))
+    ((_, submit),) = client.take_all(m.Submit)
+    assert [(spec.tid, spec.inputs, spec.shared) for spec in submit.tasks] == [(1, (), keys("x"))]
 
 
 def test_fail_fast_ends_the_run_with_the_first_failure() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from parts import BASE, CLIENT, RUN, begin, key, keys, spec
-from worker_node import BIG, DISPATCHER, NODES, SHARD, Node, mine, tid_of
+from worker_node import BIG, DISPATCHER, SHARD, Node, members, mine, tid_of
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
@@ -92,7 +92,7 @@ def test_a_task_of_two_dispatchers_is_done_for_the_one_that_is_left() -> None:
     node = Node(slots=1).assign(mine(1)).assign(mine(2))
     node.running()
     node.assign(spec(2, attempt=3, origin=3), by=3)
-    node.call(node.machine.set_view, PartitionTable([SHARD] * 8), [1, 2], {3}, NODES - {3})
+    node.feed(members(PartitionTable([SHARD] * 8), [1, 2], {3}))
     node.exits(1)
     assert node.running() == [2]
     node.exits(2)
@@ -157,7 +157,7 @@ def test_a_task_waits_for_all_its_inputs() -> None:
 def test_locations_are_asked_for_in_one_message_per_shard() -> None:
     node = Node(begun=False)
     owners = [SHARD, 4]
-    node.call(node.machine.set_view, PartitionTable(owners), [1], set(), NODES).tell(CLIENT, begin()).forget()
+    node.feed(members(PartitionTable(owners), [1], set())).tell(CLIENT, begin()).forget()
     names = " ".join(f"f{i}" for i in range(20))
     node.assign(mine(1, names))
     asked = dict(node.take_all(m.Locate))
@@ -207,7 +207,7 @@ def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -
     node = Node().assign(mine(1, "a")).located("a", 3, size=BIG - 1).forget()
     node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1),)))
     old = node.effect(FetchData)
-    node.call(node.machine.set_view, node.machine.table, [1, 2], {3}, NODES - {3})
+    node.feed(members(node.machine.table, [1, 2], {3}))
     assert node.take(m.Locate, SHARD).names == keys("a")
     node.located("a", 2, size=BIG - 1)
     node.take(m.Fetch, 2)
@@ -218,7 +218,7 @@ def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -
 
 def test_holders_known_to_be_dead_are_not_asked() -> None:
     node = Node()
-    node.call(node.machine.set_view, node.machine.table, [1, 2], {3}, NODES - {3}).assign(mine(1, "a b")).forget()
+    node.feed(members(node.machine.table, [1, 2], {3})).assign(mine(1, "a b")).forget()
     node.tell(SHARD, m.Located(RUN, (m.FileAt(key("a"), 5, (3, 1)), m.FileAt(key("b"), 5, (3,)))))
     assert [message for _, message in node.take_all(m.Lost, SHARD)] == [m.Lost(RUN, keys("a"), 3), m.Lost(RUN, keys("b"), 3)]
     assert node.take(m.Fetch, 1).names == keys("a")

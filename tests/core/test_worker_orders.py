@@ -18,7 +18,7 @@ from recorder import Recorder
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, OpenRun, StoreInline, TasksExited
+from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, MembersChanged, OpenRun, StoreInline, TasksExited
 from amfs.engine.partition import PartitionTable
 from amfs.engine.records import unpack_body, unpack_record
 from amfs.engine.states import FileState, Outcome
@@ -55,8 +55,7 @@ class RandomOrders(RuleBasedStateMachine):
 
     def call_view(self, dead: set[int]) -> None:
         neighbours = [node for node in HOLDERS if node in self.alive]
-        worker = self.node.machine
-        self.node.call(worker.set_view, PartitionTable([SHARD] * 4), neighbours, dead, frozenset(self.alive))
+        self.node.feed(MembersChanged(PartitionTable([SHARD] * 4), dict.fromkeys(self.alive, 1), dead, neighbours))
 
     # ── what the worker says ───────────────────────────────────────────────────────────────────────
 

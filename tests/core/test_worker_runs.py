@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from parts import CLIENT, RUN, begin, key, keys
-from worker_node import DISPATCHER, NODES, SHARD, Node, mine
+from worker_node import DISPATCHER, SHARD, Node, members, mine
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
+from amfs.engine.events import AdoptFiles, CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import Outcome
 from amfs.node.core import NodeCore
@@ -127,7 +127,7 @@ def test_traffic_is_counted() -> None:
 
 def test_files_of_an_earlier_life_are_adopted() -> None:
     node = Node().assign(mine(1, "a")).forget()
-    node.call(node.machine.adopt, RUN, [(key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2))])
+    node.feed(AdoptFiles(RUN, ((key("a"), 5, 77, m.retention(1)), (key("b"), 6, 78, m.retention(2)))))
     assert node.take(m.Publish).files == (m.Published(key("a"), 5, m.retention(1)), m.Published(key("b"), 6, m.retention(2)))
     (record,) = node.launched()
     assert record.stamps == ((5, 77),)
@@ -139,7 +139,7 @@ def test_files_of_an_earlier_life_are_adopted() -> None:
 
 def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
     node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
-    node.call(node.machine.set_view, PartitionTable([3] * 8), [1, 2, 3], {SHARD}, NODES - {SHARD})
+    node.feed(members(PartitionTable([3] * 8), [1, 2, 3], {SHARD}))
     assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.retention(m.KEEP)),), "readers can be counted no more"
     assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
     node.nothing_left()
@@ -147,7 +147,7 @@ def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
 
 def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
     node = Node().assign(mine(1, "a")).located("a", 2).forget()
-    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2})
+    node.feed(members(node.machine.table, [1, 3], {2}))
     assert node.take(m.Locate, SHARD).names == keys("a")
     node.located("a", 3)
     assert node.take(m.Fetch, 3).names == keys("a")
@@ -156,14 +156,14 @@ def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
 
 def test_a_fetch_goes_on_when_another_holder_dies() -> None:
     node = Node().assign(mine(1, "a")).located("a", 3, 2).forget()
-    node.call(node.machine.set_view, node.machine.table, [1, 3], {2}, NODES - {2}).nothing_left()
+    node.feed(members(node.machine.table, [1, 3], {2})).nothing_left()
     node.tell(3, m.Content(RUN, (m.Blob(key("a"), 5, b"hello"),)))
     assert node.running() == [1]
 
 
 def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
     node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
-    node.call(node.machine.set_view, node.machine.table, [1, 2, 3], {DISPATCHER}, NODES - {DISPATCHER})
+    node.feed(members(node.machine.table, [1, 2, 3], {DISPATCHER}))
     assert set(node.machine.runs[RUN].tasks) == {1}
     node.located("a", 2).exits(1).forget()
     assert node.machine.runs[RUN].tasks == {}

@@ -6,6 +6,7 @@ neighbours in the unit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Any, Self
 
 from parts import CLIENT, RUN, begin, key, spec
@@ -13,7 +14,7 @@ from recorder import Recorder
 
 from amfs.config import WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import Launch, OpenRun, TasksExited
+from amfs.engine.events import Launch, MembersChanged, OpenRun, TasksExited
 from amfs.engine.partition import PartitionTable
 from amfs.engine.records import Record, unpack_body, unpack_record
 from amfs.engine.worker import Worker
@@ -23,12 +24,17 @@ NODES = frozenset(range(6))
 BIG = WorkerLimits().forward_bytes_min
 
 
+def members(table: PartitionTable, ring: Sequence[int], dead: Set[int] = frozenset()) -> MembersChanged:
+    """There are the nodes of ``NODES`` but for the ``dead``; the worker's neighbours are ``ring``."""
+    return MembersChanged(table, dict.fromkeys(NODES - dead, 2), dead, ring)
+
+
 class Node(Recorder[Worker]):
     """A worker with short ways to tell it things."""
 
     def __init__(self, slots: int = 2, **of_run: Any) -> None:
         super().__init__(Worker(0, slots, "/store"))
-        self.call(self.machine.set_view, PartitionTable([SHARD] * 8), [1, 2, 3], set(), NODES)
+        self.feed(members(PartitionTable([SHARD] * 8), [1, 2, 3], set()))
         if of_run.pop("begun", True):
             self.tell(CLIENT, begin(**of_run))
             self.effect(OpenRun)

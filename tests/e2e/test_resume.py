@@ -176,3 +176,19 @@ def test_what_a_killed_run_left_is_removed_once_no_journal_leads_to_it(place: Pa
     assert start(place).wait(timeout=60) == 0  # a new run of the list: the old journal is gone
     assert subprocess.run([*command, "other.tasks"], cwd=place, timeout=60, check=False).returncode == 0
     assert not stores(place)
+
+
+def test_a_list_that_comes_by_a_pipe_is_resumed_too(place: Path) -> None:
+    def piped(*options: str) -> None:
+        command = [sys.executable, "-m", "amfs", "run", "--local", "-q", "--journal", "../j", "--store", "../store", *options, "-"]
+        with open(place / "list.tasks", "rb") as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
+            subprocess.run(command, cwd=place, stdin=cat.stdout, check=True, timeout=100)
+        assert (place / "sum").read_text() == "".join(f"{i}\n" for i in range(WIDTH))
+
+    piped()
+    before = ran(place)
+    piped("--resume")
+    assert ran(place) == before
+    (place / "sum").unlink()
+    piped("--resume")
+    assert ran(place)["s"] == 2, "what has vanished is made again, with what it reads"

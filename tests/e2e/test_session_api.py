@@ -175,3 +175,25 @@ def test_what_a_killed_session_left_does_not_stand_for_what_an_edited_task_makes
         session.submit("echo new > x", id="a", outputs=["x"])
         session.submit("cat x > y", id="b", inputs=["x"], outputs=["y"])
     assert (tmp_path / "y").read_text() == "new\n"
+
+
+def test_a_final_that_a_killed_session_left_in_memory_reaches_shared_storage(tmp_path: Path) -> None:
+    place, store, journal = str(tmp_path), str(tmp_path / "store"), str(tmp_path / "j")
+    os.mkdir(store)
+    # The journal has a task when the next one has ended.
+    first = KILLED.replace("os.kill", 'session.wait([session.submit("true", id="b")])\nos.kill')
+    subprocess.run([sys.executable, "-c", first, place, store, journal], check=False)
+    with amfs.Session(slots=1, base=place, store=store, journal=journal, resume=True) as session:
+        assert session.submit("echo old > x", id="a", outputs=["x"]).skipped
+    assert (tmp_path / "x").read_text() == "old\n"
+
+
+def test_a_resumed_session_runs_again_what_a_task_before_it_in_the_list_reads(tmp_path: Path) -> None:
+    journal = tmp_path / "j"
+    with amfs.Session(slots=1, base=tmp_path, journal=journal) as session:
+        session.submit("echo > x", id="a", outputs=["x"])
+        session.submit("cat x", id="b", inputs=["x"])
+    with amfs.Session(slots=1, base=tmp_path, journal=journal, resume=True) as session:
+        new = session.submit("cat x > y", id="new", inputs=["x"], outputs=["y"])
+        session.submit("echo > x", id="a", outputs=["x"])
+        session.wait([new], timeout=20)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from amfs.config import MemberLimits, WorkerLimits
+from amfs.config import MemberLimits, SubmitterLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.paths import scope_of
 from amfs.engine.states import FAILED, FINISHED
@@ -107,6 +107,7 @@ class Scenario:
                 steal_first_s=0.005 if given.get("stealing") == "yes" else silent.worker.steal_first_s,
                 backlog_s=0.0,
             ),
+            submitter=SubmitterLimits() if beating else silent.submitter,
             member=MemberLimits() if beating else silent.member,
         )
         world = World(0, costs=COSTS, storage=Storage(1e12, 1e-3))
@@ -116,7 +117,7 @@ class Scenario:
         )  # fmt: skip
         world.hear = self._heard
         info = m.RunInfo(scope_of(1), workload.plan.base, (), data_aware=given.get("data-aware", "yes") == "yes")
-        client = cluster.client(info=info, heartbeat_s=1.0 if beating else float("inf"))
+        client = cluster.client(info=info)
         client.start()
         for when, words in self.events:
             if words[0] == "crash":

@@ -11,6 +11,7 @@ import pytest
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher, DispatchRun, Record
+from amfs.engine.events import MembersChanged
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership
 from amfs.engine.partition import PartitionTable
@@ -61,21 +62,21 @@ def the_dead_are_never_buried(patch: pytest.MonkeyPatch) -> None:
 
 def heir_not_told_of_waiters(patch: pytest.MonkeyPatch) -> None:
     """When partitions move, a worker tells the new shards what it has, and not what it waits for."""
-    real = Worker.set_view
+    real = Worker.on_members_changed
 
-    def set_view(self: Worker, table: PartitionTable, peers: list[int], dead: Any, alive: Any) -> None:
+    def on_members_changed(self: Worker, event: MembersChanged) -> None:
         before = {run: list(names) for run, names in self._locate.items()}
         seeking: dict[int, set[str]] = {}
         for run in self.runs.values():
             seeking[run.id] = {
                 file.name for file in run.files.values() if file.state == FileState.REMOTE
             }
-        real(self, table, peers, dead, alive)
+        real(self, event)
         for number, names in self._locate.items():
             known = before.get(number, [])
             self._locate[number] = known + [name for name in names[len(known) :] if name in seeking.get(number, ())]
 
-    patch.setattr(Worker, "set_view", set_view)
+    patch.setattr(Worker, "on_members_changed", on_members_changed)
 
 
 def heirs_are_not_told_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -334,16 +335,16 @@ def a_copy_that_came_too_late_stays(patch: pytest.MonkeyPatch) -> None:
 
 def a_fetch_from_the_dead_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     """The node that a file was to come from died, and it is not asked for anew."""
-    real = Worker.set_view
+    real = Worker.on_members_changed
 
-    def set_view(self: Worker, table: PartitionTable, peers: list[int], dead: Any, alive: Any) -> None:
+    def on_members_changed(self: Worker, event: MembersChanged) -> None:
         for run in self.runs.values():
             for file in run.files.values():
                 if file.state == FileState.REMOTE and file.fetching:
-                    file.holders = tuple(holder for holder in file.holders if holder not in dead)
-        real(self, table, peers, dead, alive)
+                    file.holders = tuple(holder for holder in file.holders if holder not in event.dead)
+        real(self, event)
 
-    patch.setattr(Worker, "set_view", set_view)
+    patch.setattr(Worker, "on_members_changed", on_members_changed)
 
 
 def lost_files_are_not_made_again(patch: pytest.MonkeyPatch) -> None:
@@ -355,9 +356,9 @@ def settle_after_death(patch: pytest.MonkeyPatch) -> None:
     real = Submitter._tell_heirs
 
     def _tell_heirs(self: Submitter, told: PartitionTable) -> None:
-        settled, self.settled = self.settled, False
+        begun, self.closing.begun = self.closing.begun, False
         real(self, told)
-        self.settled = settled
+        self.closing.begun = begun
 
     patch.setattr(Submitter, "_tell_heirs", _tell_heirs)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from amfs.engine import messages as m
-from amfs.engine.events import Effect, Received, Send
+from amfs.engine.events import Effect, MembersChanged, Received, Send
 from amfs.engine.fls import SHARED_RETENTION, FlsShard
+from amfs.engine.partition import PartitionTable
 
 SUBMITTER, WORKER, RUN = 9, 2, 7
 KEPT = m.retention(m.KEEP)
@@ -49,11 +50,9 @@ def test_a_final_whose_node_died_is_reported_so_that_the_run_can_end(published: 
     shard = FlsShard(0)
     if published:
         publish(shard)
-        shard.set_view(2, {WORKER})
+        shard.handle(MembersChanged(PartitionTable([0], 2), {}, {WORKER}), 0.0)
         said = settle(shard)
     else:
         settle(shard)
-        shard.set_view(2, {WORKER})
-        shard.flush()
-        said = sent(shard.out)
+        said = sent(shard.handle(MembersChanged(PartitionTable([0], 2), {}, {WORKER}), 0.0))
     assert said == [(SUBMITTER, m.Flushed(RUN, (("a", 5 if published else 0, "it was lost with its node"),)))]

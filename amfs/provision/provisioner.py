@@ -1,0 +1,40 @@
+"""One interface for starting and ending the nodes of a session. Local processes (``local``) and MPI ranks (``mpi``) implement it; others
+(a batch system, a cloud) can stand beside them.
+
+Must not know: how any of them does it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from amfs.net.records import Ready, SessionRecord
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of ``amfs up`` and ``amfs node`` say of a node."""
+
+    slots: int = 0  # 0: the CPUs that the process may use
+    memory: int = 0  # bytes, 0: not accounted
+    unit_size: int = 0
+    tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
+    store_dir: str = ""
+    store_limit: int = 0  # bytes of the file system per node, 0: as many as there is room for
+
+
+class Provisioner(Protocol):
+    """Starts nodes, which then go on by themselves, and ends them."""
+
+    speaks: bool  # does this process tell the person what has come of it? Of several that start a session together one does
+
+    def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
+        """Start a session, and wait until all of its nodes are members. Raises AmfsError; then nothing is left running."""
+
+    def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
+        """Start one more node of a running session, and wait until it is a member. Raises AmfsError; then it is not left running."""
+
+    def end(self, session: SessionRecord, timeout_s: float) -> list[str]:
+        """End all nodes, by force those that can be reached and do not end within ``timeout_s``; clean up. Repeatable. Returns what
+        could not be ascertained, as lines for the person."""
