@@ -18,8 +18,8 @@ from amfs.engine import reduction
 from amfs.engine.events import MembersChanged, TimerFired
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.partition import PartitionTable
-from amfs.engine.placement import Even, Placement, make_placement
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
+from amfs.engine.task_placement import Even, Placement, make_placement
 
 _NOTHING = m.Result(-1)
 #: After a node was lost a task may be done twice, and the second making of a file on shared storage can meet a task that reads it there:

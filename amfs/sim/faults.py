@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from amfs.engine import messages as m
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
-from amfs.sim.scenario import Calamity
+from amfs.sim.scenario import FaultEvent
 from amfs.sim.settings import Faults
 from amfs.sim.world import World
 
@@ -28,8 +28,8 @@ def draw(
     events: Sequence[str] = (),
     cut: tuple[str, tuple[int, ...]] | None = None,
     delays: tuple[float, ...] = (0.0, 1e-5, 1e-3, 0.1),
-) -> tuple[Calamity, ...]:
-    """The calamities that ``faults`` speak of, in the first ``within_s`` seconds or so long (``delays``) after such ``events``. ``cut``:
+) -> tuple[FaultEvent, ...]:
+    """The fault_events that ``faults`` speak of, in the first ``within_s`` seconds or so long (``delays``) after such ``events``. ``cut``:
     how the network breaks."""
     half = 0.5 if events is EVENTS else 0.9
 
@@ -41,25 +41,25 @@ def draw(
     def where(mine: dict[str, object], node: int) -> int:
         return -1 if "on" in mine and rng.random() < 0.7 else node
 
-    found: list[Calamity] = []
+    found: list[FaultEvent] = []
     for number in rng.sample(range(nodes), min(faults.crashes, nodes - 1)):
         mine = when()
         back_s = rng.choice((0.01, 1.0, 5.0, 20.0)) * rng.random() if faults.restarts else 0.0
-        found.append(Calamity("crash", node=where(mine, number), seconds=back_s, **mine))  # type: ignore[arg-type]
+        found.append(FaultEvent("crash", node=where(mine, number), seconds=back_s, **mine))  # type: ignore[arg-type]
     for _ in range(faults.joins):
-        found.append(Calamity("join", slots=rng.randint(1, 3), **when()))  # type: ignore[arg-type]
+        found.append(FaultEvent("join", slots=rng.randint(1, 3), **when()))  # type: ignore[arg-type]
     for _ in range(faults.stalls):
         mine = when()
         seconds = faults.stall_s * rng.random()
-        found.append(Calamity("stall", node=where(mine, rng.randrange(nodes)), seconds=seconds, **mine))  # type: ignore[arg-type]
+        found.append(FaultEvent("stall", node=where(mine, rng.randrange(nodes)), seconds=seconds, **mine))  # type: ignore[arg-type]
     if faults.partition_s and nodes > 1:
         kind, side = cut or _break(rng, nodes)
         seconds = 0.0 if faults.partition_for_good else faults.partition_s
-        found.append(Calamity("cut", cut=kind, side=side, seconds=seconds, **when()))  # type: ignore[arg-type]
+        found.append(FaultEvent("cut", cut=kind, side=side, seconds=seconds, **when()))  # type: ignore[arg-type]
     if faults.client_dies:
-        found.append(Calamity("client dies", **when()))  # type: ignore[arg-type]
+        found.append(FaultEvent("client dies", **when()))  # type: ignore[arg-type]
     if faults.client_stops:
-        found.append(Calamity("client stops", **when()))  # type: ignore[arg-type]
+        found.append(FaultEvent("client stops", **when()))  # type: ignore[arg-type]
     return tuple(found)
 
 
@@ -84,18 +84,18 @@ def is_cut(kind: str, side: Sequence[int]) -> Callable[[int, int], bool]:
 
 
 class Schedule:
-    """Lets calamities happen. ``lost``: the nodes that may be taken for dead by them."""
+    """Lets fault_events happen. ``lost``: the nodes that may be taken for dead by them."""
 
-    def __init__(self, cluster: Cluster, client: SimClient, calamities: Sequence[Calamity]) -> None:
+    def __init__(self, cluster: Cluster, client: SimClient, fault_events: Sequence[FaultEvent]) -> None:
         self.cluster = cluster
         self.client = client
         self.world: World = cluster.world
         self.lost: set[int] = set()
         self.counts: dict[str, int] = {}
-        self.awaited = [one for one in calamities if one.on]
+        self.awaited = [one for one in fault_events if one.on]
         if self.awaited:
             self.world.hear = self._heard
-        for one in calamities:
+        for one in fault_events:
             if not one.on:
                 self.world.at(one.at, self._happen, one, one.node)
 
@@ -107,7 +107,7 @@ class Schedule:
                 assert isinstance(who, int)
                 self.world.at(when + one.at, self._happen, one, one.node if one.node >= 0 else who)
 
-    def _happen(self, one: Calamity, who: int) -> None:
+    def _happen(self, one: FaultEvent, who: int) -> None:
         cluster, client, world = self.cluster, self.client, self.world
         node = cluster.nodes.get(who)
         if one.what == "crash" and node is not None and len(list(cluster.alive())) > 1:

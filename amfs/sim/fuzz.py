@@ -17,7 +17,7 @@ from amfs.engine.paths import scope_of
 from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim import checker
-from amfs.sim import faults as calamities
+from amfs.sim import faults as fault_plan
 from amfs.sim.cluster import Cluster
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw
@@ -71,7 +71,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def describe(scenario: Scenario) -> str:
-    """Settings and calamities for people, on a few lines; limits and faults only where they are not the usual ones."""
+    """Settings and fault_events for people, on a few lines; limits and faults only where they are not the usual ones."""
     lines = []
     for name in scenario.settings.__struct_fields__:
         value = getattr(scenario.settings, name)
@@ -80,7 +80,7 @@ def describe(scenario: Scenario) -> str:
         elif name == "faults":
             value = unusual(value)
         lines.append(f"  {name} = {value}")
-    lines += [f"  calamity = {unusual(one, 'what')}" for one in scenario.calamities]
+    lines += [f"  fault = {unusual(one, 'what')}" for one in scenario.fault_events]
     if scenario.first >= 0:
         lines.append(f"  first = {scenario.first}")
     return "\n".join(lines)
@@ -141,7 +141,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))
     client.start()
-    schedule = calamities.Schedule(cluster, client, scenario.calamities)
+    schedule = fault_plan.Schedule(cluster, client, scenario.fault_events)
     work_s = sum(workload.seconds.values()) * 4
     latest = PATIENCE_S + work_s
     world.run(lambda: client.over is not None or not client.alive, latest)

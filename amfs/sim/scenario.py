@@ -33,7 +33,7 @@ class SimTask(msgspec.Struct, frozen=True, omit_defaults=True):
     fails: int = 0  # so many times before it succeeds; -1: always
 
 
-class Calamity(msgspec.Struct, frozen=True, omit_defaults=True):
+class FaultEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that befalls a process, or the network, at a time or at an event.
 
     ``what``: crash, join, stall, cut, client dies, client stops. It happens at ``at`` seconds; or, if ``on`` is given, so long after the
@@ -57,7 +57,7 @@ class Scenario(msgspec.Struct, frozen=True):
     settings: Settings
     tasks: tuple[SimTask, ...]
     sizes: dict[str, int]  # file -> bytes
-    calamities: tuple[Calamity, ...] = ()
+    fault_events: tuple[FaultEvent, ...] = ()
     first: int = -1  # a list that grows: so many tasks are known at the beginning; -1: a closed list
 
     def workload(self) -> Workload:

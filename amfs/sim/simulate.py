@@ -15,7 +15,7 @@ import msgspec
 from amfs.engine import messages as m
 from amfs.engine.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import faults as calamities
+from amfs.sim import faults as fault_plan
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Faults, Limits, Storage
 from amfs.sim.workload import Workload
@@ -79,7 +79,7 @@ def simulate(
         client.start()
         if faults is not None:
             ideal_s = workload.work_s(slots) / (nodes * slots)
-            calamities.Schedule(cluster, client, calamities.draw(random.Random(seed), faults, nodes, ideal_s / 2))
+            fault_plan.Schedule(cluster, client, fault_plan.draw(random.Random(seed), faults, nodes, ideal_s / 2))
         world.run(lambda: client.over is not None or not client.alive, latest_s)
     finally:
         if collecting:

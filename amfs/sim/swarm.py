@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
-from amfs.sim import faults as calamities
+from amfs.sim import faults as fault_plan
 from amfs.sim.scenario import Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults
 from amfs.sim.shapes import BLOCKS, Mix, random_tasks
@@ -77,7 +77,7 @@ WORKFLOWS: dict[str, Theme] = {
 }
 
 #: Stories in which several things must come together to get anywhere. Fields of ``Faults``, of limits and options, and of ``Mix``;
-#: "on": events at which calamities happen, "delays": how long after them.
+#: "on": events at which fault_events happen, "delays": how long after them.
 PLOTS: dict[str, Theme] = {
     "a reduction falls apart": lambda rng: {
         "crashes": 2, "flaky_tasks": 0.8, "on": ("ReducePlan",), "delays": (1.0, 5.0, 9.0, 14.0),
@@ -198,5 +198,5 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
     )
     within_s = rng.choice((0.05, 1.0, 10.0))
     finer = {name: plot[name] for name in ("cut", "delays") if name in plot}
-    befalls = calamities.draw(rng, faults, nodes, within_s, plot.get("on", calamities.EVENTS), **finer)
+    befalls = fault_plan.draw(rng, faults, nodes, within_s, plot.get("on", fault_plan.EVENTS), **finer)
     return Scenario(settings, tasks, sizes, befalls, first)

@@ -1,7 +1,7 @@
 /* Life of fsio, its events, the table of owners. Contract in fsio.h. */
 #include "fsio_internal.h"
 
-#include "common/xxh64.h"
+#include "common/stripe_partition.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,9 +93,7 @@ bool fsio_any_moving(struct fsio *io) {
 
 /* With table_lock held and a table there. */
 static size_t partition_of(const struct fsio *io, uint64_t ino, uint64_t index) {
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
-    return (size_t)((amfs_xxh64(bytes, sizeof bytes, 0) % io->partitions + index % io->partitions) % io->partitions);
+    return amfs_stripe_partition(ino, index, io->partitions);
 }
 
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {

@@ -3,7 +3,7 @@
  * file was lost. */
 #include "fsio_internal.h"
 
-#include "common/xxh64.h"
+#include "common/stripe_partition.h"
 
 #include <stdlib.h>
 
@@ -19,14 +19,12 @@ void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64
 uint64_t fsio_losses(const struct fsio *io) { return atomic_load(&io->lost_version); }
 
 bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end, uint64_t since) {
-    uint8_t bytes[8];
     if (from >= end || atomic_load(&io->lost_version) <= since) return false;
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
-    uint64_t hash = amfs_xxh64(bytes, sizeof bytes, 0), first = from / stripe, count = (end - 1) / stripe - first + 1;
+    uint64_t first = from / stripe, count = (end - 1) / stripe - first + 1;
     pthread_mutex_lock(&io->table_lock);
     bool lost = io->lost == NULL;
     for (uint64_t i = 0; !lost && i < count && i < io->partitions; i++)
-        lost = io->lost[(hash % io->partitions + (first + i) % io->partitions) % io->partitions] > since;
+        lost = io->lost[amfs_stripe_partition(ino, first + i, io->partitions)] > since;
     pthread_mutex_unlock(&io->table_lock);
     return lost;
 }

@@ -1,6 +1,7 @@
 /* The metadata shard: making and freeing it, places, what the other files need of each other, counting. */
 #include "fsmeta_internal.h"
 
+#include "common/stripe_partition.h"
 #include "common/xxh64.h"
 
 #include <errno.h>
@@ -184,10 +185,8 @@ uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *
 uint32_t meta_ino_partition(const struct meta *meta, uint64_t ino) { return (uint32_t)fsmeta_partition_of_ino(meta, ino); }
 
 uint32_t meta_stripe_partition(const struct meta *meta, uint64_t ino, uint64_t index) {
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(ino >> (8 * i));
     size_t partitions = atomic_load(&meta->partitions);
-    return partitions == 0 ? 0 : (uint32_t)((amfs_xxh64(bytes, sizeof bytes, 0) % partitions + index % partitions) % partitions);
+    return partitions == 0 ? 0 : (uint32_t)amfs_stripe_partition(ino, index, partitions);
 }
 
 int32_t meta_owner(const struct meta *meta, uint32_t partition) {

@@ -11,7 +11,7 @@ from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.cluster import Cluster
 from amfs.sim.fuzz import Finding, run_scenario
-from amfs.sim.scenario import Calamity, Scenario, Settings, SimTask
+from amfs.sim.scenario import FaultEvent, Scenario, Settings, SimTask
 from amfs.sim.settings import Faults, Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
@@ -86,7 +86,7 @@ def what_waits_takes_the_room() -> Scenario:
         1, False, 3, (1, 1, 1), 1, data_aware=False, stage_shared=False, keep_all=False, fail_fast=False, limits=limits,
         faults=Faults(crashes=1),
     )  # fmt: skip
-    return Scenario(settings, tuple(tasks), {}, (Calamity("crash", at=5.0, node=0),))
+    return Scenario(settings, tuple(tasks), {}, (FaultEvent("crash", at=5.0, node=0),))
 
 
 def test_urgent_tasks_leave_the_room_to_what_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from amfs.sim.fuzz import Finding, run_seed
 from amfs.sim.fuzz_cli import hunt
-from amfs.sim.scenario import Calamity
+from amfs.sim.scenario import FaultEvent
 from amfs.sim.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
 
 CHUNK = 25
@@ -59,9 +59,9 @@ def test_seeds_differ_and_reach_all_kinds_of_faults() -> None:
         assert any(getattr(faults, name) for faults in drawn), f"no seed has {name}"
         if name != "clog_s":
             assert any(not getattr(faults, name) for faults in drawn), f"every seed has {name}"
-    befell = [one for scenario in scenarios for one in scenario.calamities]
+    befell = [one for scenario in scenarios for one in scenario.fault_events]
     assert {one.what for one in befell} == {"crash", "join", "stall", "cut", "client dies", "client stops"}
-    for name in Calamity.__struct_fields__:
+    for name in FaultEvent.__struct_fields__:
         assert len({getattr(one, name) for one in befell}) > 1, f"{name} is always the same"
     quiet = [draw(seed, quiet=True).settings.faults for seed in range(50)]
     assert not any(faults.in_the_network or faults.nodes_may_go or faults.client_dies for faults in quiet)

@@ -173,7 +173,7 @@ class Contents(Directories):
                 pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
-                if not elsewhere or (yield from self._bring(attr, holders, True)):
+                if not elsewhere or (yield from self._replicate(attr, holders, True)):
                     looked, brought = attr, attr if elsewhere else None
                     continue
             elif attr.writer not in (-1, self.node):
@@ -202,13 +202,13 @@ class Contents(Directories):
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
                 # Another has written between our look and our opening. We are the writer now, and get its content.
-                if (yield from self._bring(attr, holders, True)):
+                if (yield from self._replicate(attr, holders, True)):
                     brought = attr
                     continue
                 looked = brought = None
             else:
                 try:
-                    if (yield from self._bring(attr, holders, False)):
+                    if (yield from self._replicate(attr, holders, False)):
                         return Opened(LOCAL, self.node, 0, attr.size, known)
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
@@ -232,7 +232,7 @@ class Contents(Directories):
         while self.meta.direct_uses(ino)[2] and self.now < end:
             yield Sleep(PAUSE_FIRST_S)
 
-    def _bring(self, attr: Attr, holders: list[int], writing: bool) -> Operation:
+    def _replicate(self, attr: Attr, holders: list[int], writing: bool) -> Operation:
         """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
         ino = attr.ino
         for node in holders:
