@@ -1,4 +1,4 @@
-/* amfs._native.Meta: the metadata shard for Python. Contract: csrc/fsmeta.h; signatures: amfs/_native.pyi.
+/* amfs._native.Meta: the metadata shard for Python. Contract: csrc/metadata/fsmeta.h; signatures: amfs/_native.pyi.
  *
  * Here: the type, counting and checking. The methods are in the py_meta_*.c beside this. */
 #include "py_meta.h"
