@@ -1,6 +1,6 @@
 """A large file from one process's store to another's, as two nodes do it. ``python -m amfs.bench.transfer DIRECTORY BYTES`` is the holder.
 
-Only the data server and its client: no workflow, no control messages; what is compared with raw TCP is the data path. The key comes on
+Only the data server and its client, without a workflow or control messages: the data path is compared with raw TCP. The key comes on
 standard input.
 """
 

@@ -52,7 +52,7 @@ class GatewayLost(OSError):
 
 
 class Pending:
-    """A call on its way. ``line`` gives it to whoever asked; ``Line.wait`` returns its value."""
+    """A call on its way. ``NodeConnection.submit`` makes it, ``NodeConnection.wait`` returns its value."""
 
     __slots__ = ("call", "deadline", "done", "error", "generation", "serial", "value")
 
@@ -76,7 +76,7 @@ def failure(number: int, about: Sequence[bytes | str] = (), why: str = "") -> OS
 
 
 class NodeConnection:
-    """Connected to the gateway of session ``name`` (as ``net.session.find`` takes it) from the start. Raises SessionError."""
+    """Connected to the gateway of session ``name`` (as ``discovery.find`` takes it) from the start. Raises SessionError."""
 
     def __init__(self, name: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
         self.session = discovery.find(name)
@@ -113,7 +113,7 @@ class NodeConnection:
         except BaseException:
             self._dispose()
             raise
-        self._keeper = threading.Thread(target=self._keep, name="amfs line", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="amfs connection", daemon=True)
         self._keeper.start()
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────

@@ -26,8 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
-from amfs.client import transfer as files_copy
-from amfs.client import tree as files_tree
+from amfs.client import transfer, tree
 from amfs.client.connection import ANSWER_S, Call, NodeConnection, failure
 from amfs.client.keyvalue import KeyValue
 from amfs.client.open_file import RawFile, flags_of, wrap
@@ -82,7 +81,7 @@ def layout_of(layout: str | None, stripe: int = 0, rank: int | None = None) -> L
 
 
 def _close_all(connection: NodeConnection, opened: weakref.WeakSet[Any]) -> None:
-    """What is open is written out, as at the end of a program with local files; then the line ends."""
+    """What is open is written out, as at the end of a program with local files; then the connection is closed."""
     if not connection.closed and connection.pid == os.getpid():
         for file in list(opened):
             try:
@@ -126,7 +125,7 @@ class Files:
         return self.connection.transport.own_id
 
     def call_many(self, calls: Iterable[Call]) -> list[Any]:
-        """Make many calls of the file system's own (see ``files_line.Call``) at a time; value or OSError of each."""
+        """Make many calls of the file system's own (see ``connection.Call``) at a time; value or OSError of each."""
         return self.connection.call_many(calls)
 
     def _path(self, op: str, path: StrPath, *args: Any) -> Any:
@@ -156,7 +155,7 @@ class Files:
         return self.stat(path, follow_symlinks=False)
 
     def _kind(self, path: StrPath, follow: bool = True) -> int:
-        attr = files_tree.lookup(self.connection, clean(path), follow)
+        attr = tree.lookup(self.connection, clean(path), follow)
         return stat.S_IFMT(attr.mode) if attr is not None else 0
 
     def exists(self, path: StrPath) -> bool:
@@ -178,7 +177,7 @@ class Files:
 
     def scandir(self, path: StrPath = "/") -> Iterator[Entry]:
         """The entries of a directory with what they are like, in no particular order."""
-        for page in files_tree.pages(self.connection, clean(path)):
+        for page in tree.pages(self.connection, clean(path)):
             yield from page
 
     def listdir(self, path: StrPath = "/") -> list[Any]:
@@ -187,16 +186,16 @@ class Files:
         return names if isinstance(os.fspath(path), bytes) else [os.fsdecode(name) for name in names]
 
     def walk(self, top: StrPath = "/", on_error: Callable[[OSError], None] | None = None) -> Iterator[tuple[bytes, list[Entry]]]:
-        """Directories from ``top`` down with their entries; see ``files_tree.walk``. Without ``on_error`` the first error is raised."""
+        """Directories from ``top`` down with their entries; see ``tree.walk``. Without ``on_error`` the first error is raised."""
 
         def stop(error: OSError) -> None:
             raise error
 
-        return files_tree.walk(self.connection, clean(top), on_error or stop)
+        return tree.walk(self.connection, clean(top), on_error or stop)
 
     def glob(self, pattern: StrPath) -> list[bytes]:
-        """The paths that match; see ``files_tree.expand``."""
-        return files_tree.expand(self.connection, clean(pattern))
+        """The paths that match; see ``tree.expand``."""
+        return tree.expand(self.connection, clean(pattern))
 
     def readlink(self, path: StrPath) -> Any:
         """As ``os.readlink``."""
@@ -241,7 +240,7 @@ class Files:
         first: list[OSError] = []
         if not stat.S_ISDIR(self.info(path, follow=False).mode):
             raise failure(errno.ENOTDIR, (os.fspath(path),))
-        files_tree.remove_tree(self.connection, clean(path), on_error or first.append)
+        tree.remove_tree(self.connection, clean(path), on_error or first.append)
         if first:
             raise first[0]
 
@@ -396,8 +395,8 @@ class Files:
     def read_many(self, paths: Sequence[StrPath]) -> list[bytes | OSError]:
         """The contents of many files (which must fit in memory), or why not, in order."""
         results: list[bytes | OSError] = []
-        for start in range(0, len(paths), files_copy.BATCH):
-            batch = paths[start : start + files_copy.BATCH]
+        for start in range(0, len(paths), transfer.BATCH):
+            batch = paths[start : start + transfer.BATCH]
             calls = (Call("export", (clean(path),), (os.fspath(path),)) for path in batch)
             exports = self.connection.call_many(calls) if self.connection.same_host else [None] * len(batch)
             for path, exported in zip(batch, exports, strict=True):
@@ -408,7 +407,7 @@ class Files:
         return results
 
     def _content(self, path: StrPath, exported: Any) -> bytes:
-        opened = files_copy.open_exported(exported)
+        opened = transfer.open_exported(exported)
         if opened is not None:
             with open(opened[0], "rb") as local:
                 return local.read()
@@ -455,14 +454,14 @@ class Files:
         facts = os.stat(local)
         source = Source(os.fspath(local), clean(path), facts.st_mode & 0o777 & ~umask(), facts.st_size)
         wish = layout_of(layout, stripe, rank)
-        return files_copy.put(self.connection, source, wish, exclusive=exclusive, progress=progress or (lambda count: None))
+        return transfer.put(self.connection, source, wish, exclusive=exclusive, progress=progress or (lambda count: None))
 
     def get_file(
         self, path: StrPath, local: str | os.PathLike[str], *, exclusive: bool = False, progress: Progress | None = None
     ) -> Attr:
         """Copy a file out of the file system."""
         told = progress or (lambda count: None)
-        return files_copy.get(self.connection, clean(path), os.fspath(local), exclusive=exclusive, progress=told)
+        return transfer.get(self.connection, clean(path), os.fspath(local), exclusive=exclusive, progress=told)
 
     def copy_file(
         self, source: StrPath, target: StrPath, *, layout: str | None = None, stripe: int = 0, progress: Progress | None = None
@@ -471,13 +470,13 @@ class Files:
         attr = self.info(source)
         if stat.S_ISDIR(attr.mode):
             raise failure(errno.EISDIR, (os.fspath(source),))
-        there = files_tree.lookup(self.connection, clean(target), True)
+        there = tree.lookup(self.connection, clean(target), True)
         if there is not None and there.ino == attr.ino:
             raise failure(errno.EINVAL, (os.fspath(source), os.fspath(target)), "they are the same file")
         how: dict[str, Any] = {"permissions": attr.mode & 0o777, "layout": layout, "stripe": stripe}
         with self.open(source, "rb", buffering=0) as old, self.open(target, "wb", buffering=0, **how) as new:
             assert isinstance(old, RawFile) and isinstance(new, RawFile)
-            buffer = bytearray(files_copy.IN_FLIGHT * files_copy.CHUNK)
+            buffer = bytearray(transfer.IN_FLIGHT * transfer.CHUNK)
             while count := old.readinto(buffer):
                 new.write(memoryview(buffer)[:count])
                 if progress is not None:

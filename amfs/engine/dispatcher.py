@@ -42,11 +42,6 @@ class Record:
         self.excused = 0  # failures that were not its own
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
-    @property
-    def at(self) -> set[int]:
-        """The workers all of which must live, or the task may be lost."""
-        return {self.worker} if self.giver < 0 else {self.worker, self.giver}
-
 
 class Tree(NamedTuple):
     """A reduction that was planned: the task as it was submitted, and the partial tasks."""
@@ -95,7 +90,7 @@ class Dispatcher(Machine):
             m.RunEnd: self.on_run_end,
             m.Submit: self.on_submit,
             m.Done: self.on_done,
-            m.TaskMoved: self.on_took,
+            m.TaskMoved: self.on_task_moved,
             m.ReducePlan: self.on_reduce_plan,
         }
         self.on_event = {TimerFired: self.on_timer, MembersChanged: self.on_members_changed}
@@ -154,7 +149,7 @@ class Dispatcher(Machine):
             return
         room = self._room(run)
         batches: dict[int, list[m.TaskSpec]] = {}
-        # Deal in small hands, so that a short list spreads over all workers and a long one costs few decisions.
+        # Deal in small batches, so that a short list spreads over all workers and a long one costs few decisions.
         batch_size = max(1, min(32, len(queue) // (2 * len(self.workers))))
         alone = len(self.workers) == 1
         if alone:
@@ -319,7 +314,7 @@ class Dispatcher(Machine):
 
     # ── tasks move ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_took(self, peer: int, message: m.TaskMoved) -> None:
+    def on_task_moved(self, peer: int, message: m.TaskMoved) -> None:
         run = self.runs.get(message.run)
         if run is None:
             return
@@ -370,7 +365,11 @@ class Dispatcher(Machine):
         gone = self.everyone.keys() - everyone.keys()
         self.table, self.workers, self.everyone = event.table, event.unit, everyone
         for number, run in self.runs.items():
-            lost = [r for r in run.records.values() if r.state == RecordState.ASSIGNED and r.worker >= 0 and not everyone.keys() >= r.at]
+            lost = [
+                record for record in run.records.values()
+                if record.state == RecordState.ASSIGNED and record.worker >= 0
+                and (record.worker not in everyone or (record.giver >= 0 and record.giver not in everyone))
+            ]  # fmt: skip
             for record in reversed(lost):
                 self._take_off(run, record)
                 self._lost(run, record)

@@ -307,7 +307,7 @@ class FsReplied(NamedTuple):
 
 
 class FsWork(NamedTuple):
-    """Effect: do ``what`` (a method of ``node.filework.FileBackend``); ends as ``FsWorked(serial)``, unheard if serial is 0."""
+    """Effect: do ``what`` (a method of ``node.file_backend.FileBackend``); ends as ``FsWorked(serial)``, unheard if serial is 0."""
 
     serial: int
     what: str

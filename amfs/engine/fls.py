@@ -68,7 +68,7 @@ class FlsShard(Machine):
             m.Locate: self.on_locate,
             m.Release: self.on_release,
             m.Poison: self.on_poison,
-            m.FinalizeFiles: self.on_settle,
+            m.FinalizeFiles: self.on_finalize,
             m.Lost: self.on_lost,
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
@@ -112,7 +112,7 @@ class FlsShard(Machine):
                 record.final = bool(file.retention & m.FINAL)
             record.lost = False
             if record.settler >= 0:
-                self._settle(run, record, record.settler)
+                self._finalize(run, record, record.settler)
             if record.waiters:
                 at = self._at(record)
                 for waiter in record.waiters:
@@ -189,11 +189,11 @@ class FlsShard(Machine):
         for waiter, names in told.items():
             self.send(waiter, m.FileFailed(message.run, tuple(names), (message.cause,) * len(names)))
 
-    def on_settle(self, peer: int, message: m.FinalizeFiles) -> None:
+    def on_finalize(self, peer: int, message: m.FinalizeFiles) -> None:
         if message.run in self.gone:
             return
         for name in message.finals:
-            self._settle(message.run, self._record(message.run, name), peer)
+            self._finalize(message.run, self._record(message.run, name), peer)
         records = self.runs.get(message.run, {})
         for name in message.drops:
             record = records.get(name)
@@ -235,9 +235,9 @@ class FlsShard(Machine):
                 if record.settler >= 0:
                     # The publication may have died with it. Nobody can tell, and the run must end.
                     record.lost = True
-                    self._settle(run, record, record.settler)
+                    self._finalize(run, record, record.settler)
 
-    def _settle(self, run: int, record: FileRecord, submitter: int) -> None:
+    def _finalize(self, run: int, record: FileRecord, submitter: int) -> None:
         """Send a final on its way to shared storage. The submitter waits for each: say at once what needs no copy, or can have none."""
         record.settler = -1
         if record.state == _VALID and not record.shared:

@@ -54,7 +54,7 @@ class Membership(Machine):
         self.on_message = {
             m.View: self.on_view,
             m.Join: self.on_join,
-            m.IdAssigned: self.on_numbered,
+            m.IdAssigned: self.on_id_assigned,
             m.Heartbeat: self.on_heartbeat,
             m.Leave: self.on_leave,
             m.Shutdown: self.on_shutdown,
@@ -113,7 +113,7 @@ class Membership(Machine):
         self._admit(new.node)
         self._announce((*view.members, new), PartitionTable(view.table, view.epoch).with_node(new.node))
 
-    def on_numbered(self, peer: int, message: m.IdAssigned) -> None:
+    def on_id_assigned(self, peer: int, message: m.IdAssigned) -> None:
         """Our own number was somebody's before."""
         if self.view is None:
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))

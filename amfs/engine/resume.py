@@ -43,7 +43,7 @@ class Resumed(NamedTuple):
 
 
 class Step(NamedTuple):
-    """For a list that grows: what follows from one change of it."""
+    """The consequences of one change of a list that grows."""
 
     skip: tuple[int, ...] = ()  # of the tasks that have just joined
     again: tuple[int, ...] = ()  # skipped before, and must run after all

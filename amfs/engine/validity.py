@@ -75,7 +75,7 @@ def _tasks(message: Any) -> str:
     scope = f"{message.run}/"
     for spec in message.tasks:
         if len(spec.outputs) != len(spec.retentions):
-            return f"task #{spec.tid} has {len(spec.outputs)} outputs and {len(spec.retentions)} fates"
+            return f"task #{spec.tid} has {len(spec.outputs)} outputs and {len(spec.retentions)} retentions"
         if len(spec.body) < 8:
             return f"task #{spec.tid} has no command"
         if not all(_is_key(name, scope) for names in (spec.inputs, spec.shared, spec.outputs) for name in names):

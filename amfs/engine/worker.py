@@ -60,7 +60,7 @@ class Worker(Availability):
             return
         for spec in message.tasks:
             if peer != spec.origin:
-                self._took.setdefault((run.id, spec.origin, -1), []).append((spec.tid, spec.attempt))
+                self._moved_tasks.setdefault((run.id, spec.origin, -1), []).append((spec.tid, spec.attempt))
                 self._touched[run.id] = None
             known = run.tasks.get(spec.tid)
             if known is not None:

@@ -168,7 +168,7 @@ class WorkerState(Machine):
         self._release: dict[int, list[str]] = {}
         self._replica: dict[int, list[str]] = {}
         self._results: dict[tuple[int, int], list[m.Result]] = {}
-        self._took: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # (run, dispatcher, to whom they were given, -1: us)
+        self._moved_tasks: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # (run, dispatcher, to whom they were given, -1: us)
         self._flushed: dict[int, list[tuple[str, int, str]]] = {}
         self._delete: list[str] = []
         self._touched: dict[int, None] = {}  # runs with something gathered
@@ -279,7 +279,7 @@ class WorkerState(Machine):
 
     def _gave(self, entry: TaskEntry, to: int) -> None:
         spec = entry.spec
-        self._took.setdefault((entry.run.id, spec.origin, to), []).append((spec.tid, spec.attempt))
+        self._moved_tasks.setdefault((entry.run.id, spec.origin, to), []).append((spec.tid, spec.attempt))
         self._touched[entry.run.id] = None
 
     def _stop_using(self, entry: TaskEntry) -> None:
@@ -374,8 +374,8 @@ class WorkerState(Machine):
                 self.send(shard, m.Release(run, tuple(part)))
         for key in [key for key in self._fetch if key[0] == run]:
             self.send(key[1], m.Fetch(run, tuple(self._fetch.pop(key))))
-        for took in [key for key in self._took if key[0] == run]:
-            self.send(took[1], m.TaskMoved(run, tuple(self._took.pop(took)), took[2]))
+        for took in [key for key in self._moved_tasks if key[0] == run]:
+            self.send(took[1], m.TaskMoved(run, tuple(self._moved_tasks.pop(took)), took[2]))
         known = self.runs.get(run)
         if known is None:
             return

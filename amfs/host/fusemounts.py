@@ -300,7 +300,7 @@ class Answer(msgspec.Struct, frozen=True):
 Order = Serve | MountWithFusepy | ListMounts
 
 
-def door(run_dir: str, node: int) -> str:
+def control_socket(run_dir: str, node: int) -> str:
     """The socket at which a node takes such messages."""
     return f"{run_dir}/node-{node}.fs"
 
@@ -310,14 +310,14 @@ def ask(run_dir: str, node: int, order: Order, descriptor: int = -1, *, timeout_
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.settimeout(timeout_s)
         try:
-            line.connect(door(run_dir, node))
+            line.connect(control_socket(run_dir, node))
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))] if descriptor >= 0 else []
             line.sendmsg([msgspec.json.encode(order)], rights)
             data = line.recv(_MESSAGE_BYTES)
         except TimeoutError:
             raise SessionError(f"node {node} does not answer within {timeout_s:g} s") from None
         except OSError as error:
-            raise SessionError(f"cannot reach node {node} at {door(run_dir, node)}: {error.strerror}") from None
+            raise SessionError(f"cannot reach node {node} at {control_socket(run_dir, node)}: {error.strerror}") from None
     if not data:
         raise SessionError(f"node {node} has closed the line")
     answer = msgspec.json.decode(data, type=Answer)

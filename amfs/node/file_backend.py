@@ -92,7 +92,7 @@ class FileBackend:
         self.mounts: Caches | None = None
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self._fetches: dict[int, FetchData] = {}  # under way
-        self.umask = 0o022  # of the run that began last, as told by the hands
+        self.umask = 0o022  # of the run that began last, as ``NodeIO`` tells
         self.handles: dict[int, IoHandle] = {}
         self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place

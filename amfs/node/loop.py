@@ -80,7 +80,7 @@ class Timers:
 
 
 class Loop:
-    """Drive ``core`` (with its ``hands``), guests and ``transport``, whichever there are."""
+    """Drive ``core`` (with its ``node_io``), clients and ``transport``, whichever there are."""
 
     def __init__(self, core: NodeCore | None = None, node_io: NodeIO | None = None, transport: Transport | None = None) -> None:
         self.core = core
@@ -93,7 +93,7 @@ class Loop:
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()
         self.on_view: Callable[[m.View], None] = lambda view: None
-        self._local: deque[tuple[int, int, m.Message]] = deque()  # from, to, message: between core and guests in this process
+        self._local: deque[tuple[int, int, m.Message]] = deque()  # from, to, message: between core and clients in this process
         self._poll = select.epoll() if transport is None else None
         self._watched: set[int] = set()
         self._watch(self.wake_fd)
@@ -129,7 +129,7 @@ class Loop:
         self.clients[loop_client.client] = loop_client
 
     def tell(self, client: int, event: Event) -> None:
-        """Give a guest an event."""
+        """Give a client an event."""
         loop_client = self.clients.get(client)
         if loop_client is not None:
             self.act(client, loop_client.handle(event, now()))
@@ -223,7 +223,7 @@ class Loop:
         return False
 
     def _settle(self) -> None:
-        """Deliver what core and guests of this process said to each other, until they are silent."""
+        """Deliver what core and clients of this process said to each other, until they are silent."""
         local, node_io = self._local, self.node_io
         while True:
             while local:
@@ -260,7 +260,7 @@ class Loop:
     # ── effects ────────────────────────────────────────────────────────────────────────────────────
 
     def act(self, owner: int, effects: list[Effect]) -> None:
-        """Do what a machine said. ``owner``: the node's or the guest's id."""
+        """Do what a machine said. ``owner``: the node's or the client's id."""
         core, node_io = self.core, self.node_io
         for effect in effects:
             if isinstance(effect, Send):

@@ -166,12 +166,12 @@ class Mounts:
         self._ended: deque[Mount] = deque()  # have come to their end in those threads
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
-        self._door_path = fusemounts.door(run_dir, node)
+        self._socket_path = fusemounts.control_socket(run_dir, node)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._door_path)
-        self._door.bind(self._door_path)
-        os.chmod(self._door_path, 0o600)  # the directory is closed to others, and who connects is asked for his number
+            os.unlink(self._socket_path)
+        self._door.bind(self._socket_path)
+        os.chmod(self._socket_path, 0o600)  # the directory is closed to others, and who connects is asked for his number
         self._door.listen(16)
         self._poll.register(self._door, select.EPOLLIN)
         self._poll.register(self._wake, select.EPOLLIN)
@@ -370,6 +370,6 @@ class Mounts:
         self._waiting.clear()
         self._door.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._door_path)
+            os.unlink(self._socket_path)
         self._poll.close()
         os.close(self._wake)

@@ -25,7 +25,7 @@ class Cluster:
     """Attached to the session ``session`` (a name, the path of a session file, or None: $AMFS_SESSION or the newest one).
 
     ``put``, ``get``, ``delete`` and ``exists`` take keys: what begins with a slash is the path of a file, everything else the key of a
-    value (see ``files_kv``). All else that the file system can do is in ``files``. A context manager. Raises SessionError.
+    value (see ``client.keyvalue``). All else that the file system can do is in ``files``. A context manager. Raises SessionError.
     """
 
     def __init__(self, session: str | None = None) -> None:

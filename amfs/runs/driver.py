@@ -175,7 +175,7 @@ class RunDriver:
         if step.again:
             self.context.loop.tell(self.client, RunSkipped(step.again))
 
-    # ── the guest's side ───────────────────────────────────────────────────────────────────────────
+    # ── a client of the loop ───────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
         """Start submitting."""
@@ -230,8 +230,8 @@ class RunDriver:
         for result in results:
             task = self.tasks[result.tid]
             result = self.tally.add(result)
-            made_later = result.tid in self.plan.later  # what is to be said of a task that stands for others is said of those
-            if not result.outcome and not made_later:
+            made_later = result.tid in self.plan.later  # a task that stands for others is told by them
+            if self.journal is not None and not result.outcome and not made_later:
                 done.append((task_key(task), result.sizes))
             if self.trace is not None and not made_later:
                 self.trace.add(task.id, stage_of(task), result)
@@ -280,7 +280,7 @@ class RunDriver:
         self.context.loop.tell(self.client, CloseList(tuple(orphans)))
 
     def stop(self, reason: str) -> None:
-        """End it now; what runs is killed."""
+        """End the run now, and kill its tasks."""
         self.context.loop.tell(self.client, StopRun(reason))
 
     def interrupt(self, reason: str) -> None:

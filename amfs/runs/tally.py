@@ -5,6 +5,7 @@ Owns what results add up to. Must not know: loops, sockets, journals, traces.
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 import resource
@@ -27,7 +28,11 @@ _DETAIL_NAMES_TASKS = (Outcome.UPSTREAM_FAILED, Outcome.INPUT_CHANGED)
 
 def stage_of(task: Task) -> str:
     """The stage in which a task is counted: its label, or the name of its program."""
-    label = task.label or task.argv[0]
+    return _base_name(task.label or task.argv[0])
+
+
+@functools.lru_cache(1024)  # a million tasks have few labels
+def _base_name(label: str) -> str:
     return posixpath.basename(label) or label
 
 
@@ -132,7 +137,7 @@ class Tally:
     # ── told ───────────────────────────────────────────────────────────────────────────────────────
 
     def snapshot(self, submitter: Submitter, open_list: bool = False) -> Snapshot:
-        """Where the run stands. What was lost with a node and is made again has been told as finished: progress does not run backwards."""
+        """Where the run stands. A task whose files were lost with a node stays counted as finished: progress does not run backwards."""
         before, sub = self.progress_made, submitter
         finished, failed = self.progress_made = max(before[0], sub.finished + sub.skipped), max(before[1], sub.failed)
         return Snapshot(

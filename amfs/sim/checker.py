@@ -145,7 +145,7 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         assert not node_io.contexts and not node_io.queue and not node_io.running and not node_io.jobs, who + "processes or contexts"
         left = set(node.timers) - LASTING_TIMERS
         assert not left, who + f"timers {left}"
-        for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_took", "_flushed"):
+        for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_moved_tasks", "_flushed"):
             assert not getattr(core.worker, name), who + f"unsent {name}: {getattr(core.worker, name)}"
 
 

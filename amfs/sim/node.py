@@ -170,7 +170,7 @@ class SimNode(Process):
 
     def _send(self, to: int, message: m.Message) -> None:
         if to == self.id:
-            # An answer of the hands to ourselves: the loop would deliver it in this turn.
+            # An answer of our I/O to ourselves: the loop would deliver it in this turn.
             self.tell_later(to, message)
             return
         self.cost_us += items_in(message) * self.world.costs.message_us

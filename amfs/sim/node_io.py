@@ -59,7 +59,7 @@ def _root_of(part: Started) -> int:
 
 
 class Node(Protocol):
-    """The simulated node that has these hands."""
+    """The simulated node whose I/O this is."""
 
     id: int
     alive: bool

@@ -444,7 +444,7 @@ static PyMethodDef io_methods[] = {
      "set_moving($self, partitions, moving, /)\n--\n\nNobody reads or writes their stripes here until the next table."},
     {"set_peer", io_set_peer, METH_VARARGS,
      "set_peer($self, peer, host, port, incarnation=0, /)\n--\n\nA member, and where it listens (port 0: nowhere)."},
-    {"forget_peer", io_forget_peer, METH_O, "It is dead: what waits for it fails at once."},
+    {"forget_peer", io_forget_peer, METH_O, "It is dead: callers that wait for it fail at once."},
     {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},
     {"fetch_stored", io_fetch_stored, METH_VARARGS,

@@ -253,7 +253,7 @@ static int shake_hands(struct data_client *client, int fd, const struct handshak
     }
 }
 
-/* One attempt: a link in the peer's list that is connected, or 0 links and an error. With the lock held, given up meanwhile. */
+/* One attempt: a link in the peer's list that is connected, or 0 links and an error. Called with the lock held; unlocks it while connecting. */
 static int connect_link(struct data_client *client, struct data_peer *peer, int lane, const struct addrinfo *address,
                         struct data_link **made) {
     uint64_t life = peer->life;

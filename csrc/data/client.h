@@ -45,7 +45,7 @@ void data_client_end(struct data_client *client);  /* nobody is in its functions
 
 /* A member, and where it listens (`port` 0: nowhere). Connections to what it was before are ended. An incarnation of 0 is not looked at. */
 void data_set_peer(struct data_client *client, int32_t node, uint64_t incarnation, const char *host, int port);
-void data_forget_peer(struct data_client *client, int32_t node); /* it is no member any more: what waits for it fails with EIO at once */
+void data_forget_peer(struct data_client *client, int32_t node); /* it is no member any more: callers that wait for it get EIO at once */
 bool data_is_member(struct data_client *client, uint64_t id, uint64_t incarnation);
 void data_reap(struct data_client *client); /* close what has not been used for long */
 

@@ -30,7 +30,7 @@ int copier_copy(struct copier *copier, uint64_t serial, const char *source, cons
 struct copier_done *copier_take(struct copier *copier);
 void copier_done_free(struct copier_done *list);
 
-/* End the threads; what is queued or under way completes as "stopped". Repeatable. */
+/* End the threads; copies queued or under way complete as "stopped". Repeatable. */
 void copier_stop(struct copier *copier);
 void copier_free(struct copier *copier);
 

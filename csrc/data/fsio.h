@@ -57,7 +57,7 @@ void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, 
 /* A member of the session, that may connect from now on, and where it listens (`port` 0: nowhere). An incarnation of 0 is not looked at. */
 void fsio_set_peer(struct fsio *io, int32_t peer, uint64_t incarnation, const char *host, int port);
 void fsio_forget_peer(struct fsio *io,
-                      int32_t peer); /* it is dead: what waits for it fails with EIO at once, and it may not connect any more */
+                      int32_t peer); /* it is dead: callers that wait for it get EIO at once, and it may not connect any more */
 
 /* ── parts of this node ── */
 int fsio_part_path(const struct fsio *io, uint64_t ino, int64_t index, char *to, size_t room); /* relative to root */

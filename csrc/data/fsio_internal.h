@@ -1,5 +1,5 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
- * client.c: connections to others. server.c: connections from others. fsio_answer.c: what is asked on them. fsio_striped.c: striped
+ * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them. fsio_striped.c: striped
  * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
  * fsio_room.c: what is done before there is no room. fsio_lost.c: stripes that went with a node.
  *

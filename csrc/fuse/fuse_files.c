@@ -254,7 +254,7 @@ bool fuse_files_wait(struct amfs_fuse *mount, const struct opening *opening) {
     return opening->copies && (opening->kind != FSIO_LOCAL || fsio_open_waits(mount->node->io, opening->ino, opening->truncate));
 }
 
-/* With the lock held, which is given up meanwhile: all of this may wait for another node, or for who does. */
+/* Called with the lock held; unlocks it meanwhile: this may wait for another node. */
 static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     struct node *node = mount->node;
     struct view *view = opening->view;

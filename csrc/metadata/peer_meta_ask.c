@@ -74,7 +74,7 @@ static struct peer_meta_call *take_calls(struct peer_meta_link *link, const void
     return taken;
 }
 
-/* With the lock held, given up meanwhile. */
+/* Called with the lock held; unlocks it meanwhile. */
 static void run_done(struct peer_meta_link *link, struct peer_meta_call *call, const struct peer_meta_answer *answer) {
     link->running = call->owner;
     pthread_mutex_unlock(&link->lock);

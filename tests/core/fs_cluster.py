@@ -60,7 +60,7 @@ class Node:
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
 
-    # works, as node.filework has them
+    # works, as node.file_backend has them
 
     def make(self, ino: int, *times: int) -> None:
         if ino not in self.grown:

@@ -195,7 +195,7 @@ def steal_of_a_pinned_task(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_thief_does_not_say_so(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Dispatcher, "on_took", lambda self, peer, message: None)
+    patch.setattr(Dispatcher, "on_task_moved", lambda self, peer, message: None)
 
 
 def tasks_are_passed_on_for_ever(patch: pytest.MonkeyPatch) -> None:

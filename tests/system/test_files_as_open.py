@@ -12,7 +12,7 @@ from fs_session import running
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amfs.client import open_file as files_io
+from amfs.client import open_file
 from amfs.client.files import Files
 
 START = bytes(range(256)) * 40  # what is in the file at first: ten small pieces and a rest
@@ -27,8 +27,8 @@ def files() -> Iterator[Files]:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that files of some kilobytes take many calls, as files of many megabytes do."""
-    monkeypatch.setattr(files_io, "CHUNK", 1000)
-    monkeypatch.setattr(files_io, "BUFFER", 300)
+    monkeypatch.setattr(open_file, "CHUNK", 1000)
+    monkeypatch.setattr(open_file, "BUFFER", 300)
 
 
 sizes = st.one_of(st.integers(0, 50), st.sampled_from([1, 20, 250, 999, 1000, 1001]), st.integers(0, 12_000))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.client import transfer as files_copy
+from amfs.client import transfer
 from amfs.client.connection import failure
 from amfs.client.files import layout_of, stat_result
 from amfs.client.keyvalue import key_of, path_of
@@ -258,4 +258,4 @@ def test_what_fails_for_another_reason_is_not_tried_again(tmp_path: Path, monkey
     monkeypatch.setattr(os, "copy_file_range", full)
     with pytest.raises(OSError, match="No space left"):
         copied(source, tmp_path / "target")
-    assert errno.ENOSPC in files_copy._FULL
+    assert errno.ENOSPC in transfer._FULL

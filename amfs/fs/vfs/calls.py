@@ -31,7 +31,7 @@ class Ask(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Have the hands do ``what``."""
+    """Have the I/O of this node do ``what``."""
 
     what: str
     args: tuple[Any, ...] = ()
