@@ -242,9 +242,10 @@ class Loop:
         core = self.core
         if core is not None and to == core.node:
             self.act(to, core.handle(Received(peer, message), time_now))
-        elif to in self.clients:
-            if isinstance(message, m.View):
-                self._view(message)
+            return
+        if isinstance(message, m.View):
+            self._view(message)
+        if to in self.clients:
             self.act(to, self.clients[to].handle(Received(peer, message), time_now))
 
     def _peer_down(self, peer: int, time_now: float, refused: bool = False) -> None:
