@@ -281,8 +281,8 @@ class Membership(Machine):
         """Take over if the manager is silent and nobody of lower id has spoken up in time."""
         view = self.view
         assert view is not None
-        heirs = [node for node in self.nodes() if node != view.manager]
-        patience = self.limits.dead_s * (1 + heirs.index(self.node) / 2)
+        successors = [node for node in self.nodes() if node != view.manager]
+        patience = self.limits.dead_s * (1 + successors.index(self.node) / 2)
         if self.now - self.manager_heard > patience:
             self._take_over()
 
@@ -316,8 +316,8 @@ class Membership(Machine):
             self._move(event.peer, self.peers[event.peer], PeerEvent.TIMED_OUT)
             self._bury([event.peer])
         elif self.view is not None and event.peer == self.view.manager:
-            heirs = [node for node in self.nodes() if node != event.peer]
-            if heirs and heirs[0] == self.node:
+            successors = [node for node in self.nodes() if node != event.peer]
+            if successors and successors[0] == self.node:
                 self._take_over()
         elif self.view is not None and not self.is_manager and event.peer in self.nodes():
             # Two members that cannot talk to each other would wait for each other for ever: one of them has to go.
