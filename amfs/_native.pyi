@@ -29,8 +29,8 @@ class Launcher:
     fd: int  # eventfd, readable while completions wait
 
     def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, mount_dir: str = ..., watcher: str = ...) -> None:
-        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system). ``mount_dir``: where
-        the session's file system is for blind tasks, which cannot run without. ``watcher``: the
+        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system).
+        ``mount_dir``: where the session's file system is for blind tasks, which cannot run without. ``watcher``: the
         program amfs-watcher, which ends what tasks have left when this process is killed."""
     def set_context(self, context: int, base: str, env: Sequence[str]) -> None:
         """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces."""
@@ -44,8 +44,8 @@ class Launcher:
 
         (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail)
 
-        and of a blind task one more: (number of the attempt, ((kind, directory, name, inode) per file that it made, ...), ((directory, name)
-        per name that it looked for in vain, ...)), as csrc/launcher/attempts.h has them.
+        and of a blind task one more, as csrc/launcher/attempts.h has it: (number of the attempt, ((kind, directory, name, inode) per file
+        that it made, ...), ((directory, name) per name that it looked for in vain, ...)).
 
         ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT
         (detail names them), 5 INPUT_CHANGED (detail names them), 6 SETUP (code = errno, detail says what failed), 7 CANCELLED (never

@@ -301,9 +301,10 @@ class Mounts:
     # ── the mount for blind tasks ──────────────────────────────────────────────────────────────────
 
     def ready_for_tasks(self) -> str | None:
-        """'' if blind tasks can be started; None: not yet, ask again after the next ``collect``; else why not. Makes the mount when there is none:
-        in a thread, for to mount may take long."""
-        if self._tasks in self._by_number():
+        """'' if blind tasks can be started; None: not yet, ask again after the next ``collect``; else why not. Makes the mount when there
+        is none: in a thread, for to mount may take long."""
+        mount = self._mounts.get(self._tasks)
+        if mount is not None and not mount.is_ended():
             return ""
         if self._tasks_thread is None:
             if self._tasks_fault and time.monotonic() < self._tasks_again:
@@ -312,16 +313,13 @@ class Mounts:
             self._tasks_thread.start()
         return None
 
-    def _by_number(self) -> set[int]:
-        return {number for number, mount in self._mounts.items() if not mount.is_ended()}
-
     def _mount_for_tasks(self) -> None:
         made: int | str
         try:
             os.makedirs(self.tasks_dir, 0o700, exist_ok=True)
             made = fusemounts.mount_here(self.tasks_dir, self.session)
         except (AmfsError, OSError) as error:
-            made = str(error)
+            made = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         self._tasks_made.append(made)
         os.eventfd_write(self._wake, 1)
 

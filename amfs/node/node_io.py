@@ -263,9 +263,9 @@ class NodeIO:
 
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""
-        self.launcher.stop()
         if self.mounts is not None:
-            self.mounts.stop()
+            self.mounts.stop()  # first: a task that waits for an answer of this node cannot be killed before it has one
+        self.launcher.stop()
         if self.files is not None:
             self.files.stop()
         if self._copier is not None:

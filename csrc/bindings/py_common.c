@@ -69,8 +69,7 @@ int py_to_attr(PyObject *value, void *to) {
         return 0;
     }
     if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL|K;an attr has 16 numbers, or 17", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev,
-                          &a->stripe, &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime,
-                          &pending))
+                          &a->stripe, &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime, &pending))
         return 0;
     a->ino = ino;
     a->size = size;

@@ -57,8 +57,12 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
         PyErr_SetString(PyExc_RuntimeError, "this launcher is already initialised");
         goto error;
     }
-    amfs_launcher_options options = {(uint32_t)slots, (uint64_t)memory, PyBytes_AsString(sandbox), PyBytes_AsString(logs),
-                                     mount != NULL ? PyBytes_AsString(mount) : NULL, watcher != NULL ? PyBytes_AsString(watcher) : NULL};
+    amfs_launcher_options options = {(uint32_t)slots,
+                                     (uint64_t)memory,
+                                     PyBytes_AsString(sandbox),
+                                     PyBytes_AsString(logs),
+                                     mount != NULL ? PyBytes_AsString(mount) : NULL,
+                                     watcher != NULL ? PyBytes_AsString(watcher) : NULL};
     WITHOUT_GIL(failed = amfs_launcher_new(&options, &object->launcher, fault, sizeof fault));
     if (failed) {
         os_error(failed, fault);
@@ -202,8 +206,7 @@ static PyObject *traces_tuple(const struct amfs_traces *traces) {
     PyObject *all_made = PyTuple_New((Py_ssize_t)traces->made_count), *all_missed = PyTuple_New((Py_ssize_t)traces->missed_count);
     for (size_t i = 0; all_made != NULL && i < traces->made_count; i++) {
         const struct amfs_made *made = &traces->made[i];
-        PyObject *value =
-            Py_BuildValue("(iKy#K)", (int)made->kind, (ull)made->dir, made->name, (Py_ssize_t)made->length, (ull)made->ino);
+        PyObject *value = Py_BuildValue("(iKy#K)", (int)made->kind, (ull)made->dir, made->name, (Py_ssize_t)made->length, (ull)made->ino);
         if (put(all_made, (Py_ssize_t)i, value) < 0) Py_CLEAR(all_made);
     }
     for (size_t i = 0; all_missed != NULL && i < traces->missed_count; i++) {

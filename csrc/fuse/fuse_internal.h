@@ -383,7 +383,8 @@ struct fuse_looked {
     size_t length;
 };
 int fuse_tasks_looked_up(struct amfs_fuse *mount, const struct fuse_looked *looked, int error, const struct meta_attr *attr);
-void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *request, const struct meta_attr *attr); /* before it is answered */
+void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *request,
+                     const struct meta_attr *attr); /* before it is answered */
 
 /* fuse_list.c */
 void fuse_do_open_dir(struct call *call);

@@ -338,7 +338,8 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
         struct wire_open_out open;
     } out = {.open = *open};
     const struct opening *opening = &it->opening;
-    if (error == 0 || it->attr.pending == it->request->owned) fuse_tasks_done(mount, it->request, &it->attr); /* made, if perhaps not open */
+    if (error == 0 || it->attr.pending == it->request->owned)
+        fuse_tasks_done(mount, it->request, &it->attr); /* made, if perhaps not open */
     if (error != 0) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
     else fuse_put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
     out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */

@@ -122,7 +122,8 @@ static int begin_attempt(const amfs_loop *loop, amfs_slot *slot, amfs_text *deta
         return ENODEV;
     }
     if (slot->mark == 0) {
-        amfs_text_add(detail, "a blind task needs a mark, which the hard limit on real-time CPU time forbids here (ulimit -H -R unlimited)");
+        amfs_text_add(detail,
+                      "a blind task needs a mark, which the hard limit on real-time CPU time forbids here (ulimit -H -R unlimited)");
         return EPERM;
     }
     slot->attempt = amfs_attempt_begin(slot->mark);

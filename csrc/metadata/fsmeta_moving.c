@@ -127,8 +127,8 @@ static bool put_inode(void *context, struct link *link) {
     put(out, inode->lost, 1);
     put(out, (uint32_t)inode->writer, 4);
     put(out, (uint32_t)inode->rank, 4);
-    const uint64_t longs[] = {inode->size,           inode->blocks,          (uint64_t)inode->atime,
-                              (uint64_t)inode->mtime, (uint64_t)inode->ctime, inode->pending};
+    const uint64_t longs[] = {inode->size,   inode->blocks, (uint64_t)inode->atime, (uint64_t)inode->mtime, (uint64_t)inode->ctime,
+                              inode->pending};
     for (size_t i = 0; i < 6; i++) put(out, longs[i], 8);
     put_nodes(out, inode->holders, -1);
     put_nodes(out, inode->users, -1);

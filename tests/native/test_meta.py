@@ -196,6 +196,27 @@ def test_a_lock_keeps_others_out_and_lets_its_owner_in() -> None:
 # ── who is told ────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_what_an_attempt_has_made_is_its_own() -> None:
+    meta = alone()
+    attr = Attr(*meta.create(ROOT, b"x", 1, 0, None, tuple(NEW._replace(pending=7))))
+    assert attr.pending == 7
+    meta.lookup(ROOT, b"x", 3)
+    with refused(errno.EAGAIN):
+        meta.set_pending(attr.ino, 8, 0, 0)  # not that attempt's
+    taken, tell = meta.set_pending(attr.ino, 0, 9, 0)
+    assert (Attr(*taken).pending, tell) == (9, (3,))
+    other = Meta(1)
+    other.set_table([1] * 16, 2)
+    other.import_(meta.export_partition(attr.ino >> 40))  # wherever it goes
+    assert Attr(*other.getattr(attr.ino, 1)).pending == 9
+    done, _ = meta.set_pending(attr.ino, 9, 0, 0)
+    assert Attr(*done) == attr._replace(pending=0), "nothing else changes"
+    with refused(errno.EAGAIN):
+        meta.set_pending(attr.ino, 0, 5, 0)  # it is everybody's
+    with refused(errno.ENOENT):
+        meta.set_pending(attr.ino + 1, 0, 5, 0)
+
+
 def test_watchers_are_told_once() -> None:
     meta = alone()
     ino = made(meta, b"x").ino

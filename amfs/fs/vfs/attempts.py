@@ -155,8 +155,9 @@ class Attempts(Tasks):
         return (yield from super().op_create(r, dir, name, mode, flags, pending))
 
     def _take_file_over(self, r: Request, dir: int, name: bytes, flags: int, pending: int) -> Operation:
-        """If the name is of a file that another attempt has made and not published, the file belongs to this one from now on. But to append to it
-        is to share it with others who do, and so it is everybody's. A file that is to be new is only removed if its attempt died with its node."""
+        """If the name is of a file that another attempt has made and not published, the file belongs to this one from now on. But to append
+        to it is to share it with others who do, and so it is everybody's. Of what is to be new (O_EXCL) only an attempt that died with its
+        node loses its file."""
         try:
             attr: Attr = yield from self.find(dir, name)
         except OSError as error:
