@@ -121,6 +121,16 @@ def test_he_mounts_his_own_files(person: Person, session: str, adapter: str) -> 
     assert not os.path.ismount(person.home / "m")
 
 
+def test_his_blind_tasks_have_a_mount(person: Person, session: str) -> None:
+    lines = person.home / "lines"
+    lines.write_text("a -b sh -blind -a -c 'mkdir d; id -u > d/f'\nb -b sh -blind -retries 0 -a -c 'echo x > y; cat z'\n")
+    lines.chmod(0o644)
+    ran = person.amfs("run", str(lines), "--session", session, code=1)
+    assert "task b failed: exit status 1; looked in vain for /z" in ran.stderr
+    assert person.amfs("ls", "/").stdout.split() == ["d"]
+    assert person.amfs("cat", "/d/f").stdout == f"{person.uid}\n"
+
+
 def test_in_a_user_namespace_of_his_own(person: Person, session: str) -> None:
     unshare = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount"]
     if person.run(*unshare, "true", code=None).returncode != 0:
