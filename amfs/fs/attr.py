@@ -32,6 +32,14 @@ XATTR_CREATE = 1
 XATTR_REPLACE = 2
 
 
+PENDING_NODE_SHIFT = 40  # ``Attr.pending`` is the number of the node plus one, then that of the attempt there (csrc/launcher/attempts.h)
+
+
+def maker(pending: int) -> int:
+    """The node on which the attempt runs, or ran, that makes a pending file."""
+    return (pending >> PENDING_NODE_SHIFT) - 1
+
+
 LOST = 2  # of ``finished``: some of the content was lost with a node, and is not to be read
 
 

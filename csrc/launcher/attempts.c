@@ -1,5 +1,6 @@
 #include "attempts.h"
 
+#include "common/xxh64.h"
 #include "mark.h"
 
 #include <pthread.h>
@@ -7,11 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NOBODY = UINT32_MAX };
+
+/* What was made, in the order in which it was, and by its name: a task may make, rename and remove very many. */
 struct attempt {
     struct attempt *next;
     uint64_t mark;
-    size_t made_room;
-    struct amfs_traces traces;
+    size_t made_room; /* of traces.made and of next_made; a power of two */
+    uint32_t *buckets, *next_made; /* as many buckets: indices into traces.made, or NOBODY */
+    struct amfs_traces traces; /* among what was made: names of NULL, removed since */
 };
 
 /* As many as there are slots: a list will do. */
@@ -37,6 +42,14 @@ uint64_t amfs_attempt_begin(uint64_t mark) {
     return attempt->traces.number;
 }
 
+/* What was removed goes; the others keep their order. */
+static void close_gaps(struct amfs_traces *traces) {
+    size_t to = 0;
+    for (size_t i = 0; i < traces->made_count; i++)
+        if (traces->made[i].name != NULL) traces->made[to++] = traces->made[i];
+    traces->made_count = to;
+}
+
 struct amfs_traces *amfs_attempt_end(uint64_t number) {
     struct amfs_traces *traces = malloc(sizeof *traces);
     if (traces == NULL) return NULL;
@@ -51,6 +64,9 @@ struct amfs_traces *amfs_attempt_end(uint64_t number) {
         return NULL;
     }
     *traces = attempt->traces;
+    close_gaps(traces);
+    free(attempt->buckets);
+    free(attempt->next_made);
     free(attempt);
     return traces;
 }
@@ -124,59 +140,97 @@ void amfs_attempt_found(uint64_t number, uint64_t dir, const char *name, size_t 
 
 /* ── what it made ── */
 
-/* From the end: what was made last is renamed and removed first. */
-static struct amfs_made *find_made(const struct amfs_traces *traces, uint64_t dir, const char *name, size_t length) {
-    for (size_t i = traces->made_count; i-- > 0;) {
-        struct amfs_made *made = &traces->made[i];
-        if (is_name(dir, name, length, made->dir, made->name, made->length)) return made;
+static uint32_t *bucket_of(const struct attempt *attempt, uint64_t dir, const char *name, size_t length) {
+    return &attempt->buckets[amfs_xxh64(name, length, dir) & (attempt->made_room - 1)];
+}
+
+/* Its index, or NOBODY. */
+static uint32_t find_made(const struct attempt *attempt, uint64_t dir, const char *name, size_t length) {
+    if (attempt->made_room == 0) return NOBODY;
+    uint32_t at = *bucket_of(attempt, dir, name, length);
+    for (; at != NOBODY; at = attempt->next_made[at]) {
+        const struct amfs_made *made = &attempt->traces.made[at];
+        if (is_name(dir, name, length, made->dir, made->name, made->length)) break;
     }
-    return NULL;
+    return at;
 }
 
-static void drop_made(struct amfs_traces *traces, struct amfs_made *made) {
-    size_t index = (size_t)(made - traces->made);
-    free(made->name);
-    traces->made_count--;
-    memmove(made, made + 1, (traces->made_count - index) * sizeof *made);
+static void index_made(struct attempt *attempt, uint32_t at) {
+    const struct amfs_made *made = &attempt->traces.made[at];
+    uint32_t *bucket = bucket_of(attempt, made->dir, made->name, made->length);
+    attempt->next_made[at] = *bucket;
+    *bucket = at;
 }
 
-static void add_made(struct attempt *attempt, enum amfs_made_kind kind, uint64_t dir, const char *name, size_t length, uint64_t ino) {
+static void forget_index(struct attempt *attempt, uint32_t at) {
+    const struct amfs_made *made = &attempt->traces.made[at];
+    uint32_t *link = bucket_of(attempt, made->dir, made->name, made->length);
+    while (*link != at) link = &attempt->next_made[*link];
+    *link = attempt->next_made[at];
+}
+
+/* Room for one more. False: no memory. */
+static bool reserve_made(struct attempt *attempt) {
     struct amfs_traces *traces = &attempt->traces;
-    if (traces->made_count == attempt->made_room) {
-        size_t room = attempt->made_room == 0 ? 16 : 2 * attempt->made_room;
-        struct amfs_made *made = realloc(traces->made, room * sizeof *made);
-        if (made == NULL) return;
-        traces->made = made;
-        attempt->made_room = room;
-    }
-    char *copy = copy_of(name, length);
+    if (traces->made_count < attempt->made_room) return true;
+    close_gaps(traces);
+    size_t room = attempt->made_room == 0 ? 16 : traces->made_count > attempt->made_room / 2 ? 2 * attempt->made_room : attempt->made_room;
+    if (room >= NOBODY) return false;
+    struct amfs_made *made = realloc(traces->made, room * sizeof *made);
+    if (made != NULL) traces->made = made;
+    uint32_t *next = realloc(attempt->next_made, room * sizeof *next);
+    if (next != NULL) attempt->next_made = next;
+    uint32_t *buckets = realloc(attempt->buckets, room * sizeof *buckets);
+    if (buckets != NULL) attempt->buckets = buckets;
+    bool grown = made != NULL && next != NULL && buckets != NULL;
+    if (grown) attempt->made_room = room;
+    for (size_t i = 0; i < attempt->made_room; i++) attempt->buckets[i] = NOBODY;
+    for (size_t i = 0; i < traces->made_count; i++) index_made(attempt, (uint32_t)i);
+    return traces->made_count < attempt->made_room;
+}
+
+static void drop_made(struct attempt *attempt, uint32_t at) {
+    struct amfs_made *made = &attempt->traces.made[at];
+    forget_index(attempt, at);
+    free(made->name);
+    made->name = NULL;
+}
+
+static void add_made(struct attempt *attempt, const struct amfs_made *made) {
+    forget_missed(&attempt->traces, made->dir, made->name, made->length);
+    char *copy = reserve_made(attempt) ? copy_of(made->name, made->length) : NULL;
     if (copy == NULL) return;
-    forget_missed(traces, dir, name, length);
-    traces->made[traces->made_count++] = (struct amfs_made){kind, dir, ino, length, copy};
+    uint32_t at = (uint32_t)attempt->traces.made_count++;
+    attempt->traces.made[at] = *made;
+    attempt->traces.made[at].name = copy;
+    index_made(attempt, at);
 }
 
 void amfs_attempt_made(uint64_t number, enum amfs_made_kind kind, uint64_t dir, const char *name, size_t length, uint64_t ino) {
     pthread_mutex_lock(&lock);
     struct attempt *attempt = find(number);
-    if (attempt != NULL) add_made(attempt, kind, dir, name, length, ino);
+    if (attempt != NULL) add_made(attempt, &(struct amfs_made){kind, dir, ino, length, (char *)(uintptr_t)name});
     pthread_mutex_unlock(&lock);
 }
 
 void amfs_attempt_removed(uint64_t number, uint64_t dir, const char *name, size_t length) {
     pthread_mutex_lock(&lock);
     struct attempt *attempt = find(number);
-    struct amfs_made *made = attempt == NULL ? NULL : find_made(&attempt->traces, dir, name, length);
-    if (made != NULL) drop_made(&attempt->traces, made);
+    uint32_t at = attempt == NULL ? NOBODY : find_made(attempt, dir, name, length);
+    if (at != NOBODY) drop_made(attempt, at);
     pthread_mutex_unlock(&lock);
 }
 
-static void rename_made(struct amfs_made *made, uint64_t dir, const char *name, size_t length) {
+static void rename_made(struct attempt *attempt, uint32_t at, uint64_t dir, const char *name, size_t length) {
+    struct amfs_made *made = &attempt->traces.made[at];
     char *copy = copy_of(name, length);
     if (copy == NULL) return;
+    forget_index(attempt, at);
     free(made->name);
     made->name = copy;
     made->dir = dir;
     made->length = length;
+    index_made(attempt, at);
 }
 
 void amfs_attempt_renamed(uint64_t number, uint64_t dir, const char *name, size_t length, uint64_t to_dir, const char *to_name,
@@ -184,14 +238,12 @@ void amfs_attempt_renamed(uint64_t number, uint64_t dir, const char *name, size_
     pthread_mutex_lock(&lock);
     struct attempt *attempt = find(number);
     if (attempt != NULL) {
-        struct amfs_traces *traces = &attempt->traces;
-        struct amfs_made *moved = find_made(traces, dir, name, length), *replaced = find_made(traces, to_dir, to_name, to_length);
-        if (replaced != NULL && exchanged) rename_made(replaced, dir, name, length);
-        else if (replaced != NULL) drop_made(traces, replaced);
-        if (replaced != NULL && !exchanged) moved = find_made(traces, dir, name, length); /* they have moved up */
-        forget_missed(traces, to_dir, to_name, to_length);
-        if (moved != NULL) rename_made(moved, to_dir, to_name, to_length);
-        else if (!exchanged) add_made(attempt, AMFS_MADE_RENAMED, to_dir, to_name, to_length, 0);
+        uint32_t moved = find_made(attempt, dir, name, length), replaced = find_made(attempt, to_dir, to_name, to_length);
+        forget_missed(&attempt->traces, to_dir, to_name, to_length);
+        if (replaced != NOBODY && replaced != moved && exchanged) rename_made(attempt, replaced, dir, name, length);
+        else if (replaced != NOBODY && replaced != moved) drop_made(attempt, replaced);
+        if (moved != NOBODY) rename_made(attempt, moved, to_dir, to_name, to_length);
+        else if (!exchanged) add_made(attempt, &(struct amfs_made){AMFS_MADE_RENAMED, to_dir, 0, to_length, (char *)(uintptr_t)to_name});
     }
     pthread_mutex_unlock(&lock);
 }

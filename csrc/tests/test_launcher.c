@@ -3,6 +3,7 @@
  * The library under test is C as shipped; records are packed here by hand, from record.h. A failed check ends the program. */
 #include "check.h"
 #include "common/tree.h"
+#include "launcher/attempts.h"
 #include "launcher/launcher.h"
 
 #include <errno.h>
@@ -333,11 +334,67 @@ static void test_damage(void) {
     free(good.data);
 }
 
+/* -------------------------------------------------------------------------------------------------------------- attempts */
+
+enum { NAMES = 3000 };
+
+static size_t name_of(char *to, int i) { return (size_t)sprintf(to, "%d", i); }
+
+/* Many names, made, renamed over each other, exchanged and removed: what is left is what a plain table says. */
+static void test_attempts(void) {
+    static uint64_t inodes[NAMES];
+    uint64_t number = amfs_attempt_begin(UINT64_C(1) << 62), last = 0;
+    uint32_t random = 7;
+    char name[16], other[16];
+    bool stray;
+
+    CHECK(number != 0 && amfs_attempt_of_process(getpid(), &stray) == 0 && !stray);
+    for (int round = 0; round < 20 * NAMES; round++) {
+        random = random * 1664525 + 1013904223;
+        int i = (int)((random >> 8) % NAMES), j = (int)((random >> 4) % NAMES);
+        size_t length = name_of(name, i), to = name_of(other, j);
+        uint64_t moved = inodes[i];
+        switch (random >> 30) {
+        case 0:
+        case 1:
+            if (inodes[i] != 0) break;
+            inodes[i] = ++last;
+            amfs_attempt_made(number, AMFS_MADE_FILE, 5, name, length, last);
+            break;
+        case 2:
+            if (moved == 0 || i == j) break;
+            bool exchanged = inodes[j] != 0 && random % 2 == 1;
+            inodes[i] = exchanged ? inodes[j] : 0;
+            inodes[j] = moved;
+            amfs_attempt_renamed(number, 5, name, length, 5, other, to, exchanged);
+            break;
+        default: inodes[i] = 0; amfs_attempt_removed(number, 5, name, length);
+        }
+    }
+    size_t left = 0;
+    for (int i = 0; i < NAMES; i++) left += inodes[i] != 0;
+    for (int i = 0; i < 2 * AMFS_MISSED_MAX; i++) amfs_attempt_missed(number, 6, name, name_of(name, i));
+    amfs_attempt_found(number, 6, name, name_of(name, AMFS_MISSED_MAX + 3));
+    amfs_attempt_made(number, AMFS_MADE_DIRECTORY, 6, name, name_of(name, 2 * AMFS_MISSED_MAX - 1), ++last);
+    struct amfs_traces *traces = amfs_attempt_end(number);
+    CHECK(traces != NULL && traces->number == number && traces->made_count == left + 1 && left > 100);
+    for (size_t i = 0; i < left; i++) {
+        const struct amfs_made *made = &traces->made[i];
+        CHECK(made->dir == 5 && inodes[atoi(made->name)] == made->ino && (i == 0 || made->ino > traces->made[i - 1].ino));
+    }
+    CHECK(traces->made[left].kind == AMFS_MADE_DIRECTORY && traces->missed_count == AMFS_MISSED_MAX - 2);
+    CHECK(strcmp(traces->missed[0].name, "256") == 0 && strcmp(traces->missed[AMFS_MISSED_MAX - 3].name, "510") == 0);
+    amfs_traces_free(traces);
+    CHECK(amfs_attempt_end(number) == NULL);
+    amfs_attempt_made(number, AMFS_MADE_FILE, 5, "late", 4, 1); /* nobody's */
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     make_top("/tmp", "launcher");
     CHECK(mkdir(at("sandboxes"), 0755) == 0 && mkdir(at("store"), 0755) == 0 && mkdir(at("base"), 0755) == 0);
     test_damage();
+    test_attempts();
     test_outcomes();
     test_many();
     test_kill_withdraw_stop();

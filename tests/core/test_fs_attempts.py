@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster
 
-from amfs.fs.attr import ROOT, Attr
-from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, NODE_SHIFT, RENAMED, Traces
+from amfs.fs.attr import PENDING_NODE_SHIFT, ROOT, Attr
+from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, RENAMED, Traces
 
 NEW = os.O_WRONLY | os.O_CREAT
 
 
 def mark(node: int, number: int) -> int:
-    return (node + 1) << NODE_SHIFT | number
+    return (node + 1) << PENDING_NODE_SHIFT | number
 
 
 def make(cluster: Cluster, node: int, number: int, dir: int, name: bytes) -> tuple[int, int, bytes, int]:

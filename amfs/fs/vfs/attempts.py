@@ -11,7 +11,7 @@ import errno
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from amfs.fs.attr import META_BUSY, META_NOT_MINE, ROOT, Attr
+from amfs.fs.attr import META_BUSY, META_NOT_MINE, PENDING_NODE_SHIFT, ROOT, Attr, maker
 from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC
 from amfs.fs.vfs.calls import All, Answer, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.contents import Request
@@ -21,7 +21,6 @@ from amfs.fs.vfs.tasks import Tasks
 #: ``Made.kind``, as csrc/launcher/attempts.h. RENAMED: another name for what was there before the attempt; it stays.
 FILE, LINK, DIRECTORY, RENAMED = 1, 2, 3, 4
 
-NODE_SHIFT = 40  # of a mark: the node's number plus one, then the number of the attempt there
 NAMES_MAX = 1024  # paths of new files that one result carries; whoever waits for another finds it by looking
 
 
@@ -50,7 +49,7 @@ class Attempts(Tasks):
         self.spawn(self._end_attempt(number, good, [Made(*one) for one in made], missed), answer)
 
     def _end_attempt(self, number: int, good: bool, made: list[Made], missed: Sequence[Any]) -> Operation:
-        pending = (self.node + 1) << NODE_SHIFT | number
+        pending = (self.node + 1) << PENDING_NODE_SHIFT | number
         if not good:
             missing = [path for dir, name in missed if (path := self._path_of(dir, bytes(name)))]  # before directories go
             yield from self._take_back(pending, made)
@@ -166,7 +165,7 @@ class Attempts(Tasks):
             raise
         if attr.pending in (0, pending):
             return
-        alive = (attr.pending >> NODE_SHIFT) - 1 in self.live
+        alive = maker(attr.pending) in self.live
         if flags & O_EXCL:
             if not alive:
                 yield from self._remove_name(r, dir, name, attr.ino)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import stat
 
+from amfs.fs.attr import maker
 from amfs.fs.openflags import O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.calls import Answer, Operation, Sleep, Work, failure
 from amfs.fs.vfs.contents import LOCAL, Opened, Request
@@ -33,10 +34,13 @@ class Tasks(Moving):
             attr = yield from self._walk(r, path, True)
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EISDIR if stat.S_ISDIR(attr.mode) else errno.EINVAL)
-            if attr.finished:
+            if attr.pending and maker(attr.pending) not in self.live:
+                raise failure(errno.ENOENT)  # left by a task that died with its node
+            if attr.finished and not attr.pending:
                 break
             if self.now >= end:
-                raise OSError(errno.EBUSY, f"is still being written on node {attr.writer} after {UNFINISHED_S:g} s")
+                node = maker(attr.pending) if attr.pending else attr.writer
+                raise OSError(errno.EBUSY, f"is still being written on node {node} after {UNFINISHED_S:g} s")
             yield Sleep(PAUSE_S)
         opened: Opened = yield from self.op_open(r, attr.ino, O_RDONLY)
         try:
