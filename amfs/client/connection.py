@@ -79,6 +79,7 @@ class NodeConnection:
 
     def __init__(self, name: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
         self.session = discovery.find(name)
+        self.reference = name if name and ("/" in name or name.endswith(".json")) else self.session.name  # by which others find it, too
         self.answer_s = answer_s
         self.pid = os.getpid()
         self.gateway = -1
@@ -117,6 +118,11 @@ class NodeConnection:
     def view(self) -> View | None:
         """The session as its nodes told it last."""
         return self.attachment.view
+
+    def members(self) -> list[Member]:
+        """The nodes that are in, as the nodes told it last."""
+        with self._turns:
+            return list(self.view.members) if self.view is not None else []
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 

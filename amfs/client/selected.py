@@ -1,0 +1,48 @@
+"""The regular files that a path stands for, with their places. Used by what works on whole directories: collectives, shuffle, diff, dump."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from amfs.client import tree
+from amfs.client.connection import Call, NodeConnection, failure
+from amfs.fs.attr import Attr
+
+
+class Selected(NamedTuple):
+    """One file."""
+
+    path: bytes
+    attr: Attr
+
+
+def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
+    """The file at ``path``, or all regular files at and below the directory there, by path. Symbolic links in it are not followed.
+
+    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed.
+    """
+    top = Attr(*connection.call("walk", path, True, about=(path,))[0])
+    if stat.S_ISREG(top.mode):
+        return [Selected(path, top)]
+    if not stat.S_ISDIR(top.mode):
+        raise failure(22, (path,), "is neither a file nor a directory")
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    found = [
+        Selected(entry.path, entry.attr) for _, entries in tree.walk(connection, path, stop) for entry in entries if entry.is_file()
+    ]
+    return sorted(found)
+
+
+def places(connection: NodeConnection, paths: Sequence[bytes]) -> list[tuple[int, ...]]:
+    """The nodes that hold the (first) bytes of each file, best first. Raises OSError for the first that cannot be said."""
+    held = []
+    for answer in connection.call_many(Call("locate", (path,), (path,)) for path in paths):
+        if isinstance(answer, OSError):
+            raise answer
+        held.append(tuple(answer[0][2]) if answer else ())
+    return held
