@@ -34,7 +34,8 @@ _REST_S = 0.1  # without calls; then the keeper takes over
 #: Calls that change nothing and hang on no handle: if the gateway dies they are made again at the next one.
 REPEATABLE = frozenset({
     "walk", "list_path", "readlink_path", "get_xattr_path", "list_xattr_path", "get_rank", "locate", "df", "du",
-    "export", "statfs", "scratch", "where", "bring", "spare",
+    "export", "statfs", "scratch", "where", "bring", "spare", "digests",
+    "seen_outside", "load", "dump",
 })  # fmt: skip
 
 

@@ -21,6 +21,7 @@ def test_seeds(kind: str, algorithm: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_seeds(kind: str, algorithm: str) -> None:

@@ -1,0 +1,411 @@
+"""Load directories into a session and dump them out of it (AMFS Shell §3.4).
+
+Where all nodes see the place outside, a plan says which node copies which files, and all copy at the same time; else the files go through this
+process. Every copy is read back and compared by its digest, and gets its name when it is whole. A file that is there with the same size
+and digest is not copied again, so a load or dump that broke off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from amfs.client.connection import Call, failure
+from amfs.client.files import Files, StrPath
+from amfs.client.paths import clean, join
+from amfs.client.selected import files_at
+from amfs.client.tree import has_magic, walk
+from amfs.engine.spreading import Job, distribute, orders
+from amfs.errors import UsageError
+from amfs.fs.attr import LOST, Attr
+from amfs.host.digests import of_file
+
+AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
+LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
+PASSES = 3  # over what nodes that died had to do
+_TOGETHER = 2  # orders on their way to one node
+
+Progress = Callable[[int], None]  # told the bytes that are done
+
+
+class Item(NamedTuple):
+    """One file to be copied, inside and outside. ``mode`` of the copy."""
+
+    inside: bytes
+    outside: str
+    size: int
+    mode: int
+    ino: int = 0
+    near: tuple[int, ...] = ()
+
+
+class Transferred(NamedTuple):
+    """How it went. ``failed``: name -> why. ``bytes`` were copied; ``same`` files were there already. ``way``: "nodes" or "client"."""
+
+    failed: dict[str, str]
+    files: int
+    same: int
+    bytes: int
+    seconds: float
+    way: str
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
+
+
+class _Work:
+    """What became of each file."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.failed: dict[str, str] = {}
+        self.files = self.same = self.bytes = 0
+        self.began = time.monotonic()
+        self._progress = progress
+
+    def done(self, size: int, same: bool) -> None:
+        self.files += not same
+        self.same += same
+        self.bytes += 0 if same else size
+        if self._progress is not None:
+            self._progress(size)
+
+    def fail(self, name: str | bytes, why: OSError | str | int) -> None:
+        words = os.strerror(why) if isinstance(why, int) else why if isinstance(why, str) else why.strerror or str(why)
+        self.failed[os.fsdecode(name)] = "it was not copied right: its digest differs" if why == errno.EILSEQ else words
+
+    def result(self, way: str) -> Transferred:
+        return Transferred(self.failed, self.files, self.same, self.bytes, time.monotonic() - self.began, way)
+
+
+# ── load ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(
+    files: Files, sources: str | Sequence[str], target: StrPath, *, way: str = AUTO, progress: Progress | None = None
+) -> Transferred:
+    """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into ``target``
+    if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a source, too.
+
+    ``way``: "nodes" (each node copies its share), "client" (this process does), "auto" (nodes if all see the place). Raises UsageError,
+    OSError; what concerns single files is in the result.
+    """
+    _check_way(way)
+    given = [sources] if isinstance(sources, str) else list(sources)
+    if any("://" in source for source in given):
+        from amfs.runs.loading_urls import load_urls
+
+        return load_urls(files, given, target, progress=progress)
+    work = _Work(progress)
+    directories: list[bytes] = []
+    items = _local_items(work, files, given, os.fspath(target), directories)
+    for directory in directories:
+        files.makedirs(directory, exist_ok=True)
+    tops = sorted({os.path.abspath(item.outside) for item in items[:1]} | {os.path.abspath(source) for source in given if os.path.exists(source)})
+    chosen = _way(files, way, tops)
+    if chosen == NODES:
+        for _ in range(PASSES):
+            _by_nodes(files, work, items, "load", lambda item: (os.fsencode(os.path.abspath(item.outside)), item.inside, item.mode))
+            items = _lost(files, work, items)
+            if not items:
+                break
+    else:
+        nodes = [member.node for member in files.connection.members()]
+        for node, jobs in distribute([Job(at, item.size) for at, item in enumerate(items)], nodes).items():
+            for job in jobs:
+                _load_here(files, work, items[job.number], node)
+    return work.result(chosen)
+
+
+def _check_way(way: str) -> None:
+    if way not in WAYS:
+        raise UsageError(f"files go by {', '.join(WAYS)}; not by {way}")
+
+
+def _local_items(work: _Work, files: Files, sources: Sequence[str], target: str | bytes, directories: list[bytes]) -> list[Item]:
+    """What is to be loaded, and the directories that must be there."""
+    chosen: list[str] = []
+    for source in sources:
+        found = sorted(glob.glob(source)) if has_magic(os.fsencode(source)) and not os.path.lexists(source) else [source]
+        if not found:
+            raise failure(errno.ENOENT, (source,), "nothing matches")
+        chosen += found
+    to = clean(target)
+    into = len(chosen) > 1 or os.fsencode(target).endswith(b"/") or files.isdir(to)
+    directories.append(to if into or os.path.isdir(chosen[0]) else to.rpartition(b"/")[0] or b"/")
+    items: list[Item] = []
+    for source in chosen:
+        if os.path.isdir(source):
+            below = join(to, os.fsencode(os.path.basename(os.path.abspath(source)))) if len(chosen) > 1 else to
+            _local_tree(work, source, below, items, directories)
+        else:
+            _local_file(work, source, join(to, os.fsencode(os.path.basename(source))) if into else to, items)
+    return items
+
+
+def _local_tree(work: _Work, top: str, to: bytes, items: list[Item], directories: list[bytes]) -> None:
+    def report(error: OSError) -> None:
+        work.fail(error.filename or top, error)
+
+    for above, names, found in os.walk(top, onerror=report):
+        part = os.fsencode(os.path.relpath(above, top))
+        here = to if part == b"." else join(to, part)
+        directories.append(here)
+        for name in sorted(names):
+            if os.path.islink(os.path.join(above, name)):
+                work.fail(os.path.join(above, name), "is a symbolic link to a directory; left out")
+        for name in sorted(found):
+            _local_file(work, os.path.join(above, name), join(here, os.fsencode(name)), items)
+
+
+def _local_file(work: _Work, path: str, inside: bytes, items: list[Item]) -> None:
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        work.fail(path, error)
+        return
+    if not stat.S_ISREG(facts.st_mode):
+        work.fail(path, "not a regular file; left out")
+    else:
+        from amfs.host.umask import umask
+
+        items.append(Item(inside, path, facts.st_size, stat.S_IMODE(facts.st_mode) & 0o777 & ~umask()))
+
+
+def _load_here(files: Files, work: _Work, item: Item, node: int) -> None:
+    """Through this process."""
+    temporary = files.beside(item.inside)
+    try:
+        theirs, size = of_file(item.outside)
+        if _digest(files, item.inside) == (size, theirs):
+            work.done(size, True)
+            return
+        try:
+            files.put_file(item.outside, temporary, rank=node, exclusive=True)
+            if _digest(files, temporary) != (size, theirs):
+                raise OSError(errno.EILSEQ, "its digest differs")
+            files.chmod(temporary, item.mode)
+            files.rename(temporary, item.inside)
+        except BaseException:
+            files.call_many([Call("unlink_path", (temporary,))])
+            raise
+        work.done(size, False)
+    except OSError as error:
+        work.fail(item.outside, error.errno if error.errno == errno.EILSEQ else error)
+
+
+def _digest(files: Files, path: bytes) -> tuple[int, bytes] | None:
+    """(size, digest) of a file of the session; None: there is none, or it is being written."""
+    try:
+        [found] = digests(files, [files.info(path).ino])
+    except FileNotFoundError:
+        return None
+    return None if isinstance(found, OSError) else found
+
+
+def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSError]:
+    """(size, digest) of files, taken by nodes that hold them, or why not."""
+    wanted = list(dict.fromkeys(inodes))
+    portions = [wanted[start : start + 64] for start in range(0, len(wanted), 64)]
+    found: dict[int, tuple[int, bytes] | OSError] = {}
+    for late in range(LATE_MAX):
+        answers = files.call_many(Call("digests", (tuple(portion),)) for portion in portions)
+        missing: list[int] = []
+        for portion, answer in zip(portions, answers, strict=True):
+            values = [answer.errno or errno.EIO] * len(portion) if isinstance(answer, OSError) else answer
+            for ino, value in zip(portion, values, strict=True):
+                if value == errno.ETIMEDOUT and late + 1 < LATE_MAX:
+                    missing.append(ino)
+                else:
+                    found[ino] = failure(value) if isinstance(value, int) else (value[0], bytes(value[1]))
+        portions = [missing[start : start + 64] for start in range(0, len(missing), 64)]
+        if not portions:
+            break
+    return [found[ino] for ino in inodes]
+
+
+# ── dump ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def dump(files: Files, sources: StrPath | Sequence[StrPath], target: str, *, way: str = AUTO, progress: Progress | None = None) -> Transferred:
+    """Copy files of the session out; names, ``way`` and errors as for ``load``."""
+    _check_way(way)
+    given = [clean(source) for source in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
+    if "://" in target:
+        from amfs.runs.loading_urls import dump_urls
+
+        return dump_urls(files, given, target, progress=progress)
+    work = _Work(progress)
+    directories: list[str] = []
+    items = inside_items(files, given, target, directories, os.path.isdir(target))
+    for directory in directories:
+        os.makedirs(directory or ".", exist_ok=True)
+    probe = _Probe(os.path.abspath(directories[0] or "."))
+    try:
+        chosen = _way(files, way, [probe.path])
+    finally:
+        probe.remove()
+    if chosen == NODES:
+        _by_nodes(files, work, items, "dump", lambda item: (item.ino, os.fsencode(os.path.abspath(item.outside)), item.mode))
+    else:
+        for item in items:
+            _dump_here(files, work, item)
+    return work.result(chosen)
+
+
+def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: list[str], is_directory: bool) -> list[Item]:
+    """What is to be dumped, and the directories that must be there."""
+    chosen: list[bytes] = []
+    for source in sources:
+        found = files.glob(source) if has_magic(source) and not files.lexists(source) else [source]
+        if not found:
+            raise failure(errno.ENOENT, (source,), "nothing matches")
+        chosen += found
+    into = len(chosen) > 1 or target.endswith("/") or is_directory
+    first_is_directory = files.isdir(chosen[0])
+    directories.append(target if into or first_is_directory else os.path.dirname(target))
+    items: list[Item] = []
+    for source in chosen:
+        name = os.fsdecode(source.rpartition(b"/")[2])
+        if files.isdir(source):
+            below = os.path.join(target, name) if len(chosen) > 1 else target
+            _inside_directories(files, source, below, directories)
+        else:
+            below = os.path.join(target, name) if into else target
+        for path, attr in files_at(files.connection, source):
+            rest = os.fsdecode(path[len(source) :].strip(b"/"))
+            outside = os.path.join(below, rest) if rest else below
+            items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777, attr.ino))
+    return items
+
+
+def _inside_directories(files: Files, top: bytes, below: str, directories: list[str]) -> None:
+    def stop(error: OSError) -> None:
+        raise error
+
+    directories.append(below)
+    for _, entries in walk(files.connection, top, stop):
+        directories.extend(os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/"))) for each in entries if each.is_dir())
+
+
+def _dump_here(files: Files, work: _Work, item: Item) -> None:
+    """Through this process."""
+    above, name = os.path.split(item.outside)
+    temporary = os.path.join(above, f".amfs-{os.urandom(6).hex()}-{name[:100]}")
+    try:
+        [mine] = digests(files, [item.ino])
+        if isinstance(mine, OSError):
+            raise mine
+        if os.path.isfile(item.outside) and os.path.getsize(item.outside) == mine[0] and of_file(item.outside) == (mine[1], mine[0]):
+            work.done(mine[0], True)
+            return
+        try:
+            files.get_file(item.inside, temporary, exclusive=True)
+            if of_file(temporary) != (mine[1], mine[0]):
+                raise OSError(errno.EILSEQ, "its digest differs")
+            os.chmod(temporary, item.mode)
+            os.rename(temporary, item.outside)
+        except BaseException:
+            if os.path.lexists(temporary):
+                os.unlink(temporary)
+            raise
+        work.done(mine[0], False)
+    except OSError as error:
+        work.fail(item.inside, error.errno if error.errno == errno.EILSEQ else error)
+
+
+def _lost(files: Files, work: _Work, items: Sequence[Item]) -> list[Item]:
+    """What was loaded, and is not there any more: it went with a node that has died since."""
+    found = files.info_many([item.inside for item in items])
+    return [
+        item
+        for item, attr in zip(items, found, strict=True)
+        if item.outside not in work.failed and (isinstance(attr, FileNotFoundError) or (isinstance(attr, Attr) and attr.finished == LOST))
+    ]
+
+
+# ── by all nodes ───────────────────────────────────────────────────────────────────────────────────
+
+
+class _Probe:
+    """A new file with a name that nobody can have seen, to find out who sees a directory."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, f".amfs-{os.urandom(8).hex()}-probe")
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def remove(self) -> None:
+        os.unlink(self.path)
+
+
+def _way(files: Files, way: str, paths: Iterable[str]) -> str:
+    """By whom: the nodes if all of them see the same at ``paths`` as this process. Raises UsageError if they must and do not."""
+    if way == CLIENT:
+        return CLIENT
+    for path in paths:
+        facts = os.stat(path)
+        mine = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        for node, answer in files.connection.call("seen_outside", os.fsencode(path), about=(path,)):
+            if isinstance(answer, int) or tuple(answer) != mine:
+                if way == NODES:
+                    why = os.strerror(answer) if isinstance(answer, int) else "something else is there"
+                    raise UsageError(f"node {node} does not see {path} as this process does: {why}")
+                return CLIENT
+    return NODES
+
+
+def _by_nodes(files: Files, work: _Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]]) -> None:
+    """Every node its share, all at the same time; what a node that dies has not done, others do."""
+    left = list(range(len(items)))
+    if op == "dump":
+        items = _with_places(files, items)
+    for _ in range(PASSES):
+        nodes = [int(usage[0]) for usage in files.connection.call("df", about=(files.session,))]
+        plan = distribute([Job(at, items[at].size, items[at].near) for at in left], nodes)
+        if not plan:
+            return
+        with ThreadPoolExecutor(min(64, len(plan)), "amfs-bulk") as threads:
+            shares = [threads.submit(_share, files, work, items, op, words, node, jobs) for node, jobs in plan.items()]
+            left = [at for share in shares for at in share.result()]
+    for at in left:
+        work.fail(items[at].outside if op == "load" else items[at].inside, "the nodes that were to copy it died")
+
+
+def _share(
+    files: Files, work: _Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]], node: int, jobs: Sequence[Job]
+) -> list[int]:
+    """Have one node do its jobs; returns those that it could not because it has died."""
+    left: list[int] = []
+    waiting = [[job.number for job in portion] for portion in orders(jobs)]
+    late = 0
+    while waiting:
+        now, waiting = waiting[:_TOGETHER], waiting[_TOGETHER:]
+        calls = [Call(op, (node, tuple(words(items[at]) for at in portion)), (items[portion[0]].outside,)) for portion in now]
+        for portion, answer in zip(now, files.call_many(calls), strict=True):
+            number = answer.errno or errno.EIO if isinstance(answer, OSError) else 0
+            if number == errno.EHOSTDOWN:
+                left += portion
+                continue
+            if number == errno.ETIMEDOUT and late < LATE_MAX:
+                late += 1
+                waiting.insert(0, portion)
+                continue
+            for at, value in zip(portion, [number] * len(portion) if number else answer, strict=True):
+                if isinstance(value, int):
+                    work.fail(items[at].outside if op == "load" else items[at].inside, value)
+                else:
+                    work.done(value[0], bool(value[1]))
+    return left
+
+
+def _with_places(files: Files, items: Sequence[Item]) -> list[Item]:
+    from amfs.client.selected import places
+
+    held = places(files.connection, [item.inside for item in items])
+    return [item._replace(near=nodes) for item, nodes in zip(items, held, strict=True)]
