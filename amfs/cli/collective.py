@@ -1,4 +1,4 @@
-"""``amfs multicast``, ``gather``, ``allgather`` and ``scatter``: collective file movement. Owns their options; see ``amfs.runs.collective``."""
+"""``amfs multicast``, ``gather``, ``allgather`` and ``scatter``: collective file movement. Owns their options."""
 
 from __future__ import annotations
 

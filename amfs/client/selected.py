@@ -1,4 +1,4 @@
-"""The regular files that a path stands for, with their places. Used by what works on whole directories: collectives, shuffle, diff, dump."""
+"""The regular files that a path stands for, with their places: for what works on whole directories."""
 
 from __future__ import annotations
 

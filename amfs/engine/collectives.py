@@ -1,9 +1,9 @@
 """Plans of collective file movement (AMFS Shell §3.3): which node sends which files to which, in rounds. Pure functions.
 
 Files are numbers, ``holders`` says which nodes have each as a whole, ``nodes`` take part. All transfers of a round can go at the same time;
-a source has what it sends before the round begins. No plan sends a node what it has. With the algorithm MST a plan has at most ⌈log2 N⌉
-rounds: a binomial tree, in which every node that has the files passes them on. SEQUENTIAL is one transfer a round: no node ever has more than
-one connection into it, or out of it.
+a source has what it sends before the round begins. No plan sends a node what it has. With the algorithm MST a plan has at most
+⌈log2 N⌉ rounds: a binomial tree, in which every node that has the files passes them on. SEQUENTIAL is one transfer a round: no node ever
+has more than one connection into it, or out of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def multicast(nodes: Set[int], holders: Holders, algorithm: str = MST) -> list[R
 
 
 def gather(nodes: Set[int], holders: Holders, root: int, algorithm: str = MST) -> list[Round]:
-    """The node ``root`` gets every file. In the tree, number n (counted from the root) sends all that has come to it to n without its lowest bit."""
+    """The node ``root`` gets every file. In the tree, number n (from the root) sends all that has come to it to n without its lowest bit."""
     order = _ring(nodes, root)
     place = {node: at for at, node in enumerate(order)}
     #: at number n in the tree: the files that it will have to pass on
@@ -130,8 +130,8 @@ def deal(files: Sequence[int], nodes: Iterable[int], root: int) -> dict[int, int
 
 
 def scatter(nodes: Set[int], holders: Holders, root: int, places: Mapping[int, int], algorithm: str = MST) -> list[Round]:
-    """Each file gets to the node that ``places`` says. In the tree, halves of the nodes get theirs together, from the root downward; a file that
-    is not on the way from the root to its place goes there directly, in the first round."""
+    """Each file gets to the node that ``places`` says. In the tree, halves of the nodes get theirs together, from the root downward; a file
+    that is not on the way from the root to its place goes there directly, in the first round."""
     order = _ring(nodes, root)
     place = {node: at for at, node in enumerate(order)}
     depth = rounds_of(len(order))

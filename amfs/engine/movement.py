@@ -1,9 +1,9 @@
 """One collective file movement, from looking where the files are to the last copy that served only as a step. Pure.
 
-The machine knows the plan (``engine.collectives``) and carries it out round by round: it orders a node to fetch whole copies of some files from
-another, waits for the answers of a round, and begins the next. When something went wrong it looks again who lives and who has what, and plans
-anew for what is left, so a node that dies on the way is gone around. It ends when every living node has what it should, or when nothing more can
-be done for a file; then the report says why.
+The machine knows the plan (``engine.collectives``) and carries it out round by round: it orders a node to fetch whole copies of some files
+from another, waits for the answers of a round, and begins the next. When something went wrong it looks again who lives and who has what,
+and plans anew for what is left, so a node that dies on the way is gone around. It ends when every living node has what it should, or when
+nothing more can be done for a file; then the report says why.
 
 Who carries out the effects (a client, or the simulator) answers each ``Look``, ``Bring`` and ``Spare`` with one event.
 """
@@ -115,8 +115,8 @@ MOVES = {
 
 
 class Movement:
-    """``files``: their numbers, in the order in which they are dealt out. ``root`` -1: the node that has most of their bytes. ``within``: the
-    nodes that take part (default: all that live at first)."""
+    """``files``: their numbers, in the order in which they are dealt out. ``root`` -1: the node that has most of their bytes. ``within``:
+    the nodes that take part (default: all that live at first)."""
 
     def __init__(
         self, kind: str, files: Iterable[int], *, root: int = -1, algorithm: str = MST, within: Iterable[int] | None = None

@@ -1,8 +1,8 @@
 """The tasks of a shuffle (AMFS Shell §3.4): the lines of many files into parts, each key in exactly one of them. Pure.
 
 Two kinds of tasks. A *partition* task stands where its input files lie and splits their lines into pieces, one for each part. A *join* task
-stands on the node that is to hold its part, and puts the pieces of that part one after the other: those of its own node first, then those of
-its neighbours in the ring of nodes. The engine brings the pieces, and does again what a lost node had done.
+stands on the node that is to hold its part, and puts the pieces of that part one after the other: those of its own node first, then those
+of its neighbours in the ring of nodes. The engine brings the pieces, and does again what a lost node had done.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _WORDS = {
 
 
 class Moved(NamedTuple):
-    """How it went. ``failed``: path -> why it is not where it should be. ``striped``: files that were left as they are, in stripes over all
-    nodes. ``bytes`` went between nodes, in ``transfers`` copies of files and ``rounds`` rounds; ``remark``: what happened besides."""
+    """How it went. ``failed``: path -> why it is not where it should be. ``striped``: files that were left as they are, in stripes over
+    all nodes. ``bytes`` went between nodes, in ``transfers`` copies of files and ``rounds`` rounds; ``remark``: what happened besides."""
 
     failed: dict[bytes, str]
     files: int

@@ -1,5 +1,6 @@
-"""Whether two directories of a session have the same contents, whatever the files are called (AMFS Shell §3.4). No content moves: the nodes that
-hold the files take their digests."""
+"""Whether two directories of a session have the same contents, whatever the files are called (AMFS Shell §3.4).
+
+No content moves: the nodes that hold the files take their digests."""
 
 from __future__ import annotations
 

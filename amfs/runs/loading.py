@@ -1,7 +1,7 @@
 """Load directories into a session and dump them out of it (AMFS Shell §3.4).
 
-Where all nodes see the place outside, a plan says which node copies which files, and all copy at the same time; else the files go through this
-process. Every copy is read back and compared by its digest, and gets its name when it is whole. A file that is there with the same size
+Where all nodes see the place outside, a plan says which node copies which files, and all copy at the same time; else the files go through
+this process. Every copy is read back and compared by its digest, and gets its name when it is whole. A file that is there with the same size
 and digest is not copied again, so a load or dump that broke off goes on where it was.
 """
 
@@ -107,8 +107,8 @@ def load(
     items = _local_items(work, files, given, os.fspath(target), directories)
     for directory in directories:
         files.makedirs(directory, exist_ok=True)
-    tops = sorted({os.path.abspath(item.outside) for item in items[:1]} | {os.path.abspath(source) for source in given if os.path.exists(source)})
-    chosen = _way(files, way, tops)
+    tops = {item.outside for item in items[:1]} | {source for source in given if os.path.exists(source)}
+    chosen = _way(files, way, sorted(map(os.path.abspath, tops)))
     if chosen == NODES:
         for _ in range(PASSES):
             _by_nodes(files, work, items, "load", lambda item: (os.fsencode(os.path.abspath(item.outside)), item.inside, item.mode))
@@ -233,7 +233,9 @@ def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSE
 # ── dump ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def dump(files: Files, sources: StrPath | Sequence[StrPath], target: str, *, way: str = AUTO, progress: Progress | None = None) -> Transferred:
+def dump(
+    files: Files, sources: StrPath | Sequence[StrPath], target: str, *, way: str = AUTO, progress: Progress | None = None
+) -> Transferred:
     """Copy files of the session out; names, ``way`` and errors as for ``load``."""
     _check_way(way)
     given = [clean(source) for source in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]

@@ -1,7 +1,7 @@
 """Collective file movement on a virtual clock: the machine of ``engine.movement`` drives modelled nodes, with seeded faults if asked for.
 
-Of a node only what the machine can notice is modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes the
-latency and its bytes over the slower of the two ends; each end has one interface, which its transfers share one after the other.
+Of a node only what the machine can notice is modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes
+the latency and its bytes over the slower of the two ends; each end has one interface, which its transfers share one after the other.
 """
 
 from __future__ import annotations

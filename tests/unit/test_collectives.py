@@ -77,7 +77,7 @@ def test_a_tree_has_exactly_log2_rounds_and_as_many_transfers_as_needed(nodes: i
     everything = {file: {file} for file in range(nodes)}
     assert len(plan(GATHER, set(range(nodes)), everything, 0, {}, MST)) == rounds_of(nodes)
     places = deal(range(nodes), range(nodes), 0)
-    scattered = plan(SCATTER, set(range(nodes)), dict.fromkeys(range(nodes), {0}), 0, places, MST)
+    scattered = plan(SCATTER, set(range(nodes)), {file: {0} for file in range(nodes)}, 0, places, MST)
     assert len(scattered) == rounds_of(nodes)
     assert len(plan(MULTICAST, set(range(nodes)), {0: {0}}, 0, {}, SEQUENTIAL)) == nodes - 1
 
