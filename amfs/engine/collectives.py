@@ -90,7 +90,7 @@ def multicast(nodes: Set[int], holders: Holders, algorithm: str = MST) -> list[R
 
 
 def gather(nodes: Set[int], holders: Holders, root: int, algorithm: str = MST) -> list[Round]:
-    """The node ``root`` gets every file. In the tree, number n (from the root) sends all that has come to it to n without its lowest bit."""
+    """The node ``root`` gets every file. In the tree, number n from the root sends all that has come to it to n without its lowest bit."""
     order = _ring(nodes, root)
     place = {node: at for at, node in enumerate(order)}
     #: at number n in the tree: the files that it will have to pass on

@@ -25,7 +25,7 @@ PAUSE_FIRST_S, PAUSE_LAST_S = 0.1, 3.0  # before it looks again: together longer
 
 #: Errors that concern the file, not the way: it is given up at once. Others are tried again in another way.
 FINAL = {
-    errno.ENOENT: "was removed meanwhile",
+    errno.ENOENT: "is not there any more",
     errno.EBUSY: "is being written",
     errno.EISDIR: "is no regular file",
 }

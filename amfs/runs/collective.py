@@ -22,7 +22,7 @@ from amfs.fs.attr import STRIPED
 
 _LOOK_FILES = 64  # in one question
 _WORDS = {
-    errno.ENOENT: "was removed meanwhile",
+    errno.ENOENT: "is not there any more",
     errno.EBUSY: "is being written",
     errno.EIO: "its content was lost with a node",
     errno.EISDIR: "is no regular file",
@@ -52,8 +52,8 @@ def move(
 ) -> Moved:
     """Carry out one collective on the files at and below ``paths``.
 
-    ``kind``: multicast (every node gets all), gather (node ``root`` gets all), allgather (gather, then multicast) or scatter (each file to one
-    node, in turn). ``root`` None: for a gather the node that serves this client, else the one that has most. ``nodes``: those that take
+    ``kind``: multicast (every node gets all), gather (node ``root`` gets all), allgather (gather, then multicast) or scatter (each file
+    to one node, in turn). ``root`` None: for a gather the node that serves this client, else the one that has most. ``nodes``: those that take
     part (default: all). Raises UsageError, OSError, SessionError; what concerns single files is in the result.
     """
     if kind not in KINDS or algorithm not in ALGORITHMS:

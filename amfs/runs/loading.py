@@ -1,8 +1,8 @@
 """Load directories into a session and dump them out of it (AMFS Shell §3.4).
 
 Where all nodes see the place outside, a plan says which node copies which files, and all copy at the same time; else the files go through
-this process. Every copy is read back and compared by its digest, and gets its name when it is whole. A file that is there with the same size
-and digest is not copied again, so a load or dump that broke off goes on where it was.
+this process. Every copy is read back and compared by its digest, and gets its name when it is whole. A file that is there with the same
+size and digest is not copied again, so a load or dump that broke off goes on where it was.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class _Work:
 def load(
     files: Files, sources: str | Sequence[str], target: StrPath, *, way: str = AUTO, progress: Progress | None = None
 ) -> Transferred:
-    """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into ``target``
-    if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a source, too.
+    """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into
+    ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a source, too.
 
     ``way``: "nodes" (each node copies its share), "client" (this process does), "auto" (nodes if all see the place). Raises UsageError,
     OSError; what concerns single files is in the result.

@@ -88,8 +88,8 @@ def _read(system: Any, path: str) -> Digest:
 
 
 def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Progress | None = None) -> Transferred:
-    """As ``loading.dump``. What is written gets its name when the URL's file system closes it; it is read back after that, and removed if it
-    is not right."""
+    """As ``loading.dump``. What is written gets its name when the URL's file system closes it; it is read back after that, and removed if
+    it is not right."""
     system, top = _file_system(url)
     work = _Work(progress)
     items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), [], system.isdir(top))

@@ -1,7 +1,7 @@
 """Digests of the content of files, and whole files between nodes and places outside that every node sees (load and dump). Pure.
 
-A digest is taken by a node that holds the file, and remembered there until the file changes. What is asked of a node in bulk may take longer
-than a question may: who asks is told ETIMEDOUT and asks again, and waits for what is under way.
+A digest is taken by a node that holds the file, and remembered there until the file changes. What is asked of a node in bulk may take
+longer than a question may: who asks is told ETIMEDOUT and asks again, and waits for what is under way.
 """
 
 from __future__ import annotations
