@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import stat
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from amfs.client import tree
 from amfs.client.connection import Call, NodeConnection, failure
 from amfs.fs.attr import Attr
+
+DEATH_S = 15.0  # by then a node that died is known to have died
+_PAUSE_S = 0.5
 
 
 class Selected(NamedTuple):
@@ -23,11 +28,22 @@ def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
 
     Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed.
     """
+    end = time.monotonic() + DEATH_S
+    while True:
+        try:
+            return _files_at(connection, path)
+        except OSError as error:  # a node may be dying: who is asked next may ask its heir
+            if error.errno != errno.EIO or time.monotonic() >= end:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
     top = Attr(*connection.call("walk", path, True, about=(path,))[0])
     if stat.S_ISREG(top.mode):
         return [Selected(path, top)]
     if not stat.S_ISDIR(top.mode):
-        raise failure(22, (path,), "is neither a file nor a directory")
+        raise failure(errno.EINVAL, (path,), "is neither a file nor a directory")
 
     def stop(error: OSError) -> None:
         raise error
