@@ -30,6 +30,7 @@ from amfs.sim.movement import Network, predict
 
 ROOM_BYTES = 4 << 30  # of all copies on this machine together
 _MPI_SECONDS = 120.0
+ALLGATHER_MAX = 256  # nodes, simulated
 
 #: What each rank runs: buffers of the same bytes, the median of the slowest rank's times.
 _MPI = """
@@ -215,6 +216,8 @@ def _predicted(fits: Sequence[Fit], settings: Settings) -> list[Predicted]:
         network = Network(each.alpha_s, 1 / each.beta_s if each.beta_s else 1e12, 0.0)
         for nodes in settings.simulated:
             for size in sorted({settings.sizes[0], settings.sizes[-1]}):
+                if each.kind == ALLGATHER and nodes > ALLGATHER_MAX:
+                    continue  # a million copies: half a minute of computing each
                 count = 1 if each.kind == MULTICAST else nodes
                 seconds = predict(each.kind, nodes, max(1, size // count), files=count, algorithm=each.algorithm, network=network)
                 found.append(Predicted(each.kind, each.algorithm, nodes, size, seconds))

@@ -115,9 +115,21 @@ def gather(nodes: Set[int], holders: Holders, root: int, algorithm: str = MST) -
 
 
 def allgather(nodes: Set[int], holders: Holders, root: int, algorithm: str = MST) -> list[Round]:
-    """Every node gets every file: first ``root`` gathers them, then it multicasts what it has."""
-    first = gather(nodes, holders, root, algorithm)
-    return first + multicast(nodes, after(first, holders), algorithm)
+    """Every node gets every file: first ``root`` gathers them, then all of them go out from it, to each node what that has not got."""
+    plan = gather(nodes, holders, root, algorithm)
+    held = after(plan, holders)
+    have, lack = [root], _ring(nodes, root)[1:]
+    while lack:
+        pairs = list(zip(have[:1] if algorithm == SEQUENTIAL else have, lack, strict=False))
+        transfers = []
+        for source, target in pairs:
+            if files := tuple(file for file in sorted(held) if target not in held[file]):
+                transfers.append(Transfer(source, target, files))
+        if transfers:
+            plan.append(transfers)
+        have = have + [target for _, target in pairs]
+        lack = lack[len(pairs) :]
+    return plan
 
 
 # ── scatter ────────────────────────────────────────────────────────────────────────────────────────

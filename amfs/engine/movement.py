@@ -226,7 +226,7 @@ class Movement:
     def _goal(self, file: int) -> Set[int]:
         """The nodes that must have it, without those that cannot."""
         wanted = goals(self.kind, self.nodes, self.root, self.places)(file) & self.nodes
-        return {node for node in wanted if (file, node) not in self.refused}
+        return {node for node in wanted if (file, node) not in self.refused} if self.refused else wanted
 
     def _unfinished(self) -> list[int]:
         return [file for file, nodes in self.holders.items() if not self._goal(file) <= nodes]
