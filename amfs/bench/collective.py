@@ -1,4 +1,4 @@
-"""``amfs bench collective``: collective file movement between local nodes, beside MPI, with a fit of the paper's cost model (AMFS Shell §5.1).
+"""``amfs bench collective``: collective file movement between local nodes, beside MPI, with a fit of the cost model (AMFS Shell §5.1).
 
 S is the bytes of all files together: one file for a multicast, else one for each node. The simulator goes on with the fitted costs.
 """
@@ -276,7 +276,9 @@ def picture(report: Report) -> str:
         found = [one for one in report.predicted if one.size == size and one.kind == MULTICAST]
         real = [row for row in report.rows if row.size == size and row.kind == MULTICAST]
         where = {float(n): str(n) for n in sorted({one.nodes for one in found} | {row.nodes for row in real})}
-        series = {f"{each}, measured": [(float(row.nodes), row.seconds * 1e3) for row in real if row.algorithm == each] for each in ALGORITHMS}
-        series |= {f"{each}, simulated": [(float(one.nodes), one.seconds * 1e3) for one in found if one.algorithm == each] for each in ALGORITHMS}
+        series = {}
+        for name in ALGORITHMS:
+            series[f"{name}, measured"] = [(float(row.nodes), row.seconds * 1e3) for row in real if row.algorithm == name]
+            series[f"{name}, simulated"] = [(float(one.nodes), one.seconds * 1e3) for one in found if one.algorithm == name]
         panels.append(lines(f"multicast of {size_text(size)} by nodes: milliseconds", where, series))
     return document(panels)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def fit(amounts: Sequence[Sequence[float]], times: Sequence[float]) -> tuple[list[float], float]:
-    """(costs, error): the costs, none negative, whose sums come relatively closest to the times, and the median relative error of these sums.
+    """(costs, error): the costs, none negative, whose sums come relatively closest to the times, and the median relative error of that.
 
     A cost that would be negative is 0. Raises ValueError if there are fewer times than costs.
     """

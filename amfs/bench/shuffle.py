@@ -1,5 +1,5 @@
-"""``amfs bench shuffle``: the partitioner beside memcpy and other programs that do the same, and whole shuffles with a fit of the paper's model
-(AMFS Shell §5.1)."""
+"""``amfs bench shuffle``: the partitioner beside memcpy and other programs that do the same, and whole shuffles with a fit of the cost
+model (AMFS Shell §5.1)."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``alpha_s`` of each further node, ``beta_s`` of each byte on one node (b + d of the paper), ``start_s``: of the run; ``error``: median,
-    relative, of the fit."""
+    """``alpha_s`` of each further node, ``beta_s`` of each byte on one node (b + d of the paper), ``start_s``: of the run; ``error``:
+    median, relative, of the fit."""
 
     machine: str
     parts: int

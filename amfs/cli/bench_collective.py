@@ -20,8 +20,9 @@ from amfs.engine.collectives import KINDS
 @OUTPUT
 @PLOT
 def collective(
-    nodes: tuple[int, ...], sizes: tuple[int, ...], only: tuple[str, ...], no_mpi: bool, quick: bool, repeat: int, output: str, plot: Path | None
-) -> int:
+    nodes: tuple[int, ...], sizes: tuple[int, ...], only: tuple[str, ...], no_mpi: bool, quick: bool, repeat: int, output: str,
+    plot: Path | None,
+) -> int:  # fmt: skip
     """Time multicast, gather, allgather and scatter with both algorithms, and fit the cost model.
 
     Sessions of local nodes are started and ended. Beside them mpi4py's Bcast and Gather of the same bytes, if there is an mpiexec. The
@@ -41,7 +42,7 @@ def collective(
 
 @click.command("shuffle")
 @click.option("--size", "size", callback=file_sizes, default="200MB", show_default=True, metavar="SIZE", help="Of the file to partition.")
-@click.option("--lines", callback=numbers(8, 100_000), default="20,60,200,1000", show_default=True, metavar="N,...", help="Bytes of a line.")
+@click.option("--lines", callback=numbers(8, 100_000), default="20,60,200,1000", show_default=True, metavar="N,...", help="Bytes a line.")
 @click.option("--parts", type=click.IntRange(1, 4096), default=16, show_default=True, help="Parts of that file.")
 @click.option("--nodes", callback=numbers(1, 64), default="1,2,4,8", show_default=True, metavar="N,...", help="Local nodes, for shuffles.")
 @click.option("--total", callback=file_sizes, default="20MB,200MB", show_default=True, metavar="SIZE,...", help="Bytes of a shuffle.")

@@ -13,7 +13,7 @@ from amfs.cli.fs_common import CONTEXT, Work, output_option, print_json, session
 from amfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from amfs.runs.loading import Transferred
+    from amfs.runs.loading_common import Transferred
 
 _WAYS = ("auto", "nodes", "client")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amfs.engine.workflow import Task, Workflow
     from amfs.runs.collective import Moved
     from amfs.runs.differences import Difference
-    from amfs.runs.loading import Transferred
+    from amfs.runs.loading_common import Transferred
     from amfs.runs.shuffle import Shuffled
 
 

@@ -53,8 +53,8 @@ def move(
     """Carry out one collective on the files at and below ``paths``.
 
     ``kind``: multicast (every node gets all), gather (node ``root`` gets all), allgather (gather, then multicast) or scatter (each file
-    to one node, in turn). ``root`` None: for a gather the node that serves this client, else the one that has most. ``nodes``: those that take
-    part (default: all). Raises UsageError, OSError, SessionError; what concerns single files is in the result.
+    to one node, in turn). ``root`` None: for a gather the node that serves this client, else the one that has most. ``nodes``: those
+    that take part (default: all). Raises UsageError, OSError, SessionError; what concerns single files is in the result.
     """
     if kind not in KINDS or algorithm not in ALGORITHMS:
         raise UsageError(f"there is no collective {kind} with the algorithm {algorithm}")

@@ -11,78 +11,36 @@ import errno
 import glob
 import os
 import stat
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from amfs.client.connection import Call, failure
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
-from amfs.client.selected import files_at
-from amfs.client.tree import has_magic, walk
+from amfs.client.tree import has_magic
 from amfs.engine.spreading import Job, distribute, orders
 from amfs.errors import UsageError
 from amfs.fs.attr import LOST, Attr
 from amfs.host.digests import of_file
+from amfs.runs.loading_common import (
+    AUTO,
+    CLIENT,
+    LATE_MAX,
+    NODES,
+    WAYS,
+    Item,
+    Progress,
+    Transferred,
+    Work,
+    digest_at,
+    digests,
+    inside_items,
+)
+from amfs.runs.loading_urls import dump_urls, load_urls
 
-AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
-LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
 PASSES = 3  # over what nodes that died had to do
 _TOGETHER = 2  # orders on their way to one node
-
-Progress = Callable[[int], None]  # told the bytes that are done
-
-
-class Item(NamedTuple):
-    """One file to be copied, inside and outside. ``mode`` of the copy."""
-
-    inside: bytes
-    outside: str
-    size: int
-    mode: int
-    ino: int = 0
-    near: tuple[int, ...] = ()
-
-
-class Transferred(NamedTuple):
-    """How it went. ``failed``: name -> why. ``bytes`` were copied; ``same`` files were there already. ``way``: "nodes" or "client"."""
-
-    failed: dict[str, str]
-    files: int
-    same: int
-    bytes: int
-    seconds: float
-    way: str
-
-    @property
-    def ok(self) -> bool:
-        return not self.failed
-
-
-class _Work:
-    """What became of each file."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.failed: dict[str, str] = {}
-        self.files = self.same = self.bytes = 0
-        self.began = time.monotonic()
-        self._progress = progress
-
-    def done(self, size: int, same: bool) -> None:
-        self.files += not same
-        self.same += same
-        self.bytes += 0 if same else size
-        if self._progress is not None:
-            self._progress(size)
-
-    def fail(self, name: str | bytes, why: OSError | str | int) -> None:
-        words = os.strerror(why) if isinstance(why, int) else why if isinstance(why, str) else why.strerror or str(why)
-        self.failed[os.fsdecode(name)] = "it was not copied right: its digest differs" if why == errno.EILSEQ else words
-
-    def result(self, way: str) -> Transferred:
-        return Transferred(self.failed, self.files, self.same, self.bytes, time.monotonic() - self.began, way)
-
 
 # ── load ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -91,7 +49,8 @@ def load(
     files: Files, sources: str | Sequence[str], target: StrPath, *, way: str = AUTO, progress: Progress | None = None
 ) -> Transferred:
     """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into
-    ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a source, too.
+    ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a
+    source, too.
 
     ``way``: "nodes" (each node copies its share), "client" (this process does), "auto" (nodes if all see the place). Raises UsageError,
     OSError; what concerns single files is in the result.
@@ -99,10 +58,8 @@ def load(
     _check_way(way)
     given = [sources] if isinstance(sources, str) else list(sources)
     if any("://" in source for source in given):
-        from amfs.runs.loading_urls import load_urls
-
         return load_urls(files, given, target, progress=progress)
-    work = _Work(progress)
+    work = Work(progress)
     directories: list[bytes] = []
     items = _local_items(work, files, given, os.fspath(target), directories)
     for directory in directories:
@@ -128,7 +85,7 @@ def _check_way(way: str) -> None:
         raise UsageError(f"files go by {', '.join(WAYS)}; not by {way}")
 
 
-def _local_items(work: _Work, files: Files, sources: Sequence[str], target: str | bytes, directories: list[bytes]) -> list[Item]:
+def _local_items(work: Work, files: Files, sources: Sequence[str], target: str | bytes, directories: list[bytes]) -> list[Item]:
     """What is to be loaded, and the directories that must be there."""
     chosen: list[str] = []
     for source in sources:
@@ -149,7 +106,7 @@ def _local_items(work: _Work, files: Files, sources: Sequence[str], target: str 
     return items
 
 
-def _local_tree(work: _Work, top: str, to: bytes, items: list[Item], directories: list[bytes]) -> None:
+def _local_tree(work: Work, top: str, to: bytes, items: list[Item], directories: list[bytes]) -> None:
     def report(error: OSError) -> None:
         work.fail(error.filename or top, error)
 
@@ -164,7 +121,7 @@ def _local_tree(work: _Work, top: str, to: bytes, items: list[Item], directories
             _local_file(work, os.path.join(above, name), join(here, os.fsencode(name)), items)
 
 
-def _local_file(work: _Work, path: str, inside: bytes, items: list[Item]) -> None:
+def _local_file(work: Work, path: str, inside: bytes, items: list[Item]) -> None:
     try:
         facts = os.stat(path)
     except OSError as error:
@@ -178,17 +135,17 @@ def _local_file(work: _Work, path: str, inside: bytes, items: list[Item]) -> Non
         items.append(Item(inside, path, facts.st_size, stat.S_IMODE(facts.st_mode) & 0o777 & ~umask()))
 
 
-def _load_here(files: Files, work: _Work, item: Item, node: int) -> None:
+def _load_here(files: Files, work: Work, item: Item, node: int) -> None:
     """Through this process."""
     temporary = files.beside(item.inside)
     try:
         theirs, size = of_file(item.outside)
-        if _digest(files, item.inside) == (size, theirs):
+        if digest_at(files, item.inside) == (size, theirs):
             work.done(size, True)
             return
         try:
             files.put_file(item.outside, temporary, rank=node, exclusive=True)
-            if _digest(files, temporary) != (size, theirs):
+            if digest_at(files, temporary) != (size, theirs):
                 raise OSError(errno.EILSEQ, "its digest differs")
             files.chmod(temporary, item.mode)
             files.rename(temporary, item.inside)
@@ -198,36 +155,6 @@ def _load_here(files: Files, work: _Work, item: Item, node: int) -> None:
         work.done(size, False)
     except OSError as error:
         work.fail(item.outside, error.errno if error.errno == errno.EILSEQ else error)
-
-
-def _digest(files: Files, path: bytes) -> tuple[int, bytes] | None:
-    """(size, digest) of a file of the session; None: there is none, or it is being written."""
-    try:
-        [found] = digests(files, [files.info(path).ino])
-    except FileNotFoundError:
-        return None
-    return None if isinstance(found, OSError) else found
-
-
-def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSError]:
-    """(size, digest) of files, taken by nodes that hold them, or why not."""
-    wanted = list(dict.fromkeys(inodes))
-    portions = [wanted[start : start + 64] for start in range(0, len(wanted), 64)]
-    found: dict[int, tuple[int, bytes] | OSError] = {}
-    for late in range(LATE_MAX):
-        answers = files.call_many(Call("digests", (tuple(portion),)) for portion in portions)
-        missing: list[int] = []
-        for portion, answer in zip(portions, answers, strict=True):
-            values = [answer.errno or errno.EIO] * len(portion) if isinstance(answer, OSError) else answer
-            for ino, value in zip(portion, values, strict=True):
-                if value == errno.ETIMEDOUT and late + 1 < LATE_MAX:
-                    missing.append(ino)
-                else:
-                    found[ino] = failure(value) if isinstance(value, int) else (value[0], bytes(value[1]))
-        portions = [missing[start : start + 64] for start in range(0, len(missing), 64)]
-        if not portions:
-            break
-    return [found[ino] for ino in inodes]
 
 
 # ── dump ───────────────────────────────────────────────────────────────────────────────────────────
@@ -240,10 +167,8 @@ def dump(
     _check_way(way)
     given = [clean(source) for source in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
     if "://" in target:
-        from amfs.runs.loading_urls import dump_urls
-
         return dump_urls(files, given, target, progress=progress)
-    work = _Work(progress)
+    work = Work(progress)
     directories: list[str] = []
     items = inside_items(files, given, target, directories, os.path.isdir(target))
     for directory in directories:
@@ -261,42 +186,7 @@ def dump(
     return work.result(chosen)
 
 
-def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: list[str], is_directory: bool) -> list[Item]:
-    """What is to be dumped, and the directories that must be there."""
-    chosen: list[bytes] = []
-    for source in sources:
-        found = files.glob(source) if has_magic(source) and not files.lexists(source) else [source]
-        if not found:
-            raise failure(errno.ENOENT, (source,), "nothing matches")
-        chosen += found
-    into = len(chosen) > 1 or target.endswith("/") or is_directory
-    first_is_directory = files.isdir(chosen[0])
-    directories.append(target if into or first_is_directory else os.path.dirname(target))
-    items: list[Item] = []
-    for source in chosen:
-        name = os.fsdecode(source.rpartition(b"/")[2])
-        if files.isdir(source):
-            below = os.path.join(target, name) if len(chosen) > 1 else target
-            _inside_directories(files, source, below, directories)
-        else:
-            below = os.path.join(target, name) if into else target
-        for path, attr in files_at(files.connection, source):
-            rest = os.fsdecode(path[len(source) :].strip(b"/"))
-            outside = os.path.join(below, rest) if rest else below
-            items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777, attr.ino))
-    return items
-
-
-def _inside_directories(files: Files, top: bytes, below: str, directories: list[str]) -> None:
-    def stop(error: OSError) -> None:
-        raise error
-
-    directories.append(below)
-    for _, entries in walk(files.connection, top, stop):
-        directories.extend(os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/"))) for each in entries if each.is_dir())
-
-
-def _dump_here(files: Files, work: _Work, item: Item) -> None:
+def _dump_here(files: Files, work: Work, item: Item) -> None:
     """Through this process."""
     above, name = os.path.split(item.outside)
     temporary = os.path.join(above, f".amfs-{os.urandom(6).hex()}-{name[:100]}")
@@ -322,7 +212,7 @@ def _dump_here(files: Files, work: _Work, item: Item) -> None:
         work.fail(item.inside, error.errno if error.errno == errno.EILSEQ else error)
 
 
-def _lost(files: Files, work: _Work, items: Sequence[Item]) -> list[Item]:
+def _lost(files: Files, work: Work, items: Sequence[Item]) -> list[Item]:
     """What was loaded, and is not there any more: it went with a node that has died since."""
     found = files.info_many([item.inside for item in items])
     return [
@@ -362,7 +252,7 @@ def _way(files: Files, way: str, paths: Iterable[str]) -> str:
     return NODES
 
 
-def _by_nodes(files: Files, work: _Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]]) -> None:
+def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]]) -> None:
     """Every node its share, all at the same time; what a node that dies has not done, others do."""
     left = list(range(len(items)))
     if op == "dump":
@@ -380,7 +270,7 @@ def _by_nodes(files: Files, work: _Work, items: Sequence[Item], op: str, words: 
 
 
 def _share(
-    files: Files, work: _Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]], node: int, jobs: Sequence[Job]
+    files: Files, work: Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]], node: int, jobs: Sequence[Job]
 ) -> list[int]:
     """Have one node do its jobs; returns those that it could not because it has died."""
     left: list[int] = []

@@ -12,7 +12,7 @@ from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.errors import SystemSetupError, UsageError
 from amfs.host.digests import Digest
-from amfs.runs.loading import CLIENT, Item, Progress, Transferred, _digest, _Work, digests, inside_items
+from amfs.runs.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
 
 _PIECE = 1 << 20
 
@@ -37,7 +37,7 @@ def load_urls(files: Files, sources: Sequence[str], target: StrPath, *, progress
     if len(sources) != 1:
         raise UsageError("load: one URL at a time")
     system, top = _file_system(sources[0])
-    work = _Work(progress)
+    work = Work(progress)
     found = sorted(system.glob(top) if any(sign in top for sign in "*?[") else system.find(top))
     if not found:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), sources[0])
@@ -57,10 +57,10 @@ def load_urls(files: Files, sources: Sequence[str], target: StrPath, *, progress
     return work.result(CLIENT)
 
 
-def _load_one(files: Files, work: _Work, system: Any, path: str, inside: bytes) -> None:
+def _load_one(files: Files, work: Work, system: Any, path: str, inside: bytes) -> None:
     if files.isfile(inside) and files.info(inside).size == system.size(path):
         found = _read(system, path)
-        if _digest(files, inside) == (found.size, found.value()):
+        if digest_at(files, inside) == (found.size, found.value()):
             work.done(found.size, True)
             return
     temporary = files.beside(inside)
@@ -70,7 +70,7 @@ def _load_one(files: Files, work: _Work, system: Any, path: str, inside: bytes) 
             while data := source.read(_PIECE):
                 taken.add(data)
                 file.write(data)
-        if _digest(files, temporary) != (taken.size, taken.value()):
+        if digest_at(files, temporary) != (taken.size, taken.value()):
             raise OSError(errno.EILSEQ, "its digest differs")
         files.rename(temporary, inside)
     except BaseException:
@@ -91,7 +91,7 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Pro
     """As ``loading.dump``. What is written gets its name when the URL's file system closes it; it is read back after that, and removed if
     it is not right."""
     system, top = _file_system(url)
-    work = _Work(progress)
+    work = Work(progress)
     items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), [], system.isdir(top))
     for item in items:
         try:
@@ -103,7 +103,7 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Pro
     return work.result(CLIENT)
 
 
-def _dump_one(files: Files, work: _Work, system: Any, item: Item) -> None:
+def _dump_one(files: Files, work: Work, system: Any, item: Item) -> None:
     [mine] = digests(files, [item.ino])
     if isinstance(mine, OSError):
         raise mine

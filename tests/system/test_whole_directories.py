@@ -23,7 +23,8 @@ from amfs.host.digests import BLOCK, Digest, of_file
 from amfs.net.records import SessionRecord
 from amfs.runs.collective import move
 from amfs.runs.differences import diff
-from amfs.runs.loading import digests, dump, load
+from amfs.runs.loading import dump, load
+from amfs.runs.loading_common import digests
 from amfs.runs.reducing import reduce
 from amfs.runs.shuffle import shuffle
 
