@@ -322,6 +322,6 @@ def test_a_node_that_dies_in_the_middle_is_gone_around() -> None:
         # Records that lay on the dead node went with it: these files are not there any more, and named.
         assert set(done.failed.values()) <= {"is not there any more"} and len(done.failed) < 60
         left = {os.fsencode(path) for path in made} - set(done.failed)
-        for path in sorted(left & {entry.path for entry in files.scandir("/in")}):
-            assert set(files.locate(path)[0].nodes) >= {0, 1, 3}
-            assert files.read_bytes(path) == made[os.fsdecode(path)]
+        for each in sorted(left & {entry.path for entry in files.scandir("/in")}):
+            assert set(files.locate(each)[0].nodes) >= {0, 1, 3}
+            assert files.read_bytes(each) == made[os.fsdecode(each)]

@@ -33,8 +33,9 @@ def partition(directory: Path, inputs: list[bytes], rule: Rule) -> list[bytes]:
         place.mkdir()
     for number, data in enumerate(inputs):
         (source / f"{number:03d}").write_bytes(data)
-    delimiter = [b"-d", rule.delimiter] if rule.delimiter is not None else []
-    how = [program("amfs-partition"), "-k", str(rule.column), "-n", str(rule.parts), *delimiter, f"{target}/p", source]
+    how: list[str | bytes] = [program("amfs-partition"), "-k", str(rule.column), "-n", str(rule.parts)]
+    how += [b"-d", rule.delimiter] if rule.delimiter is not None else []
+    how += [f"{target}/p", str(source)]
     done = subprocess.run(how, capture_output=True, timeout=60)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return [(target / f"p{part}").read_bytes() for part in range(rule.parts)]
