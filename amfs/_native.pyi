@@ -15,6 +15,10 @@ def xxh64(data: Buffer | str, seed: int = 0) -> int:
 def hmac_sha256(key: bytes, parts: Sequence[bytes], /) -> bytes:
     """HMAC-SHA-256 of the bytes of all parts, one after the other (csrc/common/sha256.h)."""
 
+def digest(from_: int, to: int = -1, /) -> tuple[bytes, int]:
+    """(digest, size) of all that can be read from a descriptor, which is written to ``to`` as well (csrc/common/digest.h). Raises OSError,
+    whose filename is "from" or "to", as the fault is."""
+
 def partitions(names: Sequence[str], count: int) -> list[int]:
     """xxh64(name) % count for each name."""
 

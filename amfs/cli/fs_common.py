@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from amfs.cli.completion import session_names
-from amfs.client.paths import parse
+from amfs.client.paths import SCHEME, Place, clean, parse
 from amfs.errors import UsageError
 from amfs.fs.attr import LOST
 
@@ -103,7 +103,7 @@ class Work:
 
     def path(self, text: str) -> bytes:
         """The path that an argument names. Raises UsageError."""
-        place = parse(text)
+        place = parse(text) or _below_a_mount(text)
         if place is None and text.startswith("/"):
             place = parse("amfs:" + text)
         if place is None:
@@ -139,6 +139,24 @@ class Work:
         self.status = max(self.status, status)
         flush()
         click.echo(f"amfs: {self.name}: {name}: {text}" if name else f"amfs: {self.name}: {text}", err=True)
+
+
+def _below_a_mount(text: str) -> Place | None:
+    """What a local name means that lies below a mount of amfs, as all names do for who stands in one. None: it does not."""
+    from amfs.host import fusemounts
+
+    if text.startswith(SCHEME):
+        return None
+    path = os.path.abspath(text)  # by its text: a mount that hangs is not touched
+    try:
+        mounts = fusemounts.mounted()
+    except OSError:
+        return None
+    over = [mount for mount in mounts if path == mount.path or path.startswith(mount.path.rstrip("/") + "/")]
+    if not over:
+        return None
+    mount = max(over, key=lambda one: len(one.path))
+    return Place(mount.session or None, clean(os.fsencode(path[len(mount.path) :] or "/")), text.endswith("/"))
 
 
 # ── output ─────────────────────────────────────────────────────────────────────────────────────────

@@ -32,6 +32,7 @@ COMPLETE_VARIABLE = "_AMFS_COMPLETE"
 #: Groups of ``amfs --help``, in its order.
 RUN = "Run workflows"
 FILES = "Files of a session"
+TOGETHER = "Whole directories of a session"
 CLUSTER = "Sessions and their nodes"
 LOOK = "Look at workflows, runs and machines"
 
@@ -64,6 +65,15 @@ COMMANDS: dict[str, Entry] = {
     "df": Entry("amfs.cli.fs_find:df", FILES, "Say how full the nodes are."),
     "mount": Entry("amfs.cli.mount:mount", FILES, "Mount the file system of a session at a directory."),
     "umount": Entry("amfs.cli.umount:umount", FILES, "Unmount it; also what a killed node left behind."),
+    "load": Entry("amfs.cli.load_dump:load", TOGETHER, "Load directories into the session, all nodes at the same time."),
+    "dump": Entry("amfs.cli.load_dump:dump", TOGETHER, "Dump directories out of it."),
+    "diff": Entry("amfs.cli.diff:diff", TOGETHER, "Say whether two directories have the same contents, whatever the names."),
+    "multicast": Entry("amfs.cli.collective:multicast", TOGETHER, "Copy files to every node."),
+    "gather": Entry("amfs.cli.collective:gather", TOGETHER, "Copy files to one node."),
+    "allgather": Entry("amfs.cli.collective:allgather", TOGETHER, "Gather files on one node, then copy all of them to every node."),
+    "scatter": Entry("amfs.cli.collective:scatter", TOGETHER, "Deal files out to the nodes, one after the other."),
+    "reduce": Entry("amfs.cli.reduce:reduce", TOGETHER, "Combine many files into one with an associative command."),
+    "shuffle": Entry("amfs.cli.shuffle:shuffle", TOGETHER, "Group the lines of many files by their key."),
     "up": Entry("amfs.cli.up:up", CLUSTER, "Start a session: node servers on this machine, or one per MPI rank."),
     "down": Entry("amfs.cli.down:down", CLUSTER, "Stop a session and remove what it left behind."),
     "status": Entry("amfs.cli.status:status", CLUSTER, "Show sessions, their nodes and what they are doing."),

@@ -34,7 +34,8 @@ _REST_S = 0.1  # without calls; then the keeper takes over
 #: Calls that change nothing and hang on no handle: if the gateway dies they are made again at the next one.
 REPEATABLE = frozenset({
     "walk", "list_path", "readlink_path", "get_xattr_path", "list_xattr_path", "get_rank", "locate", "df", "du",
-    "export", "statfs", "scratch",
+    "export", "statfs", "scratch", "where", "bring", "spare", "digests",
+    "seen_outside", "load", "dump",
 })  # fmt: skip
 
 
@@ -79,6 +80,7 @@ class NodeConnection:
 
     def __init__(self, name: str | None = None, *, node: int | None = None, answer_s: float = ANSWER_S) -> None:
         self.session = discovery.find(name)
+        self.reference = name if name and ("/" in name or name.endswith(".json")) else self.session.name  # by which others find it, too
         self.answer_s = answer_s
         self.pid = os.getpid()
         self.gateway = -1
@@ -117,6 +119,11 @@ class NodeConnection:
     def view(self) -> View | None:
         """The session as its nodes told it last."""
         return self.attachment.view
+
+    def members(self) -> list[Member]:
+        """The nodes that are in, as the nodes told it last."""
+        with self._turns:
+            return list(self.view.members) if self.view is not None else []
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 

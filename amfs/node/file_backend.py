@@ -22,6 +22,7 @@ from amfs.engine.events import Event, FetchData, FsFull, FsHandlesClosed, FsStri
 from amfs.engine.paths import stored_as
 from amfs.fs.attr import Attr
 from amfs.host.trees import make_directories
+from amfs.node import bulk
 
 log = logging.getLogger("amfs.fs")
 
@@ -42,6 +43,8 @@ _AT_ONCE = frozenset((
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 #: Works that ``Io`` does in threads of its own.
 _BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
+#: Works on whole files.
+_BULK = frozenset(("digest", "digest_outside", "seen_outside", "copy_in", "copy_out"))
 
 
 class Address(NamedTuple):
@@ -100,6 +103,7 @@ class FileBackend:
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
         self._spare = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
+        self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
         self._done: deque[FsWorked] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
@@ -123,7 +127,7 @@ class FileBackend:
         elif effect.what == "invalidate":
             self.invalidate(effect)
         else:
-            threads = self._spare if effect.what == "spare" else self._threads
+            threads = self._spare if effect.what == "spare" else self._bulk if effect.what in _BULK else self._threads
             threads.submit(self._run, effect)
 
     def _run(self, effect: FsWork, at_once: bool = False) -> None:
@@ -367,6 +371,43 @@ class FileBackend:
                 self.handles[number].write(data, offset)
                 offset += len(data)
 
+    # ── whole files ────────────────────────────────────────────────────────────────────────────────
+
+    def _reading(
+        self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, do: Callable[[Callable[[int, int], bytes] | None], Any]
+    ) -> Any:
+        """``do`` with what reads the file; None: it lies here as a whole."""
+        if kind == 0:
+            return do(None)
+        handle = self.io.open(ino, kind, node, stripe, size, False, False, since=known)
+        try:
+            return do(handle.read)
+        finally:
+            handle.close()
+
+    def digest(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int) -> tuple[bytes, int]:
+        """(digest, size) of a file."""
+        return self._reading(ino, kind, node, stripe, size, known, lambda read: bulk.digest_of(self.path(ino), read))  # type: ignore[no-any-return]
+
+    def digest_outside(self, path: bytes) -> tuple[bytes, int]:
+        return bulk.digest_of(path, None)
+
+    def seen_outside(self, path: bytes) -> tuple[int, int, int]:
+        return bulk.seen(path)
+
+    def copy_in(self, source: bytes, scratch: bytes) -> tuple[int, bytes]:
+        return bulk.copy_in(source, os.fsencode(self._scratch(scratch)))
+
+    def drop_scratch(self, scratch: bytes) -> None:
+        os.unlink(self._scratch(scratch))
+
+    def copy_out(
+        self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, target: bytes, mode: int
+    ) -> tuple[int, bytes]:
+        return self._reading(  # type: ignore[no-any-return]
+            ino, kind, node, stripe, size, known, lambda read: bulk.copy_out(self.path(ino), read, target, mode)
+        )
+
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
     def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, mode: int, key: str) -> int:
@@ -473,6 +514,7 @@ class FileBackend:
         """End the threads; handles are closed."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._spare.shutdown(wait=False, cancel_futures=True)
+        self._bulk.shutdown(wait=False, cancel_futures=True)
         self._caches.shutdown(wait=False, cancel_futures=True)
         self.io.stop()
         os.close(self._wake)

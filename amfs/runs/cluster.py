@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,6 +15,10 @@ from amfs.runs.api import RunResult, Session, run
 
 if TYPE_CHECKING:
     from amfs.engine.workflow import Task, Workflow
+    from amfs.runs.collective import Moved
+    from amfs.runs.differences import Difference
+    from amfs.runs.loading_common import Transferred
+    from amfs.runs.shuffle import Shuffled
 
 
 def _is_path(key: StrPath) -> bool:
@@ -139,3 +143,56 @@ class Cluster:
     def df(self) -> list[Usage]:
         """How full the nodes are."""
         return self.files.df()
+
+    # ── whole directories ──────────────────────────────────────────────────────────────────────────
+
+    def load(self, sources: str | Sequence[str], path: StrPath, **how: Any) -> Transferred:
+        """Copy local files in, all nodes at the same time: see ``runs.loading.load``."""
+        from amfs.runs.loading import load
+
+        return load(self.files, sources, path, **how)
+
+    def dump(self, paths: StrPath | Sequence[StrPath], target: str, **how: Any) -> Transferred:
+        """Copy files out, all nodes at the same time: see ``runs.loading.dump``."""
+        from amfs.runs.loading import dump
+
+        return dump(self.files, paths, target, **how)
+
+    def diff(self, first: StrPath, second: StrPath) -> Difference:
+        """Compare the contents of two directories, whatever the names: see ``runs.differences.diff``."""
+        from amfs.runs.differences import diff
+
+        return diff(self.files, first, second)
+
+    def multicast(self, *paths: StrPath, **how: Any) -> Moved:
+        """Copy files to every node: see ``runs.collective.move``."""
+        return self._move("multicast", paths, how)
+
+    def gather(self, *paths: StrPath, **how: Any) -> Moved:
+        """Copy files to one node, ``root``: see ``runs.collective.move``."""
+        return self._move("gather", paths, how)
+
+    def allgather(self, *paths: StrPath, **how: Any) -> Moved:
+        """Gather files on one node, and copy all of them to every node: see ``runs.collective.move``."""
+        return self._move("allgather", paths, how)
+
+    def scatter(self, *paths: StrPath, **how: Any) -> Moved:
+        """Deal files out to the nodes: see ``runs.collective.move``."""
+        return self._move("scatter", paths, how)
+
+    def _move(self, kind: str, paths: tuple[StrPath, ...], how: dict[str, Any]) -> Moved:
+        from amfs.runs.collective import move
+
+        return move(self.files, kind, paths, **how)
+
+    def shuffle(self, source: StrPath, target: StrPath, **how: Any) -> Shuffled:
+        """Group the lines of the files in ``source`` by their key: see ``runs.shuffle.shuffle``."""
+        from amfs.runs.shuffle import shuffle
+
+        return shuffle(self.files, source, target, **how)
+
+    def reduce(self, source: StrPath, target: StrPath, command: Sequence[str], **how: Any) -> RunResult:
+        """Combine many files into one: see ``runs.reducing.reduce``."""
+        from amfs.runs.reducing import reduce
+
+        return reduce(self.files, source, target, command, **how)

@@ -1,4 +1,7 @@
-/* amfs._native.xxh64 and partitions: hashes of names and bytes. Contracts: amfs/_native.pyi, xxh64.h. */
+/* amfs._native.xxh64 and partitions: hashes of names and bytes. Contracts: amfs/_native.pyi, xxh64.h, digest.h. */
+#include <errno.h>
+
+#include "common/digest.h"
 #include "common/sha256.h"
 #include "common/xxh64.h"
 #include "py_common.h"
@@ -93,7 +96,27 @@ static PyObject *native_hmac_sha256(PyObject *module, PyObject *args) {
     return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
 }
 
+/* The file name of an error is "from" or "to", so that the caller knows which side it was. */
+static PyObject *native_digest(PyObject *module, PyObject *args) {
+    int from, to = -1, error, writing;
+    uint8_t digest[DIGEST_BYTES];
+    uint64_t size;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i|i:digest", &from, &to)) return NULL;
+    WITHOUT_GIL(error = amfs_digest(from, to, digest, &size, &writing));
+    if (error != 0) {
+        errno = error;
+        PyObject *side = writing ? PyUnicode_FromString("to") : PyUnicode_FromString("from");
+        if (side != NULL) PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, side);
+        Py_XDECREF(side);
+        return NULL;
+    }
+    return Py_BuildValue("y#K", (const char *)digest, (Py_ssize_t)sizeof digest, (unsigned long long)size);
+}
+
 static PyMethodDef functions[] = {
+    {"digest", native_digest, METH_VARARGS, "digest(from_, to=-1, /)\n--\n\nDigest and size of what can be read; written to `to` as well."},
     {"hmac_sha256", native_hmac_sha256, METH_VARARGS, "hmac_sha256(key, parts)\n--\n\nHMAC-SHA-256 of the bytes of all parts."},
     {"xxh64", WITH_KEYWORDS(native_xxh64), METH_VARARGS | METH_KEYWORDS, "xxh64(data, seed=0)\n--\n\nXXH64 of the bytes (str: its UTF-8)."},
     {"partitions", native_partitions, METH_VARARGS, "partitions(names, count)\n--\n\nxxh64(name) % count for each name."},

@@ -33,6 +33,7 @@ from amfs.engine.events import (
 from amfs.engine.partition import PartitionTable
 from amfs.fs.attr import META_SET_SIZE, Attr
 from amfs.fs.vfs.machine import FileSystem
+from amfs.host.digests import Digest
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
 
@@ -212,6 +213,11 @@ class Node:
         content = self.content(*handle)
         self.closed(*handle[:3])
         return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(handle[0], 0)
+
+    def digest(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int) -> tuple[bytes, int]:
+        taken = Digest()
+        taken.add(self.content(ino, kind, node, stripe, size))
+        return taken.value(), taken.size
 
     def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
         self.invalidated.append((inodes, entries, but))

@@ -74,7 +74,7 @@ def test_completing_a_command_imports_no_command() -> None:
     code = "import sys; from amfs.cli.main import main\ntry: main([])\nfinally: print(*[m for m in sys.modules if 'amfs.cli.' in m])"
     env = {**os.environ, "_AMFS_COMPLETE": "bash_complete", "COMP_WORDS": "amfs r", "COMP_CWORD": "1"}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert result.stdout.split("\n")[:-1] == ["plain,run", "plain,rm", "plain,report", "amfs.cli.main"]
+    assert result.stdout.split("\n")[:-1] == ["plain,run", "plain,rm", "plain,reduce", "plain,report", "amfs.cli.main"]
 
 
 def test_man_pages_say_what_help_says_and_are_good_roff(tmp_path: Path) -> None:

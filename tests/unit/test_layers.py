@@ -58,7 +58,7 @@ ONLY_IN = {
     "fuse": {"amfs.fs.fusepy_adapter"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
-    "fsspec": {"amfs.client.fsspec"},
+    "fsspec": {"amfs.client.fsspec", "amfs.runs.loading_urls"},
 }
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.attr import META_BUSY, META_NOT_MINE
+from amfs.fs.vfs.bulk import Bulk
 from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Sleep, Work, failure
 from amfs.fs.vfs.directories import LOCK
-from amfs.fs.vfs.paths import Paths
 from amfs.fs.vfs.shard import EVERY_NAME, PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
@@ -29,7 +29,7 @@ STRIPES_AT_ONCE = 64
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
 
-class Moving(Paths):
+class Moving(Bulk):
     """Sends and takes in partitions."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:

@@ -1,0 +1,64 @@
+"""The regular files that a path stands for, with their places: for what works on whole directories."""
+
+from __future__ import annotations
+
+import errno
+import stat
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from amfs.client import tree
+from amfs.client.connection import Call, NodeConnection, failure
+from amfs.fs.attr import Attr
+
+DEATH_S = 15.0  # by then a node that died is known to have died
+_PAUSE_S = 0.5
+
+
+class Selected(NamedTuple):
+    """One file."""
+
+    path: bytes
+    attr: Attr
+
+
+def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
+    """The file at ``path``, or all regular files at and below the directory there, by path. Symbolic links in it are not followed.
+
+    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed.
+    """
+    end = time.monotonic() + DEATH_S
+    while True:
+        try:
+            return _files_at(connection, path)
+        except OSError as error:  # a node may be dying: who is asked next may ask its heir
+            if error.errno != errno.EIO or time.monotonic() >= end:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
+    top = Attr(*connection.call("walk", path, True, about=(path,))[0])
+    if stat.S_ISREG(top.mode):
+        return [Selected(path, top)]
+    if not stat.S_ISDIR(top.mode):
+        raise failure(errno.EINVAL, (path,), "is neither a file nor a directory")
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    found = [
+        Selected(entry.path, entry.attr) for _, entries in tree.walk(connection, path, stop) for entry in entries if entry.is_file()
+    ]
+    return sorted(found)
+
+
+def places(connection: NodeConnection, paths: Sequence[bytes]) -> list[tuple[int, ...]]:
+    """The nodes that hold the (first) bytes of each file, best first. Raises OSError for the first that cannot be said."""
+    held = []
+    for answer in connection.call_many(Call("locate", (path,), (path,)) for path in paths):
+        if isinstance(answer, OSError):
+            raise answer
+        held.append(tuple(answer[0][2]) if answer else ())
+    return held

@@ -1,0 +1,87 @@
+"""Whole files between a node and places that are no part of the session, and their digests: the works that take long. I/O.
+
+Runs in threads of ``FileBackend``. What is written appears under its name when it is whole and has been read back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+
+from amfs._native import digest
+from amfs.host.digests import Digest, of_file
+
+_PIECE = 1 << 20
+Read = Callable[[int, int], bytes]  # count, offset
+
+
+def seen(path: bytes) -> tuple[int, int, int]:
+    """(inode, size, modification time) of what lies at a local path. Raises OSError."""
+    facts = os.stat(path)
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def digest_of(path: str | bytes, read: Read | None) -> tuple[bytes, int]:
+    """(digest, size) of a local file, or of what ``read`` gives."""
+    if read is None:
+        return of_file(path)
+    found = Digest()
+    while data := read(_PIECE, found.size):
+        found.add(data)
+    return found.value(), found.size
+
+
+def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
+    """A local file into a scratch file of this node; (size, digest). EILSEQ: what was written is not what was read."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(descriptor)
+        with open(target, "r+b", buffering=0) as file:
+            found, size = digest(descriptor, file.fileno())
+        if os.fstat(descriptor).st_mtime_ns != facts.st_mtime_ns:
+            raise OSError(errno.EBUSY, "it changes while it is copied")
+    finally:
+        os.close(descriptor)
+    if of_file(target) != (found, size):
+        raise OSError(errno.EILSEQ, "it was not copied right")
+    return size, found
+
+
+def copy_out(path: str, read: Read | None, target: bytes, mode: int) -> tuple[int, bytes]:
+    """A file of this node, or what ``read`` gives, to a local path; (size, digest). EILSEQ: what was written is not what was read."""
+    above, name = os.path.split(target)
+    temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])
+    made = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            found, size = _pour(path, read, made)
+            os.lseek(made, 0, os.SEEK_SET)
+            if digest(made) != (found, size):
+                raise OSError(errno.EILSEQ, "it was not copied right")
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)  # some file systems say only now what went wrong
+        os.rename(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return size, found
+
+
+def _pour(path: str, read: Read | None, made: int) -> tuple[bytes, int]:
+    if read is None:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return digest(source, made)
+        finally:
+            os.close(source)
+    found = Digest()
+    while data := read(_PIECE, found.size):
+        found.add(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(made, view) :]
+    return found.value(), found.size

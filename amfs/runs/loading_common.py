@@ -1,0 +1,135 @@
+"""What loads and dumps share, whichever way the files go: items, results, digests, and the files of the session that a dump is about."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from amfs.client.connection import Call, failure
+from amfs.client.files import Files
+from amfs.client.selected import files_at
+from amfs.client.tree import has_magic, walk
+
+AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
+LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
+
+Progress = Callable[[int], None]  # told the bytes that are done
+
+
+class Item(NamedTuple):
+    """One file to be copied, inside and outside. ``mode`` of the copy."""
+
+    inside: bytes
+    outside: str
+    size: int
+    mode: int
+    ino: int = 0
+    near: tuple[int, ...] = ()
+
+
+class Transferred(NamedTuple):
+    """How it went. ``failed``: name -> why. ``bytes`` were copied; ``same`` files were there already. ``way``: "nodes" or "client"."""
+
+    failed: dict[str, str]
+    files: int
+    same: int
+    bytes: int
+    seconds: float
+    way: str
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
+
+
+class Work:
+    """What became of each file."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.failed: dict[str, str] = {}
+        self.files = self.same = self.bytes = 0
+        self.began = time.monotonic()
+        self._progress = progress
+
+    def done(self, size: int, same: bool) -> None:
+        self.files += not same
+        self.same += same
+        self.bytes += 0 if same else size
+        if self._progress is not None:
+            self._progress(size)
+
+    def fail(self, name: str | bytes, why: OSError | str | int) -> None:
+        words = os.strerror(why) if isinstance(why, int) else why if isinstance(why, str) else why.strerror or str(why)
+        self.failed[os.fsdecode(name)] = "it was not copied right: its digest differs" if why == errno.EILSEQ else words
+
+    def result(self, way: str) -> Transferred:
+        return Transferred(self.failed, self.files, self.same, self.bytes, time.monotonic() - self.began, way)
+
+
+def digest_at(files: Files, path: bytes) -> tuple[int, bytes] | None:
+    """(size, digest) of a file of the session; None: there is none, or it is being written."""
+    try:
+        [found] = digests(files, [files.info(path).ino])
+    except FileNotFoundError:
+        return None
+    return None if isinstance(found, OSError) else found
+
+
+def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSError]:
+    """(size, digest) of files, taken by nodes that hold them, or why not."""
+    wanted = list(dict.fromkeys(inodes))
+    portions = [wanted[start : start + 64] for start in range(0, len(wanted), 64)]
+    found: dict[int, tuple[int, bytes] | OSError] = {}
+    for late in range(LATE_MAX):
+        answers = files.call_many(Call("digests", (tuple(portion),)) for portion in portions)
+        missing: list[int] = []
+        for portion, answer in zip(portions, answers, strict=True):
+            values = [answer.errno or errno.EIO] * len(portion) if isinstance(answer, OSError) else answer
+            for ino, value in zip(portion, values, strict=True):
+                if value == errno.ETIMEDOUT and late + 1 < LATE_MAX:
+                    missing.append(ino)
+                else:
+                    found[ino] = failure(value) if isinstance(value, int) else (value[0], bytes(value[1]))
+        portions = [missing[start : start + 64] for start in range(0, len(missing), 64)]
+        if not portions:
+            break
+    return [found[ino] for ino in inodes]
+
+
+def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: list[str], is_directory: bool) -> list[Item]:
+    """What is to be dumped, and the directories that must be there."""
+    chosen: list[bytes] = []
+    for source in sources:
+        found = files.glob(source) if has_magic(source) and not files.lexists(source) else [source]
+        if not found:
+            raise failure(errno.ENOENT, (source,), "nothing matches")
+        chosen += found
+    into = len(chosen) > 1 or target.endswith("/") or is_directory
+    first_is_directory = files.isdir(chosen[0])
+    directories.append(target if into or first_is_directory else os.path.dirname(target))
+    items: list[Item] = []
+    for source in chosen:
+        name = os.fsdecode(source.rpartition(b"/")[2])
+        if files.isdir(source):
+            below = os.path.join(target, name) if len(chosen) > 1 else target
+            _inside_directories(files, source, below, directories)
+        else:
+            below = os.path.join(target, name) if into else target
+        for path, attr in files_at(files.connection, source):
+            rest = os.fsdecode(path[len(source) :].strip(b"/"))
+            outside = os.path.join(below, rest) if rest else below
+            items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777, attr.ino))
+    return items
+
+
+def _inside_directories(files: Files, top: bytes, below: str, directories: list[str]) -> None:
+    def stop(error: OSError) -> None:
+        raise error
+
+    directories.append(below)
+    for _, entries in walk(files.connection, top, stop):
+        directories.extend(os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/"))) for each in entries if each.is_dir())

@@ -1,0 +1,132 @@
+"""Copies that are brought and deleted by order, and digests, while files are written, read and removed: no node keeps what is old."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+import pytest
+from fs_cluster import STRIPE, Cluster
+
+from amfs.fs.attr import STRIPED, Attr
+from amfs.host.digests import Digest
+
+NODES = 3
+
+
+def write(cluster: Cluster, node: int, path: bytes, data: bytes, layout: int = 0) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    handle, attr = cluster.call(node, "open_path", path, flags, 0o644, layout, STRIPE if layout else 0, -1)
+    cluster.call(node, "write", handle, 0, data)
+    cluster.call(node, "close", handle)
+    return Attr(*attr).ino
+
+
+def holders(cluster: Cluster, ino: int) -> set[int]:
+    live, [(_, _, nodes)] = cluster.call(0, "where", (ino,))
+    assert set(live) == set(cluster.nodes) - cluster.dead
+    return set(nodes)
+
+
+def digest(data: bytes) -> bytes:
+    taken = Digest()
+    taken.add(data)
+    return taken.value()
+
+
+def test_a_copy_is_brought_from_who_is_named_and_deleted_while_another_has_it() -> None:
+    cluster = Cluster(NODES)
+    ino = write(cluster, 0, b"/a", b"content")
+    assert holders(cluster, ino) == {0}
+    assert cluster.call(0, "bring", 1, 2, (ino,)) == [errno.ESTALE], "node 2 has nothing of it"
+    assert cluster.call(2, "bring", 1, 0, (ino,)) == [0]
+    assert cluster.call(2, "bring", 1, 0, (ino,)) == [0], "again: it is there"
+    assert holders(cluster, ino) == {0, 1} and cluster.nodes[1].parts[ino] == b"content"
+    assert cluster.call(1, "spare", 0, (ino,)) == 1
+    assert holders(cluster, ino) == {1} and ino not in cluster.nodes[0].parts
+    assert cluster.call(1, "spare", 1, (ino,)) == 0, "the last copy stays"
+    empty = write(cluster, 2, b"/empty", b"")
+    assert cluster.call(0, "bring", 0, 2, (empty, ino)) == [0, errno.ESTALE]
+    cluster.settle()
+    cluster.check()
+
+
+def test_what_is_being_written_removed_or_striped_is_not_brought() -> None:
+    cluster = Cluster(NODES)
+    handle, attr = cluster.call(0, "open_path", b"/a", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    ino = Attr(*attr).ino
+    assert cluster.call(1, "where", (ino,))[1] == [errno.EBUSY]
+    assert cluster.call(1, "bring", 1, 0, (ino,)) == [errno.EBUSY]
+    assert cluster.call(1, "digests", (ino,)) == [errno.EBUSY]
+    cluster.call(0, "close", handle)
+    cluster.call(1, "unlink_path", b"/a")
+    assert cluster.call(1, "bring", 1, 0, (ino,)) == [errno.ENOENT]
+    wide = write(cluster, 0, b"/wide", b"x" * 3 * STRIPE, STRIPED)
+    assert cluster.call(1, "bring", 1, 0, (wide,)) == [0] and wide not in cluster.nodes[1].parts
+    assert cluster.call(1, "digests", (wide,)) == [[3 * STRIPE, digest(b"x" * 3 * STRIPE)]]
+    cluster.settle()
+    cluster.check()
+
+
+def test_no_room_is_said_and_leaves_nothing() -> None:
+    cluster = Cluster(NODES)
+    ino = write(cluster, 0, b"/a", b"content")
+    cluster.nodes[1].limit = 3
+    assert cluster.call(0, "bring", 1, 0, (ino,)) == [errno.ENOSPC]
+    assert holders(cluster, ino) == {0} and ino not in cluster.nodes[1].parts
+    cluster.settle()
+    cluster.check()
+
+
+def test_a_digest_is_remembered_until_the_file_changes() -> None:
+    cluster = Cluster(NODES)
+    ino = write(cluster, 1, b"/a", b"one")
+    works: list[str] = []
+    work = cluster.work
+    cluster.work = lambda node, effect: works.append(effect.what) or work(node, effect)  # type: ignore[func-returns-value, method-assign]
+    for _ in range(3):
+        assert cluster.call(0, "digests", (ino,)) == [[3, digest(b"one")]]
+    assert works.count("digest") == 1
+    write(cluster, 2, b"/a", b"two!")
+    assert cluster.call(0, "digests", (ino,)) == [[4, digest(b"two!")]]
+    cluster.settle()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_copies_are_those_of_the_last_content_whatever_happens_meanwhile(seed: int) -> None:
+    cluster = Cluster(NODES, seed)
+    draw = cluster.random
+    names = [b"/a", b"/b"]
+    last = {name: b"first " + name for name in names}
+    inodes = {name: write(cluster, draw.randrange(NODES), name, data) for name, data in last.items()}
+    tokens: list[object] = []
+    for turn in range(25):
+        name, node = draw.choice(names), draw.randrange(NODES)
+        ino = inodes[name]
+        what = draw.choice(("bring", "bring", "spare", "digests", "write", "read"))
+        if what == "bring":
+            tokens.append(cluster.start(node, "bring", draw.randrange(NODES), draw.randrange(NODES), (ino,)))
+        elif what == "spare":
+            tokens.append(cluster.start(node, "spare", draw.randrange(NODES), (ino,)))
+        elif what == "digests":
+            tokens.append(cluster.start(node, "digests", (ino,)))
+        elif what == "write":
+            last[name] = b"turn %d of " % turn + name
+            write(cluster, node, name, last[name])
+            [answer] = cluster.call(draw.randrange(NODES), "digests", (ino,))
+            assert list(answer) == [len(last[name]), digest(last[name])]
+        else:
+            handle, _ = cluster.call(node, "open_path", name, os.O_RDONLY, 0, -1, 0, -1)
+            assert cluster.call(node, "read", handle, 0, 100) == last[name]
+            cluster.call(node, "close", handle)
+        cluster.wander(8)
+    for token in tokens:
+        with suppress(OSError):
+            cluster.finish(token)
+    cluster.settle()
+    for name, ino in inodes.items():
+        for node in holders(cluster, ino):
+            assert cluster.nodes[node].parts[ino] == last[name]
+    cluster.check()
