@@ -218,6 +218,7 @@ class Session:
         self._closed = False
         self._broken: BaseException | None = None
         self._summary: Summary | None = None
+        self.on_ended: Callable[[Handle], None] | None = None  # called in the loop's thread when a task has ended; must not wait
         self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
         try:
             self._driver = RunDriver(
@@ -256,6 +257,8 @@ class Session:
             handle.result = result
             handle._done = True
             self._changed.notify_all()
+        if self.on_ended is not None:
+            self.on_ended(handle)
 
     def _in_loop(self, call: Callable[[], T]) -> T:
         """Run ``call`` in the loop's thread and wait for what it returns."""
@@ -437,6 +440,17 @@ class Session:
             raise AmfsError(f"the run ended before its tasks had: {self._driver.over.reason}")
         if self._driver.tally.flush_errors:
             raise AmfsError("\n  ".join(["not copied to shared storage:", *self._driver.tally.flush_errors[:10]]))
+
+    @property
+    def over(self) -> str:
+        """Why the run has ended by itself, '' while it goes on."""
+        if self._broken is not None:
+            return str(self._broken)
+        return self._driver.over.reason if self._driver.over is not None else ""
+
+    def stop(self, reason: str) -> None:
+        """End the run now and kill its tasks. Repeatable."""
+        self._abandon(reason)
 
     def _at_exit(self) -> None:
         """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
