@@ -14,6 +14,7 @@ import hmac
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from amfs.errors import ProtocolError
@@ -129,18 +130,37 @@ def join(address: str, key: bytes, worker: int) -> CallStream:
     kind, _, place = address.partition(":")
     if kind == "unix":
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(HANDSHAKE_S)
-        sock.connect(place)
+        try:
+            sock.settimeout(HANDSHAKE_S)
+            sock.connect(place)
+        except OSError:
+            sock.close()
+            raise
     else:
         host, _, port = place.rpartition(":")
         sock = socket.create_connection((host, int(port)), HANDSHAKE_S)
     hello = _HELLO.pack(_MAGIC, _VERSION, worker, os.urandom(_NONCE))
-    sock.sendall(hello)
-    nonce = _receive(sock, _NONCE)
-    if not hmac.compare_digest(_receive(sock, _PROOF), _proof(key, b"executor", hello + nonce)):
-        raise ProtocolError("the executor has another key")
-    sock.sendall(_proof(key, b"worker", hello + nonce))
+    try:
+        sock.sendall(hello)
+        nonce = _receive(sock, _NONCE)
+        if not hmac.compare_digest(_receive(sock, _PROOF), _proof(key, b"executor", hello + nonce)):
+            raise ProtocolError("the executor has another key")
+        sock.sendall(_proof(key, b"worker", hello + nonce))
+    except BaseException:
+        sock.close()
+        raise
     return _stream(sock, key, hello + nonce, False)
+
+
+def join_any(addresses: Sequence[str], key: bytes, worker: int) -> CallStream:
+    """At the first of these addresses that can be reached: a Unix socket cannot from other hosts. Raises as ``join``."""
+    *others, last = addresses
+    for address in others:
+        try:
+            return join(address, key, worker)
+        except OSError:
+            continue
+    return join(last, key, worker)
 
 
 def accept(sock: socket.socket, key: bytes) -> tuple[int, CallStream]:

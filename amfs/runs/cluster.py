@@ -120,6 +120,7 @@ class Cluster:
         """Runs Python functions on the nodes, as ``concurrent.futures`` does: see ``runs.executor``. Needs the extra ``amfs[functions]``."""
         from amfs.runs.executor import Executor
 
+        self._release_slots()
         executor = Executor(self.files, self._session, max_workers or self.slots, idle_s=idle_s, retries=retries, owner=self)
         self._executors.add(executor)
         return executor
@@ -128,20 +129,22 @@ class Cluster:
 
     def run(self, workflow: Workflow | str | os.PathLike[str] | Iterable[Task], **options: Any) -> RunResult:
         """Run a workflow on these nodes to its end: see ``amfs.run``. Idle workers of its executors leave their slots to it."""
-        for executor in self._executors:
-            executor.release()
+        self._release_slots()
         return run(workflow, **self._own(options))
 
     def session(self, **options: Any) -> Session:
         """A run on these nodes that stays open: see ``amfs.Session``. Idle workers of its executors leave their slots to it."""
-        for executor in self._executors:
-            executor.release()
+        self._release_slots()
         return Session(**self._own(options))
 
     def _own(self, options: dict[str, Any]) -> dict[str, Any]:
         if "session" in options:
             raise UsageError("a cluster runs in its own session; leave the option session out")
         return {**options, "session": self._session}
+
+    def _release_slots(self) -> None:
+        for executor in self._executors:
+            executor.release()
 
     # ── keys and values ────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 """A worker of an executor: a process that runs as a task of the session and executes Python functions until it is told to stop.
 
-``python -m amfs.runs.function_worker ADDRESS EXECUTOR SESSION NUMBER``. The main thread executes, the *reader* thread takes frames, so that
+``python -m amfs.runs.function_worker ADDRESS,… EXECUTOR SESSION NUMBER``. The main thread executes, the *reader* thread takes frames, so that
 calls can be given back while a long one runs. Every result is sent at once: what a worker that dies has finished is known. If the connection ends, the
 process ends. Must not know: the dispatch of calls (``engine.calls``).
 """
@@ -212,7 +212,7 @@ def main() -> None:
     from amfs.net.records import base_dir, load
 
     keys = load(base_dir() / session / "session.json").keys
-    stream = w.join(address, w.key_of(keys.data, executor), int(number))
+    stream = w.join_any(address.split(","), w.key_of(keys.data, executor), int(number))
     worker = Worker(stream, session, int(number))
     worker.printed = [Printed(worker, 1), Printed(worker, 2)]
     sys.stdout, sys.stderr = worker.printed
