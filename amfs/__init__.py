@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkflowError,
     )
-    from amfs.runs.api import RunResult, Session, TaskFailed, run
+    from amfs.runs.api import RunResult, Session, TaskFailed, graph, run
     from amfs.runs.cluster import Cluster
 
 __all__ = [
@@ -44,11 +44,12 @@ __all__ = [
     "UsageError",
     "Workflow",
     "WorkflowError",
+    "graph",
     "run",
 ]
 
 _HOME = {
-    **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
+    **dict.fromkeys(("run", "graph", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
     "Cluster": "amfs.runs.cluster",
     **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
@@ -66,6 +67,13 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext amfs``: the magic ``%%amfs`` (see ``runs.magic``)."""
+    from importlib import import_module
+
+    import_module("amfs.runs.magic").load(shell)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
-from amfs.errors import UsageError
+from amfs.errors import SessionError, UsageError
 from amfs.fs.attr import Attr
 from amfs.runs.api import RunResult, Session, run
 
@@ -102,9 +102,18 @@ class Cluster:
         return f"<amfs cluster {self.name}{' (closed)' if self.files.connection.closed else ''}>"
 
     def _repr_html_(self) -> str:
-        from amfs.runs.html import cluster_html
+        from amfs.display.html import cluster_html, esc
 
-        return cluster_html(self)
+        try:
+            members = {member.node: member for member in self.files.connection.members()}
+            usage = [each for each in self.df() if each.node in members]
+        except (SessionError, OSError) as error:
+            return esc(f"{self!r}: {error}")
+        nodes = [
+            (each.node, members[each.node].host.partition("/")[0], members[each.node].slots, each.files, each.used, each.capacity)
+            for each in usage
+        ]
+        return cluster_html(self.name, nodes)
 
     @property
     def nodes(self) -> list[int]:
