@@ -29,6 +29,7 @@ from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
 from amfs.host.shared_storage import exists
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
+from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Session:
 
     ``slots``: tasks at a time (embedded). ``session``: name of a session of node servers to run in ("" the newest); None: embedded in
     this process. ``base``: the directory that names are relative to. ``journal`` and ``resume``: as for ``amfs run``; a resumed session
-    skips tasks that are submitted again just as they were. ``progress``: show it (None: in notebooks). Further keywords: see ``RunOptions``.
+    skips tasks that are submitted again just as they were. ``progress``: show it. Further keywords: see ``RunOptions``.
 
     Files are kept in memory until the session is closed; then those that no task reads, and those submitted with ``keep``, are (or
     have been) copied to shared storage, and the rest is dropped.
@@ -265,7 +266,7 @@ class Session:
         base: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        progress: bool | None = None,
+        progress: bool = False,
         **options: Any,
     ) -> None:
         from amfs.client.place import FilesPlace
@@ -279,7 +280,7 @@ class Session:
             "journal": Path(journal) if journal is not None else None,
             "resume": resume,
         })  # fmt: skip
-        self._show = in_notebook() if progress is None else progress
+        self._show = progress
         self._progress = make_progress(quiet=not self._show)
         self._trace = RunTrace(self._options)
         past = read(self._options.journal) if resume and self._options.journal is not None else None
@@ -307,6 +308,7 @@ class Session:
         self._thread.start()
         self._process = os.getpid()
         atexit.register(self._at_exit)
+        watch(self)
 
     # ── the loop's thread ──────────────────────────────────────────────────────────────────────────
 
@@ -543,6 +545,10 @@ class Session:
     def stop(self, reason: str) -> None:
         """End the run now and kill its tasks. Repeatable."""
         self._abandon(reason)
+
+    def interrupt(self) -> None:
+        """The same, when the kernel of a notebook was interrupted."""
+        self._abandon("interrupted")
 
     def _at_exit(self) -> None:
         """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""

@@ -25,6 +25,16 @@ def _is_path(key: StrPath) -> bool:
     return os.fsencode(os.fspath(key)).startswith((b"/", b"amfs:"))
 
 
+_clusters: list[weakref.ref[Cluster]] = []  # of this process, oldest first
+
+
+def newest_cluster() -> str:
+    """The session of the newest Cluster of this process that is open, '' if there is none."""
+    _clusters[:] = [ref for ref in _clusters if (cluster := ref()) is not None and not cluster.files.connection.closed]
+    cluster = _clusters[-1]() if _clusters else None
+    return cluster._session if cluster is not None else ""
+
+
 def _start(session: str | None, nodes: int | None, slots: int | None, keep: bool) -> tuple[str, OwnedSession | None]:
     """The name of a session of that name, or of a new one; and, if it is new and to end with us, what sees to that."""
     from amfs.net.records import list_all
@@ -74,6 +84,7 @@ class Cluster:
             raise
         self.name = self.files.session
         self._session = session if session and ("/" in session or session.endswith(".json")) else self.name
+        _clusters.append(weakref.ref(self))
 
     def close(self) -> None:
         """End a session that was started here without ``keep``; else hang up, and the session goes on. Ends its executors. Repeatable."""

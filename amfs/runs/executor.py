@@ -24,6 +24,7 @@ from amfs.engine.calls import CallLimits
 from amfs.errors import SystemSetupError
 from amfs.net.call_stream import CALL, CHUNK
 from amfs.runs.function_crew import CallInterrupted, Crew, RemoteTraceback, WorkerLost
+from amfs.runs.interrupts import watch
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
@@ -65,7 +66,7 @@ class Executor(futures.Executor):
         self._shut = False
         self._process = os.getpid()
         self._forget: weakref.finalize[[Crew], Executor] | None = None
-        _live.add(self)
+        watch(self)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
         """Have ``fn(*args, **kwargs)`` executed; returns a Future. Raises BrokenExecutor when workers cannot be started."""
@@ -145,15 +146,6 @@ class Executor(futures.Executor):
     def __repr__(self) -> str:
         state = ", shut down" if self._shut else ""
         return f"<amfs executor: up to {self.max_workers} workers, {self._crew.pending if self._crew is not None else 0} calls{state}>"
-
-
-_live: weakref.WeakSet[Executor] = weakref.WeakSet()
-
-
-def interrupt_all() -> None:
-    """What waits or is executed in any executor of this process ends."""
-    for executor in list(_live):
-        executor.interrupt()
 
 
 def _results(made: Sequence[futures.Future[Any]], end: float | None, chunks: bool) -> Iterator[Any]:
