@@ -206,6 +206,10 @@ class Cluster:
             return [Entry(above or b"/", name, info)]
         return sorted(self.files.scandir(path), key=lambda entry: entry.name)
 
+    def url(self, path: str) -> str:
+        """The same file for libraries that use fsspec (pandas, pyarrow, Dask …): "amfs://SESSION/path"."""
+        return f"amfs://{self.name}/{path.removeprefix('amfs:').lstrip('/')}"
+
     def stat(self, path: StrPath) -> os.stat_result:
         """As ``os.stat``."""
         return self.files.stat(path)
