@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from amfs.client.files import files
     from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkflowError,
     )
-    from amfs.runs.api import RunResult, Session, TaskFailed, run
+    from amfs.runs.api import RunResult, Session, TaskFailed, graph, run
     from amfs.runs.cluster import Cluster
 
 __all__ = [
@@ -44,12 +45,15 @@ __all__ = [
     "UsageError",
     "Workflow",
     "WorkflowError",
+    "files",
+    "graph",
     "run",
 ]
 
 _HOME = {
-    **dict.fromkeys(("run", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
+    **dict.fromkeys(("run", "graph", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
     "Cluster": "amfs.runs.cluster",
+    "files": "amfs.client.files",
     **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"
@@ -66,6 +70,13 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext amfs``: the magic ``%%amfs`` (see ``runs.magic``)."""
+    from importlib import import_module
+
+    import_module("amfs.runs.magic").load(shell)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ import html
 import math
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,15 @@ import click
 import msgspec
 
 from amfs import __version__
-from amfs.cli.report_page import PALETTE, SCRIPT, STYLE
+from amfs.cli.report_page import SCRIPT, STYLE
 from amfs.display.progress import printable, size_text, tail_lines, time_text
 from amfs.errors import UsageError
+from amfs.runs.timeline import COLUMNS, Row, all_drawn, draw_bars, draw_cells, shares, stage_colours, ticks_of, timeline_rows
 from amfs.runs.trace import Trace, read_trace
 
-TASKS_DRAWN_MAX = 20_000  # beyond, columns of the timeline show shares
-ROWS_MAX = 240  # beyond, a row stands for several slots
-COLUMNS = 1000
 FAILURES_SHOWN = 50
 
 esc = html.escape
-
-
-class Row:
-    """One line of the timeline: a slot, or several when there are too many."""
-
-    def __init__(self, name: str, slots: int) -> None:
-        self.name = name
-        self.slots = slots
-        self.tasks: list[int] = []  # indices into the trace
-        self.busy_us = 0
 
 
 @click.command("report")
@@ -63,8 +51,7 @@ def make_page(trace: Trace, source: str) -> str:
     """The page as HTML text."""
     span = max(1, trace.end_us - trace.begin_us)
     rows = timeline_rows(trace)
-    order = sorted(range(len(trace.label_names)), key=lambda label: _first_start(trace, label))
-    colours = {label: PALETTE[i % len(PALETTE)] for i, label in enumerate(order)}
+    order, colours = stage_colours(trace)
     name = trace.facts.get("name") or source
     parts = [
         f"<h1>{esc(name)}</h1>",
@@ -98,47 +85,6 @@ def _document(name: str, body: str, data: str) -> str:
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def timeline_rows(trace: Trace) -> list[Row]:
-    """One row per slot seen, or per group of neighbouring slots when there are more than ROWS_MAX. Tasks in each by start time."""
-    places = sorted(set(zip(trace.node, trace.slot, strict=True)))
-    group = math.ceil(len(places) / ROWS_MAX) if places else 1
-    rows: list[Row] = []
-    index: dict[tuple[int, int], Row] = {}
-    one_node = len({node for node, _ in places}) == 1
-    for start in range(0, len(places), group):
-        members = places[start : start + group]
-        names = [f"slot {slot}" if one_node else f"{node}.{slot}" for node, slot in (members[0], members[-1])]
-        row = Row(names[0] if group == 1 else f"{names[0]} – {names[1]}", len(members))
-        rows.append(row)
-        index.update(dict.fromkeys(members, row))
-    for i in sorted(range(len(trace)), key=trace.start.__getitem__):
-        row = index[trace.node[i], trace.slot[i]]
-        row.tasks.append(i)
-        row.busy_us += trace.end[i] - trace.start[i]
-    return rows
-
-
-def shares(trace: Trace, tasks: Iterable[int], begin: int, span: int, columns: int) -> list[float]:
-    """For each of ``columns`` equal parts of the time: how many of ``tasks`` ran in it, on average."""
-    cells = [0.0] * columns
-    width = span / columns
-    for i in tasks:
-        low, high = (trace.start[i] - begin) / width, (trace.end[i] - begin) / width
-        first, last = min(columns - 1, int(low)), min(columns - 1, int(high))
-        if first == last:
-            cells[first] += high - low
-            continue
-        cells[first] += first + 1 - low
-        for column in range(first + 1, last):
-            cells[column] += 1
-        cells[last] += high - last
-    return cells
-
-
-def _first_start(trace: Trace, label: int) -> int:
-    return next((trace.start[i] for i in range(len(trace)) if trace.label[i] == label), 0)
-
-
 def _quantile(ordered: Sequence[int], share: float) -> int:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -149,14 +95,6 @@ def _short(microseconds: float) -> str:
     if microseconds < 1e6:
         return f"{microseconds / 1000:.3g} ms"
     return time_text(microseconds / 1e6)
-
-
-def _ticks(span_us: float, count: int) -> list[float]:
-    """Round times, in microseconds, that divide the span into about ``count`` parts."""
-    raw = span_us / count
-    unit = 10 ** math.floor(math.log10(raw))
-    step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw)
-    return [step * i for i in range(int(span_us / step) + 1)]
 
 
 # ── parts of the page ──────────────────────────────────────────────────────────────────────────────
@@ -196,7 +134,7 @@ def _cards(trace: Trace, rows: list[Row], span: int) -> str:
 
 
 def _axis(span: int, ticks: int = 8, identity: str = "") -> str:
-    marks = _ticks(span, ticks)
+    marks = ticks_of(span, ticks)
     digits = max(0, math.ceil(-math.log10(marks[1] / 1e6) - 1e-9)) if len(marks) > 1 else 0
     texts = "".join(f'<span style="left:{100 * t / span:.3f}%">{t / 1e6:.{digits}f} s</span>' for t in marks)
     return f'<div class="axis"{identity}>{texts}</div>'
@@ -207,11 +145,11 @@ def _timeline(trace: Trace, rows: list[Row], span: int, order: list[int], colour
     height = row_height * len(rows)
     bar = row_height * (0.8 if row_height > 5 else 1)
     pad = (row_height - bar) / 2
-    drawn = len(trace) <= TASKS_DRAWN_MAX and all(row.slots == 1 for row in rows)
+    drawn = all_drawn(trace, rows)
     tracks = "".join(
         f'<rect class="track" x="0" y="{i * row_height + pad:.2f}" width="{COLUMNS}" height="{bar:.2f}"/>' for i in range(len(rows))
     )
-    bars = _bars(trace, rows, span, colours, row_height, bar, pad) if drawn else _cells(trace, rows, span, colours, row_height, bar, pad)
+    bars = (draw_bars if drawn else draw_cells)(trace, rows, span, colours, row_height, bar, pad)
     # neighbours' names must not overlap: name every n-th row when rows are thin
     every = max(1, math.ceil(15 / row_height))
     names, idle = [], []
@@ -238,46 +176,6 @@ def _timeline(trace: Trace, rows: list[Row], span: int, order: list[int], colour
         f'{_axis(span, identity=" id=axis")}</div><div class="legend" data-legend="stage">{legend}{fail}</div>'
         '<div class="legend" data-legend="two" hidden><span><i class="chip" style="background:var(--busy)"></i>busy</span>'
         f'<span><i class="chip" style="background:var(--idle)"></i>idle</span>{fail}</div></section>'
-    )
-
-
-def _bars(trace: Trace, rows: list[Row], span: int, colours: dict[int, str], row_height: float, bar: float, pad: float) -> str:
-    """One rectangle per task, as one path per stage."""
-    paths: dict[int, list[str]] = {}
-    begin, scale = trace.begin_us, COLUMNS / span
-    for i, row in enumerate(rows):
-        y = f"{i * row_height + pad:.2f}"
-        for task in row.tasks:
-            width = (trace.end[task] - trace.start[task]) * scale
-            width = max(0.25, width - min(0.5, width / 6))  # a hair between neighbours
-            label = trace.label[task] if trace.ok[task] else -1
-            x = (trace.start[task] - begin) * scale
-            paths.setdefault(label, []).append(f"M{x:.2f} {y}h{width:.2f}v{bar:.2f}h-{width:.2f}z")
-    return "".join(
-        f'<path class="bad" d="{"".join(path)}"/>' if label < 0 else f'<path class="task" fill="{colours[label]}" d="{"".join(path)}"/>'
-        for label, path in sorted(paths.items(), reverse=True)
-    )
-
-
-def _cells(trace: Trace, rows: list[Row], span: int, colours: dict[int, str], row_height: float, bar: float, pad: float) -> str:
-    """Columns of time instead of tasks: for each stage, bars whose height is its share of the slot's time."""
-    paths: dict[int, list[str]] = {}
-    columns = COLUMNS // 2
-    width = COLUMNS / columns
-    for i, row in enumerate(rows):
-        by_label: dict[int, list[int]] = {}
-        for task in row.tasks:
-            by_label.setdefault(trace.label[task] if trace.ok[task] else -1, []).append(task)
-        floor = [i * row_height + pad + bar] * columns
-        for label in sorted(by_label):
-            for column, share in enumerate(shares(trace, by_label[label], trace.begin_us, span, columns)):
-                if share > 0.004:
-                    tall = min(1.0, share / row.slots) * bar
-                    floor[column] -= tall
-                    paths.setdefault(label, []).append(f"M{column * width:.4g} {floor[column]:.2f}h{width:.4g}v{tall:.2f}h-{width:.4g}z")
-    return "".join(
-        f'<path class="bad" d="{"".join(path)}"/>' if label < 0 else f'<path class="task" fill="{colours[label]}" d="{"".join(path)}"/>'
-        for label, path in sorted(paths.items(), reverse=True)
     )
 
 
@@ -423,7 +321,7 @@ def _failures(trace: Trace) -> str:
 
 def _data(trace: Trace, rows: list[Row], span: int) -> str:
     """What the script needs for zooming and for telling what is under the pointer."""
-    drawn = len(trace) <= TASKS_DRAWN_MAX and all(row.slots == 1 for row in rows)
+    drawn = all_drawn(trace, rows)
     lines: list[dict[str, object]] = []
     for row in rows:
         line: dict[str, object] = {"name": row.name, "busy": f"{100 * row.busy_us / (span * row.slots):.1f}%"}

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-PALETTE = ("#4878a8", "#ee9b3b", "#9a6fb0", "#4fb0a5", "#d4b72f", "#8c6d5a", "#e58aa8", "#6f7fd6", "#86a83f", "#909aa5")
-
 STYLE = """
 :root { color-scheme: light dark; --bg:#fbfbfa; --card:#fff; --ink:#1d2329; --soft:#68727d; --line:#e3e5e8; --track:#eceef0;
   --busy:#7cc576; --idle:#a33b35; --bad:#c2185b; --accent:#4878a8; }

@@ -116,7 +116,7 @@ def run(file: str, **given: Any) -> int:
       amfs run --resume tasks.txt              what an earlier run did not finish
       amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
     """
-    from amfs.display.progress import make_progress
+    from amfs.display.choice import make_progress
 
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")

@@ -184,6 +184,14 @@ class NodeConnection:
             raise pending.error
         return pending.value
 
+    def members(self) -> tuple[Member, ...]:
+        """The nodes as the session last said. Raises SessionError if none is left."""
+        with self._turns:
+            self._check_usable()
+            if self.gateway < 0:
+                self._connect()
+            return self.view.members if self.view is not None else ()
+
     def number(self) -> int:
         """A number that was not given before."""
         with self._turns:

@@ -22,7 +22,7 @@ from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, json_
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["Failure", "Meter", "Progress", "Snapshot", "Stage", "Summary", "make_progress", "summary_fields", "summary_text"]
+__all__ = ["Failure", "Meter", "Progress", "Snapshot", "Stage", "Summary", "summary_fields", "summary_text"]
 
 
 class Progress(Protocol):
@@ -122,13 +122,14 @@ def summary_text(summary: Summary, *, stages: bool = True) -> str:
         blocks.append("\n".join(texts))
     if stages and (table := stage_table(summary)):
         blocks.append(table)
-    blocks.append(_verdict(summary))
+    blocks.append(verdict(summary))
     if summary.notes:
         blocks[-1] += "".join(f"\n{note}" for note in summary.notes)
     return "\n\n".join(blocks)
 
 
-def _verdict(summary: Summary) -> str:
+def verdict(summary: Summary) -> str:
+    """How it ended, in one sentence."""
     ok, failed, upstream = summary.count("ok"), summary.count("failed"), summary.count("upstream_failed")
     skipped, not_run = summary.count("skipped"), summary.count("not_run")
     parts = [f"{plural(ok, 'task')} finished"]
@@ -161,13 +162,13 @@ _BYTES = (
 )
 
 
-def stage_table(summary: Summary) -> str:
-    """Tasks and bytes by label (AME's Table 2), or '' when there is nothing to tell. Columns of zeros are left out."""
+def stage_rows(summary: Summary) -> list[list[str]]:
+    """Tasks and bytes by label (AME's Table 2): head, stages, total; empty when there is nothing to tell. Columns of zeros are left out."""
     rows = summary.stages
     counts = [(field, head) for field, head in _COUNTS if field == "ok" or summary.count(field)]
     sizes = [(field, head) for field, head in _BYTES if summary.count(field)]
     if not rows or (len(rows) == 1 and not sizes and len(counts) == 1):
-        return ""
+        return []
     table = [["stage", *(head for _, head in counts), "busy", *(head for _, head in sizes)]]
     for stage in rows:
         table.append(
@@ -187,6 +188,14 @@ def stage_table(summary: Summary) -> str:
                 *(size_text(summary.count(field)) for field, _ in sizes),
             ]
         )
+    return table
+
+
+def stage_table(summary: Summary) -> str:
+    """``stage_rows`` as text, and what was kept off shared storage; '' when there is nothing to tell."""
+    table = stage_rows(summary)
+    if not table:
+        return ""
     lines = table_text(table)
     without = summary.count("without_bytes")
     through = summary.count("from_shared_bytes") + summary.count("to_shared_bytes")
@@ -464,16 +473,3 @@ def summary_fields(summary: Summary) -> dict[str, object]:
     fields: dict[str, object] = msgspec.to_builtins(summary)
     names = [field for field in Stage.__struct_fields__ if field != "label"]
     return {**fields, "totals": {name: summary.count(name) for name in names}}
-
-
-def make_progress(
-    *, output: str = "text", quiet: bool = False, stdout: IO[str] | None = None, stderr: IO[str] | None = None
-) -> Progress:
-    """The right one: ``output`` is "text" or "json"; text shows a bar when stderr is a terminal."""
-    if output == "json":
-        return JsonProgress(stdout, stderr)
-    if quiet:
-        return QuietProgress(stdout, stderr)
-    if (stderr or sys.stderr).isatty():
-        return TerminalProgress(stdout, stderr)
-    return PlainProgress(stdout, stderr)

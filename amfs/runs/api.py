@@ -15,10 +15,12 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from amfs.display.front_end import in_notebook
 from amfs.engine.checks import StreamChecker
 from amfs.engine.paths import shared_path
 from amfs.engine.states import FINISHED, Outcome
@@ -27,9 +29,11 @@ from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
 from amfs.host.shared_storage import exists
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
+from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
 
 if TYPE_CHECKING:
+    from amfs.display.html import Drawing
     from amfs.display.progress import Summary
     from amfs.engine.messages import Result
 
@@ -45,11 +49,30 @@ class TaskFailed(AmfsError):
 
 
 class RunResult:
-    """How a run ended. ``exit_code`` as that of ``amfs run``; ``str`` gives the summary as text."""
+    """How a run ended. ``exit_code`` as that of ``amfs run``; ``str`` gives the summary as text. Notebooks show it as a table."""
 
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: Summary, workflow: Workflow, trace: RunTrace) -> None:
         self.summary = summary
         self.exit_code = summary.exit_code
+        self.workflow = workflow
+        self._trace = trace
+
+    def timeline(self) -> Drawing:
+        """When each slot was busy, from the run's trace: one is kept in notebooks, and where the option ``trace`` names a file. Else raises
+        UsageError."""
+        return self._trace.timeline()
+
+    def graph(self, grouped: bool | None = None) -> Drawing:
+        """Who waited for whom: see ``amfs.graph``."""
+        return graph(self.workflow, grouped)
+
+    def _repr_html_(self) -> str:
+        from amfs.display.html import summary_html
+
+        return summary_html(self.summary)
+
+    def __repr__(self) -> str:
+        return f"<amfs run: {self.summary.outcome}, {self.summary.count('ok')} tasks finished>"
 
     @property
     def ok(self) -> bool:
@@ -67,19 +90,57 @@ class RunResult:
         return summary_text(self.summary)
 
 
-def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool = False, **options: Any) -> RunResult:
-    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks.
+def graph(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], grouped: bool | None = None) -> Drawing:
+    """A picture of a workflow, which notebooks show: who waits for whom. ``grouped``: one box for tasks of one kind and level (None: when
+    there are many). Raises WorkflowError if a list cannot be read."""
+    from amfs.display.html import Drawing
+    from amfs.translate.detect import load
+    from amfs.translate.svg import write
+
+    if isinstance(workflow, (str, os.PathLike)):
+        workflow = load(workflow)
+    elif not isinstance(workflow, Workflow):
+        workflow = Workflow(list(workflow))
+    return Drawing(write(workflow, grouped))
+
+
+class RunTrace:
+    """Where the trace of a run is: the file that ``options.trace`` names, in notebooks else a file in memory; or nowhere."""
+
+    def __init__(self, options: RunOptions) -> None:
+        if not options.trace and in_notebook():
+            descriptor = os.memfd_create("amfs-trace")
+            weakref.finalize(self, os.close, descriptor)
+            options.trace = f"/proc/self/fd/{descriptor}"
+        self.path = options.trace
+
+    def timeline(self) -> Drawing:
+        from amfs.runs.timeline import draw
+        from amfs.runs.trace import read_trace
+
+        if not self.path:
+            raise UsageError("a timeline needs a trace: run it with trace=FILE")
+        return draw(read_trace(self.path))
+
+
+def run(
+    workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool | None = None, **options: Any
+) -> RunResult:
+    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks. ``progress``: show it
+    (None: in notebooks).
 
     ``options`` are those of ``RunOptions`` (slots, session, base, retries, fail_fast, keep_all, journal, resume, …). Raises WorkflowError
     with every fault found before anything runs; a task that fails raises nothing, see the result.
     """
     from amfs.client.place import FilesPlace
-    from amfs.display.progress import make_progress
+    from amfs.display.choice import make_progress
     from amfs.engine.checks import check
     from amfs.runs.expansion import Expander, take_in_made
     from amfs.translate.detect import load
 
     chosen = _options(options)
+    progress = in_notebook() if progress is None else progress
+    trace = RunTrace(chosen)
     if isinstance(workflow, (str, os.PathLike)):
         chosen.source = chosen.source or os.fspath(workflow)
         workflow = load(workflow)
@@ -108,7 +169,7 @@ def run(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progres
         _close_trace(driver, summary)
         if progress:
             shown.finish(summary)
-        return RunResult(summary)
+        return RunResult(summary, workflow, trace)
     finally:
         if driver is not None:
             driver.finish()
@@ -170,9 +231,21 @@ class Handle:
         """Has it finished well?"""
         return self._done and (self.result is None or not self.result.outcome)
 
+    @property
+    def state(self) -> str:
+        """In words."""
+        return "waiting or running" if not self._done else "finished" if self.ok else "failed"
+
     def __repr__(self) -> str:
-        state = "waiting or running" if not self._done else "finished" if self.ok else "failed"
-        return f"<amfs task {self.task.id}: {state}>"
+        return f"<amfs task {self.task.id}: {self.state}>"
+
+    def _repr_html_(self) -> str:
+        from amfs.display.html import task_html
+
+        result = self.result
+        about = f", node {result.node}, {(result.end_us - result.start_us) / 1e6:.3g} s" if result is not None and result.start_us else ""
+        failure = (result.detail, result.stderr) if result is not None and result.outcome else None
+        return task_html(self.task.id, self.state + about, self.task.argv, failure)
 
 
 class Session:
@@ -198,7 +271,7 @@ class Session:
         **options: Any,
     ) -> None:
         from amfs.client.place import FilesPlace
-        from amfs.display.progress import make_progress
+        from amfs.display.choice import make_progress
 
         self._options = _options({
             **options,
@@ -208,8 +281,9 @@ class Session:
             "journal": Path(journal) if journal is not None else None,
             "resume": resume,
         })  # fmt: skip
-        self._progress = make_progress(quiet=not progress)
         self._show = progress
+        self._progress = make_progress(quiet=not self._show)
+        self._trace = RunTrace(self._options)
         past = read(self._options.journal) if resume and self._options.journal is not None else None
         self._checker = StreamChecker(FilesPlace(self._options.base, self._options.session), "session")
         self._plan = self._checker.plan
@@ -218,6 +292,7 @@ class Session:
         self._closed = False
         self._broken: BaseException | None = None
         self._summary: Summary | None = None
+        self.on_ended: Callable[[Handle], None] | None = None  # called in the loop's thread when a task has ended; must not wait
         self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
         try:
             self._driver = RunDriver(
@@ -234,6 +309,7 @@ class Session:
         self._thread.start()
         self._process = os.getpid()
         atexit.register(self._at_exit)
+        watch(self)
 
     # ── the loop's thread ──────────────────────────────────────────────────────────────────────────
 
@@ -256,6 +332,8 @@ class Session:
             handle.result = result
             handle._done = True
             self._changed.notify_all()
+        if self.on_ended is not None:
+            self.on_ended(handle)
 
     def _in_loop(self, call: Callable[[], T]) -> T:
         """Run ``call`` in the loop's thread and wait for what it returns."""
@@ -418,6 +496,26 @@ class Session:
             return summary_text(self._in_loop(lambda: self._driver.summary(0, "finished")))
         return summary_text(self._summary)
 
+    def timeline(self) -> Drawing:
+        """When each slot was busy so far: see ``RunResult.timeline``."""
+        if not self._closed:
+            self._in_loop(lambda: self._driver.trace.flush() if self._driver.trace is not None else None)
+        return self._trace.timeline()
+
+    def graph(self, grouped: bool | None = None) -> Drawing:
+        """Who waits for whom, of the tasks so far: see ``amfs.graph``."""
+        return graph(Workflow([handle.task for handle in self._handles], "session"), grouped)
+
+    def __repr__(self) -> str:
+        ended = sum(handle.done for handle in self._handles)
+        return f"<amfs session: {ended} of {len(self._handles)} tasks have ended{', closed' if self._closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        from amfs.display.html import session_html
+
+        closed = f"; {self.over or 'closed'}" if self._closed or self.over else ""
+        return session_html([(handle.id, handle.state) for handle in self._handles], closed)
+
     def close(self) -> None:
         """Wait for all tasks, copy out what is final, end. Failed tasks raise nothing here (``wait`` does). Repeatable. Raises AmfsError
         when the run ended early or a final file could not be copied out."""
@@ -437,6 +535,21 @@ class Session:
             raise AmfsError(f"the run ended before its tasks had: {self._driver.over.reason}")
         if self._driver.tally.flush_errors:
             raise AmfsError("\n  ".join(["not copied to shared storage:", *self._driver.tally.flush_errors[:10]]))
+
+    @property
+    def over(self) -> str:
+        """Why the run has ended by itself, '' while it goes on."""
+        if self._broken is not None:
+            return str(self._broken)
+        return self._driver.over.reason if self._driver.over is not None else ""
+
+    def stop(self, reason: str) -> None:
+        """End the run now and kill its tasks. Repeatable."""
+        self._abandon(reason)
+
+    def interrupt(self) -> None:
+        """The same, when the kernel of a notebook was interrupted."""
+        self._abandon("interrupted")
 
     def _at_exit(self) -> None:
         """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""

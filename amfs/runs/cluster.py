@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
-from amfs.errors import UsageError
+from amfs.errors import SessionError, UsageError
 from amfs.fs.attr import Attr
 from amfs.runs.api import RunResult, Session, run
 
 if TYPE_CHECKING:
     from amfs.engine.workflow import Task, Workflow
+    from amfs.provision.owned import OwnedSession
     from amfs.runs.collective import Moved
     from amfs.runs.differences import Difference
+    from amfs.runs.executor import Executor
     from amfs.runs.loading_common import Transferred
     from amfs.runs.shuffle import Shuffled
 
@@ -25,21 +29,84 @@ def _is_path(key: StrPath) -> bool:
     return os.fsencode(os.fspath(key)).startswith((b"/", b"amfs:"))
 
 
+_clusters: list[weakref.ref[Cluster]] = []  # of this process, oldest first
+
+
+def newest_cluster() -> str:
+    """The session of the newest Cluster of this process that is open, '' if there is none."""
+    _clusters[:] = [ref for ref in _clusters if (cluster := ref()) is not None and not cluster.files.connection.closed]
+    cluster = _clusters[-1]() if _clusters else None
+    return cluster._session if cluster is not None else ""
+
+
+def _start(session: str | None, nodes: int | None, slots: int | None, keep: bool) -> tuple[str, OwnedSession | None]:
+    """The name of a session of that name, or of a new one; and, if it is new and to end with us, what sees to that."""
+    from amfs.net.records import list_all
+    from amfs.provision.local import LocalProcesses
+    from amfs.provision.owned import OwnedSession
+    from amfs.provision.provisioner import NodeOptions
+
+    if session and ("/" in session or session.endswith(".json")):
+        raise UsageError("a session that is to be started needs a name, not the path of a session file")
+    if slots is not None and slots < 1:
+        raise UsageError(f"a node has at least one slot, not {slots}")
+    if keep and not session:
+        raise UsageError("a session that is kept needs a name, by which to find it again")
+    if session and any(known.name == session and is_live(known) for known in list_all()):
+        return session, None
+    record = LocalProcesses(1 if nodes is None else nodes).start(session, NodeOptions(slots=slots or 0))
+    return record.name, None if keep else OwnedSession(record)
+
+
 class Cluster:
-    """Attached to the session ``session`` (a name, the path of a session file, or None: $AMFS_SESSION or the newest one).
+    """A session, attached to or started here. A context manager.
+
+    ``Cluster()`` and ``Cluster("lab")`` attach to a session that runs (a name, the path of a session file, or None: $AMFS_SESSION or the
+    newest one); ``close`` hangs up. With ``nodes`` (processes on this machine) or ``slots`` (of each node, default: one per usable CPU) a
+    session is started, which ends with ``close``, when this process ends, however it does, and when the object is forgotten.
+    ``Cluster("lab", nodes=2)`` starts it only if no session of that name runs, and otherwise takes that one as it is. With ``keep`` a
+    session that is started here goes on until ``shutdown`` or "amfs down": so a notebook finds its files again when its kernel was
+    restarted.
 
     ``put``, ``get``, ``delete`` and ``exists`` take keys: what begins with a slash is the path of a file, everything else the key of a
-    value (see ``client.keyvalue``). All else that the file system can do is in ``files``. A context manager. Raises SessionError.
+    value (see ``client.keyvalue``). All else that the file system can do is in ``files``. Raises SessionError.
     """
 
-    def __init__(self, session: str | None = None) -> None:
-        self.files = Files(session)
+    def __init__(
+        self, session: str | None = None, *, nodes: int | None = None, slots: int | None = None, keep: bool = False
+    ) -> None:
+        self._owned: OwnedSession | None = None
+        self._executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+        if nodes is not None or slots is not None:
+            session, self._owned = _start(session, nodes, slots, keep)
+        elif keep:
+            raise UsageError("keep is for a session that is started here: say how many nodes")
+        try:
+            self.files = Files(session)
+        except BaseException:
+            if self._owned is not None:
+                self._owned.end()
+            raise
         self.name = self.files.session
         self._session = session if session and ("/" in session or session.endswith(".json")) else self.name
+        _clusters.append(weakref.ref(self))
 
     def close(self) -> None:
-        """Hang up; the session goes on. Repeatable."""
+        """End a session that was started here without ``keep``; else hang up, and the session goes on. Ends its executors. Repeatable."""
+        for executor in list(self._executors):
+            executor.close()
         self.files.close()
+        if self._owned is not None:
+            self._owned.end()
+
+    def shutdown(self) -> None:
+        """End the session, whoever has started it. Repeatable."""
+        from amfs.provision.local import LocalProcesses
+
+        record = self.files.connection.session
+        self.close()
+        if self._owned is None and record.path.exists():
+            LocalProcesses().end(record, 10.0)
 
     def __enter__(self) -> Cluster:
         return self
@@ -48,27 +115,61 @@ class Cluster:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<amfs cluster {self.name}>"
+        return f"<amfs cluster {self.name}{' (closed)' if self.files.connection.closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        from amfs.display.html import cluster_html, esc
+
+        try:
+            members = {member.node: member for member in self.files.connection.members()}
+            usage = [each for each in self.df() if each.node in members]
+        except (SessionError, OSError) as error:
+            return esc(f"{self!r}: {error}")
+        nodes = [
+            (each.node, members[each.node].host.partition("/")[0], members[each.node].slots, each.files, each.used, each.capacity)
+            for each in usage
+        ]
+        return cluster_html(self.name, nodes)
 
     @property
     def nodes(self) -> list[int]:
         """The nodes that are in."""
         return [usage.node for usage in self.df()]
 
+    @property
+    def slots(self) -> int:
+        """How many tasks all nodes together run at a time."""
+        return sum(member.slots for member in self.files.connection.members())
+
+    def executor(self, max_workers: int | None = None, *, idle_s: float = 10.0, retries: int = 0) -> Executor:
+        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``runs.executor``. Needs ``amfs[functions]``."""
+        from amfs.runs.executor import Executor
+
+        self._release_slots()
+        executor = Executor(self.files, self._session, max_workers or self.slots, idle_s=idle_s, retries=retries, owner=self)
+        self._executors.add(executor)
+        return executor
+
     # ── work ───────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, workflow: Workflow | str | os.PathLike[str] | Iterable[Task], **options: Any) -> RunResult:
-        """Run a workflow on these nodes to its end: see ``amfs.run``."""
+        """Run a workflow on these nodes to its end: see ``amfs.run``. Idle workers of its executors leave their slots to it."""
+        self._release_slots()
         return run(workflow, **self._own(options))
 
     def session(self, **options: Any) -> Session:
-        """A run on these nodes that stays open: see ``amfs.Session``."""
+        """A run on these nodes that stays open: see ``amfs.Session``. Idle workers of its executors leave their slots to it."""
+        self._release_slots()
         return Session(**self._own(options))
 
     def _own(self, options: dict[str, Any]) -> dict[str, Any]:
         if "session" in options:
             raise UsageError("a cluster runs in its own session; leave the option session out")
         return {**options, "session": self._session}
+
+    def _release_slots(self) -> None:
+        for executor in self._executors:
+            executor.release()
 
     # ── keys and values ────────────────────────────────────────────────────────────────────────────
 
@@ -109,6 +210,10 @@ class Cluster:
             above, _, name = clean(path).rpartition(b"/")
             return [Entry(above or b"/", name, info)]
         return sorted(self.files.scandir(path), key=lambda entry: entry.name)
+
+    def url(self, path: str) -> str:
+        """The same file for libraries that use fsspec (pandas, pyarrow, Dask …): "amfs://SESSION/path"."""
+        return f"amfs://{self.name}/{path.removeprefix('amfs:').lstrip('/')}"
 
     def stat(self, path: StrPath) -> os.stat_result:
         """As ``os.stat``."""

@@ -115,7 +115,7 @@ class TraceWriter:
         if summary is not None:
             self._event({"ph": "M", "name": "amfs_summary", "pid": RUN_PID, "args": dict(summary)})
         self._write(b"\n]\n")
-        self._flush()
+        self.flush()
         self._file.close()
         self._file = None
 
@@ -140,13 +140,14 @@ class TraceWriter:
         self._write(self._separator + line)
         self._separator = b",\n"
         if self._pending >= _FLUSH_BYTES or self._clock() - self._flushed_at >= _FLUSH_SECONDS:
-            self._flush()
+            self.flush()
 
     def _write(self, data: bytes) -> None:
         self._parts.append(data)
         self._pending += len(data)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is in memory."""
         if self._file is None:
             return
         try:

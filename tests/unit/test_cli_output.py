@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from amfs.display.choice import make_progress
 from amfs.display.progress import (
     Failure,
     JsonProgress,
@@ -23,7 +24,6 @@ from amfs.display.progress import (
     Stage,
     Summary,
     TerminalProgress,
-    make_progress,
     printable,
     progress_line,
     size_text,

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs.cli.main import main
-from amfs.cli.report import ROWS_MAX, TASKS_DRAWN_MAX, make_page, shares, timeline_rows
+from amfs.cli.report import make_page
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import UsageError
+from amfs.runs.timeline import ROWS_MAX, TASKS_DRAWN_MAX, shares, timeline_rows
 from amfs.runs.trace import RUN_PID, Trace, TraceWriter, read_trace
 
 START = 1_000_000_000_000_000
