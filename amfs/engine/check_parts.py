@@ -64,6 +64,11 @@ def task_faults(task: Task, place: Place) -> list[str]:
     return words
 
 
+def in_its_mount(task: Task) -> bool:
+    """Whether the program of a task is named by a path that counts where a blind task runs, on its node: nobody else can look."""
+    return task.blind and "/" in task.argv[0]
+
+
 def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Sequence[Task]) -> bool:
     """Whether any of the names that ``text`` joins with newlines may be empty, absolute or not canonical. May say yes in vain."""
     if not text:

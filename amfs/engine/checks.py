@@ -23,6 +23,7 @@ from amfs.engine.check_parts import (
     directory_of,
     each_file_once,
     id_taken,
+    in_its_mount,
     may_be_odd,
     name_faults,
     on_line,
@@ -349,8 +350,8 @@ class _Checker:
     def find_programs(self, writers: Mapping[str, int], missing: set[str]) -> dict[str, str]:
         """Where each program is. Staged tasks look where the user stands, then on PATH; bare commands as a shell does: on PATH only."""
         tasks = [task for task in self.tasks if task.id not in self.later] if self.later else self.tasks
-        staged = {task.argv[0] for task in tasks if task.staged and task.argv}
-        bare = {task.argv[0] for task in tasks if not task.staged and task.argv} - staged
+        staged = {task.argv[0] for task in tasks if task.staged and not task.blind and task.argv}
+        bare = {task.argv[0] for task in tasks if task.argv and (task.blind or not task.staged) and not in_its_mount(task)} - staged
         programs: dict[str, str] = {}
         made: set[str] = set()
         faulty: dict[str, str] = {}
@@ -371,7 +372,7 @@ class _Checker:
         users = Counter(task.argv[0] for task in self.tasks if task.argv)
         told = set()
         for task in self.tasks:
-            name = task.argv[0] if task.argv else ""
+            name = task.argv[0] if task.argv and not in_its_mount(task) else ""
             if name in faulty and name not in told:
                 told.add(name)
                 others = f" and {users[name] - 1} more" if users[name] > 1 else ""
@@ -544,11 +545,13 @@ class StreamChecker:
         if not task.argv or not task.argv[0]:
             return []  # reported already
         name = task.argv[0]
+        if in_its_mount(task):
+            return []
         true_name = canonical(name, self.base)
         if true_name in inputs and (true_name in self.writers or self.place.missing((true_name,))):
             self.programs[name] = name if "/" in name else f"./{name}"
         elif name not in self.programs:
-            path, why = self.place.find_program(name, here=task.staged)
+            path, why = self.place.find_program(name, here=task.staged and not task.blind)
             if why:
                 return [f"program {name!r} of task {task.id} {why}"]
             self.programs[name] = path

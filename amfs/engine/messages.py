@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -51,6 +51,7 @@ class Options(Struct, frozen=True):
     unstaged: bool = False  # runs in the user's directory, without a sandbox
     depth: int = 0  # how many directories the sandbox needs above the working directory ("../x" names)
     paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
+    blind: str = ""  # it declares no files: its working directory in the session's file system, absolute; "": an ordinary task
 
 
 class TaskSpec(Struct, frozen=True):
@@ -106,6 +107,8 @@ class Result(Struct, frozen=True):
     stderr: bytes = b""
     sizes: tuple[int, ...] = ()  # of the outputs
     bytes_fetched: int = 0  # of its inputs that came from other nodes on its account
+    missing: tuple[str, ...] = ()  # a blind task that failed: paths in the session's file system that it looked for in vain
+    made: tuple[str, ...] = ()  # a blind task that ended well: paths that have a file now
 
 
 class FileAt(Struct, frozen=True):

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Sequence
 
 from amfs.engine import messages as m
+from amfs.engine.check_parts import in_its_mount
 from amfs.engine.checks import Plan
 from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.records import pack_body
@@ -86,7 +87,9 @@ class SpecMaker:
 
     def body(self, task: Task) -> bytes:
         argv = task.argv
-        program = self.plan.programs.get(argv[0], argv[0])
+        program = argv[0] if in_its_mount(task) else self.plan.programs.get(argv[0], argv[0])
+        if task.blind:
+            return pack_body(program, argv, env=task.env, cwd=blind_directory(task))
         cwd = task.cwd
         stdin = task.stdin
         if cwd and task.staged and not program.startswith("/"):
@@ -100,6 +103,7 @@ class SpecMaker:
         if (
             task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
             and task.node < 0 and not task.reduce and task.staged and not depth and not places
+            and not task.blind
         ):  # fmt: skip
             return None
         return m.Options(
@@ -114,7 +118,13 @@ class SpecMaker:
             not task.staged,
             depth,
             places,
+            blind_directory(task) if task.blind else "",
         )
+
+
+def blind_directory(task: Task) -> str:
+    """Where a blind task runs, in the session's file system."""
+    return "/" + posixpath.normpath("/" + task.cwd).lstrip("/")
 
 
 def _depth(name: str) -> int:

@@ -31,6 +31,9 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``argv[0]`` is the program (looked up where the user stands, then on PATH). Input and output names are relative to where the
     user stands. A task that declares nothing and is not ``staged`` runs in that directory itself.
+
+    A ``blind`` task declares no files either. It runs in the session's file system, in the directory ``cwd`` there (absolute; "" is the
+    root), and finds and makes its files itself (AMFS Shell, §3.2).
     """
 
     id: str
@@ -56,6 +59,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     after: tuple[str, ...] = ()  # ids of tasks that must have finished first, beyond what the files say
     runtime: float | None = None  # seconds that it once took, as the workflow's source recorded them; None: not recorded
     staged: bool = True
+    blind: bool = False
     line: int = 0  # where it was written
 
 
@@ -218,8 +222,21 @@ def value_faults(task: Task) -> list[str]:
     for entry in task.env:
         if entry.find("=") < 1:
             faults.append(f"environment entry {entry!r} is not of the form NAME=VALUE")
-    if task.staged and task.cwd and f"{posixpath.normpath(task.cwd)}/".startswith(("/", "../")):
+    if task.blind:
+        faults.extend(_blind_faults(task))
+    elif task.staged and task.cwd and f"{posixpath.normpath(task.cwd)}/".startswith(("/", "../")):
         faults.append(f"working directory {task.cwd!r} lies outside the sandbox; name a directory below it, or run the task unstaged")
+    return faults
+
+
+def _blind_faults(task: Task) -> list[str]:
+    faults = []
+    if task.inputs or task.outputs or task.stdin or task.stdout or task.stderr or task.keep or task.scratch or task.reduce:
+        faults.append("a blind task declares no files: it finds and makes them itself")
+    if task.cwd and not task.cwd.startswith("/"):
+        faults.append(f"the working directory of a blind task is an absolute path in the session's file system, not {task.cwd!r}")
+    if not task.staged:
+        faults.append("a blind task runs in the session's file system, an unstaged one where you stand: it cannot be both")
     return faults
 
 

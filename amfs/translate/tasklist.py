@@ -83,7 +83,7 @@ _OPTIONS = {
     "-runtime": _Option("runtime", parse_duration),
 }
 _REST = ("-a", "--")
-_FLAGS = ("-unstaged",)
+_FLAGS = {"-unstaged": ("staged", False), "-blind": ("blind", True)}
 _LONG = {"-binary": "-b", "-program": "-b", "-input": "-i", "-inputs": "-i", "-output": "-o", "-outputs": "-o", "-args": "-a"}  # for hints
 _NAMES = (*_OPTIONS, *_REST, *_FLAGS)
 
@@ -103,7 +103,8 @@ def parse(line: str, number: int = 0, share: Callable[[str], str] = str) -> Task
             args = options[at:]
             break
         if _is_option(word) and word in _FLAGS:
-            fields["staged"] = False
+            field, value = _FLAGS[word]
+            fields[field] = value
         elif not _is_option(word) or word not in _OPTIONS:
             faults.append(_stray(word, options[: at - 1]))
             while at < end and not _is_option(options[at]):  # they belong to it; one fault is enough
@@ -286,6 +287,7 @@ def format_task(task: Task) -> str:
     parts += values("-after", task.after)
     parts += ["-runtime", f"{task.runtime!r}".removesuffix(".0")] if task.runtime is not None else []
     parts += [] if task.staged else ["-unstaged"]
+    parts += ["-blind"] if task.blind else []
     parts += ["-a", *map(quote, task.argv[1:])] if len(task.argv) > 1 else []
     return " ".join(parts)
 

@@ -15,7 +15,7 @@ _LETTERS = st.one_of(
     st.sampled_from(list("abcxyz019_./-=:,%+@ '\"\\$`#~*?[](){}<>|&;!^\t\n\r\v\f\x1c\x1f\x7f\x85\u00a0\u2028\ufeff\udc80\udcff")),
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
 )
-OPTION_WORDS = ["-a", "-b", "-i", "-o", "--", "-env", "-keep", "-unstaged", "-x", "-", "-if", "-of", "-1", "#", "#amfs", "TaskID", "Shared"]
+OPTION_WORDS = ["-a", "-b", "-i", "-o", "--", "-env", "-keep", "-unstaged", "-blind", "-x", "-", "-if", "-of", "-1", "#", "#amfs", "TaskID", "Shared"]
 
 
 def _storable(text: str) -> bool:
@@ -36,6 +36,9 @@ env_entries = st.builds("{}={}".format, st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,
 def tasks(draw: st.DrawFn, names: st.SearchStrategy[str] = words) -> Task:
     """Any task that passes the checks of a task by itself. Inputs and outputs may leave out stdin and the like."""
     task_id = draw(words)
+    if draw(st.integers(0, 7)) == 0:  # it declares no files
+        cwd = draw(st.sampled_from(["", "/", "/sub", "/a b/c"]))
+        return Task(task_id, (draw(words), *draw(st.lists(any_words, max_size=5))), cwd=cwd, blind=True, retries=draw(st.integers(-1, 9)))
     inputs = draw(st.lists(names, max_size=4, unique=True))
     outputs = draw(st.lists(names, max_size=4, unique=True))
     argv = [draw(words), *draw(st.lists(any_words, max_size=5))]
