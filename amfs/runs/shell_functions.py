@@ -88,8 +88,9 @@ __amfs_gone() {
 
 FISH = r"""
 function AMFS_queue
-    if test (count $argv) -eq 0; or test -z "$argv[1]"; or string match -q -- '-*' $argv[1]
-        or contains -- $argv[-1] -if -of; or test -z "$AMFS_MOUNT"; or not string match -q -- (string escape --style=regex -- $AMFS_MOUNT)'/*' $PWD/
+    set -l inside (string sub --length (math 1 + (string length -- "$AMFS_MOUNT")) -- $PWD/)
+    if test (count $argv) -eq 0; or test -z "$argv[1]"; or string match -q -- '-*' $argv[1]; or contains -- $argv[-1] -if -of
+        or test -z "$AMFS_MOUNT"; or test "$inside" != "$AMFS_MOUNT/"
         @PROGRAM@ $argv
         return
     end
@@ -123,9 +124,11 @@ end
 """
 
 
+quoted = shlex.quote  # for bash and zsh
+
+
 def script(shell: str, program: str, variables: dict[str, str], path: str) -> str:
     """What ``eval`` takes: the variables that name the session, the commands on PATH, and the function. ``program``: that AMFS_queue."""
-    quoted = shlex.quote(program)
     if shell == "fish":
         lines = [f"set -gx {name} {_fish(value)}" for name, value in variables.items()]
         lines.append(f"contains -- {_fish(path)} $PATH; or set -gx PATH {_fish(path)} $PATH")
@@ -133,7 +136,7 @@ def script(shell: str, program: str, variables: dict[str, str], path: str) -> st
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines.append(f'case ":$PATH:" in *:{shlex.quote(path)}:*) ;; *) export PATH={shlex.quote(path)}:"$PATH" ;; esac')
     text = BASH.replace("@READ@", _BASH_READ) if shell == "bash" else ZSH
-    return "\n".join(lines) + text.replace("@PROGRAM@", quoted)
+    return "\n".join(lines) + text.replace("@PROGRAM@", shlex.quote(program))
 
 
 def _fish(text: str) -> str:

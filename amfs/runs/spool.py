@@ -3,8 +3,9 @@
 Owns the form of a record and the places of the files. ``encode`` and ``decode`` are pure; ``csrc/programs/queue.c`` and the shell functions
 of ``amfs shell-init`` write the same form. Must not know: what the words of a record mean, who runs them.
 
-A record is fields, each ended by NUL: an empty one, ``q1``, one ``=WORD`` for each word, ``.``. A word begins with ``=`` in its field, so no
-word looks like the other fields, and a record that was torn anywhere is recognised: the next begins with ``q1`` before it has ended.
+A record is fields, each ended by NUL: an empty one, ``q1``, one ``=WORD`` for each word, ``.``. A word begins with ``=`` in its
+field, so no word looks like the other fields, and a record that was torn anywhere is recognised: the next begins with ``q1`` before it
+has ended.
 The words are: the directory in which its writer stood, the mount that was meant, the name of its environment, then the words as they were
 given. A record is acknowledged when its last field has been written.
 
@@ -66,7 +67,8 @@ def decode(data: bytes) -> tuple[list[Record], int]:
         elif field == BEGIN:
             words = []
         elif field == END and words is not None and len(words) > 2:
-            records.append(Record(*map(os.fsdecode, words[:3]), tuple(map(os.fsdecode, words[3:]))))
+            directory, mount, env, *rest = map(os.fsdecode, words)
+            records.append(Record(directory, mount, env, tuple(rest)))
             words = None
             used = at
         else:
