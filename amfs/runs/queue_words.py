@@ -70,7 +70,7 @@ def _split(words: tuple[str, ...], plain: bool) -> tuple[tuple[str, ...], dict[s
     """The command, and the files named after -if and -of at its end."""
     named: dict[str, tuple[str, ...]] = {}
     marks = [] if plain else [at for at, word in enumerate(words) if at and word in ("-if", "-of")]
-    for at, end in zip(marks, [*marks[1:], len(words)], strict=True):
+    for at, end in zip(marks, [*marks[1:], len(words)], strict=False):
         if at + 1 == end:
             raise UsageError("-if and -of take names of files (after -- they are words of the program)")
         named[words[at]] = named.get(words[at], ()) + words[at + 1 : end]
