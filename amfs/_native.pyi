@@ -28,8 +28,9 @@ class Launcher:
 
     fd: int  # eventfd, readable while completions wait
 
-    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, watcher: str = ...) -> None:
-        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system). ``watcher``: the
+    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, mount_dir: str = ..., watcher: str = ...) -> None:
+        """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system). ``mount_dir``: where
+        the session's file system is for blind tasks, which cannot run without. ``watcher``: the
         program amfs-watcher, which ends what tasks have left when this process is killed."""
     def set_context(self, context: int, base: str, env: Sequence[str]) -> None:
         """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces."""
@@ -38,10 +39,13 @@ class Launcher:
         """Queue records (copied). Raises ValueError naming the fault if one is malformed; then none is queued."""
     def completions(
         self,
-    ) -> list[tuple[int, int, int, int, int, int, int, int, tuple[tuple[int, int], ...], bytes, bytes, str]]:
+    ) -> list[tuple[Any, ...]]:
         """What ended since the last call, oldest first:
 
         (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail)
+
+        and of a blind task one more: (number of the attempt, ((kind, directory, name, inode) per file that it made, ...), ((directory, name)
+        per name that it looked for in vain, ...)), as csrc/launcher/attempts.h has them.
 
         ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT
         (detail names them), 5 INPUT_CHANGED (detail names them), 6 SETUP (code = errno, detail says what failed), 7 CANCELLED (never
@@ -193,7 +197,7 @@ class IoHandle:
     def close(self) -> None:
         """Flushes and raises what that meets. Repeatable."""
 
-_Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+_Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 @final
 class Meta:
@@ -231,6 +235,9 @@ class Meta:
         """(name, ino, type, cursor, attr or None if the record is elsewhere); cursors are below 2**48."""
     def count(self, dir: int) -> int: ...
     def getattr(self, ino: int, asker: int) -> _Attr: ...
+    def set_pending(self, ino: int, was: int, pending: int, asker: int) -> tuple[_Attr, tuple[int, ...]]:
+        """A blind attempt has ended well (``pending`` 0), or another takes its file over: (record, whom to tell). ``was`` 0: any but none.
+        EAGAIN: it was another's, or nobody's."""
     def setattr(self, ino: int, mask: int, attr: tuple[int, ...], now: int, asker: int) -> tuple[_Attr, tuple[int, ...]]:
         """(attr, nodes to tell)"""
     def link(self, ino: int, delta: int, now: int) -> tuple[_Attr, bool, tuple[int, ...]]:
@@ -307,7 +314,7 @@ class Fuse:
     """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse/fuse.h). Any thread may call.
 
     What concerns only this node is answered without Python. What does not comes out of ``requests`` and is answered exactly once by one of
-    the ``reply_`` methods (LookupError: nobody waits for that). An attr is a tuple of 16 numbers, as Meta has them.
+    the ``reply_`` methods (LookupError: nobody waits for that). An attr is a tuple of 17 numbers, as Meta has them.
     """
 
     fd: int  # eventfd, readable while requests wait, when the kernel has said hello, and when the mount has ended
@@ -326,11 +333,13 @@ class Fuse:
         entry_s: float = 3600.0,
         attr_s: float = 3600.0,
         epochs: bool = True,
+        tasks: bool = False,
     ) -> None:
         """Takes ``fd`` over. ``passthrough``: the kernel reads and writes the parts of open files itself, where it can and we may.
         ``no_open``: files are opened and read from the kernel's caches without asking; then there is no passthrough. ``workers``:
         threads at most, 0: as seems right. ``entry_s``, ``attr_s``: how long the kernel may believe what it was told. ``epochs``: False: as
-        with a kernel before Linux 6.16, which cannot be made to look up every name again."""
+        with a kernel before Linux 6.16, which cannot be made to look up every name again. ``tasks``: blind tasks run in it, and nobody else
+        uses it; of what they make the requests say so with one more argument, the mark of what is pending."""
     def set_alone(self, alone: bool) -> None:
         """Whether this node is the whole session. For all mounts of the node."""
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:

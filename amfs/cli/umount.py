@@ -31,7 +31,7 @@ def umount(directories: tuple[str, ...], everything: bool, name: str | None, laz
         raise UsageError("name the directories to unmount, or --all")
     if everything:
         mine = [mount for mount in fusemounts.mounted(name) if os.geteuid() in (0, mount.user)]  # an ordinary user ends only his own
-        chosen = list(reversed(mine))
+        chosen = [mount for mount in reversed(mine) if not fusemounts.is_for_tasks(mount.path)]  # those are the nodes' own
         if not chosen:
             click.echo("nothing is mounted", err=True)
     else:

@@ -32,6 +32,17 @@ class TasksExited(NamedTuple):
     """Completions of the launcher, as the native tuples (see ``_native.pyi``: Launcher.completions)."""
 
     completions: list[tuple]  # type: ignore[type-arg]
+    traces: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}  # of blind tasks, by serial: paths missing, paths made
+
+
+class AttemptEnded(NamedTuple):
+    """No process of an attempt at a blind task is left. ``completion`` as in ``TasksExited``; ``number``, ``made`` and ``missed`` as
+    ``fs.vfs.attempts`` has them."""
+
+    completion: tuple  # type: ignore[type-arg]
+    number: int
+    made: tuple[tuple[int, int, bytes, int], ...]
+    missed: tuple[tuple[int, bytes], ...]
 
 
 class StoreFailed(NamedTuple):
@@ -199,6 +210,7 @@ class Launch(NamedTuple):
     """Give packed task records to the launcher (``engine.records``)."""
 
     records: list[bytes]
+    blind: bool = False  # some of them are blind tasks, which need the node's mount
 
 
 class Kill(NamedTuple):
@@ -332,6 +344,7 @@ Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
     | FilesSeen
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    | AttemptEnded
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

@@ -4,7 +4,7 @@ A record is little-endian, without padding beyond what is listed::
 
     header (80 bytes)
       u32 length         whole record, header included
-      u32 flags          STAGED | KEEP_FAILED | WANT_OUTPUT | DIRECTORIES
+      u32 flags          STAGED | KEEP_FAILED | WANT_OUTPUT | DIRECTORIES | BLIND
       u64 serial         chosen by the caller, unique while the task is in the launcher
       u32 context        environment and base directory, see Launcher.set_context
       u32 cores          taken from the launcher's slots while it runs
@@ -24,7 +24,7 @@ A record is little-endian, without padding beyond what is listed::
 
 ``program`` is an absolute path, or contains a slash and is relative to the working directory. ``env`` entries are ``K=V``, or ``K`` to
 unset. Empty stdin, stdout, stderr: /dev/null, captured, captured. ``cwd`` is relative to the sandbox's working directory (staged)
-or to the context's base (unstaged).
+or to the context's base (unstaged); of a blind task it is an absolute path in the session's file system.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ STAGED = 1
 KEEP_FAILED = 2
 WANT_OUTPUT = 4
 DIRECTORIES = 8  # outputs that turn out to be directories are copied to the run's directory, where they are read
+BLIND = 16  # runs in the session's file system, in the directory ``cwd`` there, which is absolute
 
 #: Time of modification of an output that is such a directory.
 IS_DIRECTORY = (1 << 64) - 1

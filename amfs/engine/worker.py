@@ -20,9 +20,10 @@ from amfs.engine.availability import Availability
 from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, StoreFailed, TasksExited, TimerFired
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
-from amfs.engine.records import DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
+from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
+from amfs.engine.workflow import some
 from amfs.engine.worker_state import File, Run, TaskEntry
 
 _DEFAULTS = m.Options()
@@ -130,6 +131,7 @@ class Worker(Availability):
         if len(inflight) >= target:
             return
         records: list[bytes] = []
+        blind = False
         while len(inflight) < target and ready:
             entry = ready.pop()
             if entry.state != TaskState.READY:
@@ -141,8 +143,9 @@ class Worker(Availability):
             inflight[self.serial] = entry
             entry.run.in_launcher += 1
             records.append(record)
+            blind = blind or (entry.spec.options is not None and bool(entry.spec.options.blind))
         if records:
-            self.out.append(Launch(records))
+            self.out.append(Launch(records, blind))
 
     def _record(self, serial: int, entry: TaskEntry) -> bytes:
         spec = entry.spec
@@ -190,7 +193,9 @@ class Worker(Availability):
                 else:
                     outputs.append((sandbox_name(short, info.base) if deep else short, store_path(root, scope, name)))
         flags = run.flags
-        if not options.unstaged:
+        if options.blind:
+            flags |= BLIND
+        elif not options.unstaged:
             flags |= STAGED if options.depth or options.reduce or info.hashed_outputs else STAGED | DIRECTORIES
         return pack_record(
             serial,
@@ -228,6 +233,10 @@ class Worker(Availability):
                 sum([size for size, _ in made]) if made else 0, detail, stdout, stderr, tuple([size for size, _ in made]) if made else (),
                 entry.bytes_fetched,
             )  # fmt: skip
+            if serial in event.traces:
+                missing, new = event.traces[serial]
+                vain = f"{detail}; looked in vain for {some(missing[::-1])}" if missing else detail
+                result = msgspec.structs.replace(result, missing=missing, made=new, detail=vain)
             if outcome:
                 if outcome == Outcome.SETUP and run.unstored:
                     why = next((error for name, error in run.unstored.items() if name in spec.inputs), "")

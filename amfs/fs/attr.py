@@ -54,3 +54,4 @@ class Attr(NamedTuple):
     atime: int = 0
     mtime: int = 0
     ctime: int = 0
+    pending: int = 0  # the attempt at a blind task that made it and has not ended well yet; 0: it is everybody's

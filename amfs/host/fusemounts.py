@@ -92,6 +92,27 @@ def is_dead(mount: Mounted, patience_s: float = 2.0) -> bool:
     return bool(found) and found[0] in (errno.ENOTCONN, errno.ECONNABORTED)
 
 
+def tasks_dir(run_dir: str, node: int) -> str:
+    """Where a node mounts the file system for blind tasks, in the directory of its session."""
+    return f"{run_dir}/node-{node}.tasks"
+
+
+def is_for_tasks(path: str) -> bool:
+    return re.fullmatch(r"node-\d+\.tasks", os.path.basename(path)) is not None
+
+
+def unmount_tasks(run_dir: str) -> bool:
+    """Unmount what dead nodes have left mounted in the directory of a session, which is to be removed; whether nothing is mounted there."""
+    done = True
+    for mount in reversed(_quietly("/proc/self/mountinfo")):
+        if mount.path.startswith(f"{run_dir}/"):
+            try:
+                unmount(mount.path, lazy=True)
+            except (UsageError, SystemSetupError, subprocess.TimeoutExpired):
+                done = False
+    return done
+
+
 # ── mounting ───────────────────────────────────────────────────────────────────────────────────────
 
 

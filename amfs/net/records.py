@@ -171,10 +171,22 @@ def check_socket_path(directory: Path) -> None:
         raise SessionError(f"{directory} is too long a path for sockets; set AMFS_RUN_DIR to a shorter directory")
 
 
+def _has_mounts(path: Path) -> bool:
+    try:
+        return any(name.endswith(".tasks") for name in os.listdir(path))
+    except OSError:
+        return False
+
+
 def remove_directory(path: Path) -> None:
     """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm."""
     if path.parent != base_dir() or path.is_symlink():
         raise SessionError(f"{path} is not a session's directory; not removed")
+    if _has_mounts(path):
+        from amfs.host import fusemounts  # few sessions have any
+
+        if not fusemounts.unmount_tasks(str(path)):
+            raise SessionError(f"{path} is not removed: something is mounted in it, and cannot be unmounted")
     shutil.rmtree(path, ignore_errors=True)
     orphans.sweep(path.name)
 

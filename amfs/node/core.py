@@ -15,6 +15,7 @@ from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
     AdoptFiles,
+    AttemptEnded,
     CancelTimer,
     CopyOut,
     Effect,
@@ -42,11 +43,13 @@ from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
 from amfs.engine.partition import PartitionTable
 from amfs.engine.paths import in_namespace, namespace_path
+from amfs.engine.states import Outcome
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
 from amfs.errors import in_words
 
 if TYPE_CHECKING:
+    from amfs.fs.vfs.attempts import Traces
     from amfs.fs.vfs.machine import FileSystem
 
 
@@ -120,7 +123,7 @@ class NodeCore:
         self.local: deque[m.Message] = deque()  # from this node to itself
         self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
         self.live: frozenset[int] = frozenset()
-        self.staged: deque[JobDone] = deque()  # what the file system has brought or taken for tasks
+        self.staged: deque[JobDone | TasksExited] = deque()  # what the file system has brought, taken or published for tasks
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
     def start(self, now: float) -> list[Effect]:
@@ -163,6 +166,8 @@ class NodeCore:
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull)):
             assert self.fs is not None
             self._collect("fs", self.fs.handle(event, now), out, local)
+        elif isinstance(event, AttemptEnded):
+            self._end_attempt(event, now, out, local)
         return out
 
     def rest(self, now: float) -> list[Effect]:
@@ -227,6 +232,23 @@ class NodeCore:
             return
         self.fs.now = self.worker.now
         self.fs.move_for_task(isinstance(effect, StageIn), namespace_path(effect.path), effect.name, answer)
+        self._collect("fs", self._drain(self.fs), out, local)
+
+    def _end_attempt(self, event: AttemptEnded, now: float, out: list[Effect], local: deque[m.Message]) -> None:
+        """A blind task has ended. Whoever hears of it finds what it has made."""
+        assert self.fs is not None
+        serial, outcome = event.completion[:2]
+
+        def answer(error: OSError | None, traces: Traces) -> None:
+            if error is None:
+                self.staged.append(TasksExited([event.completion], {serial: (traces.missing, traces.made)}))
+                return
+            why = f"what it made could not be published: {in_words(error)}"
+            failed = (serial, int(outcome or Outcome.SETUP), *event.completion[2:11], "; ".join(filter(None, (event.completion[11], why))))
+            self.staged.append(TasksExited([failed]))
+
+        self.fs.now = now
+        self.fs.end_attempt(event.number, outcome == Outcome.OK, event.made, event.missed, answer)
         self._collect("fs", self._drain(self.fs), out, local)
 
     def _drain(self, machine: Machine) -> list[Effect]:

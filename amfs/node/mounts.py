@@ -22,7 +22,7 @@ import msgspec
 
 from amfs._native import Fuse, Io, Meta
 from amfs.engine.events import Event, FsReplied
-from amfs.errors import SystemSetupError, UsageError
+from amfs.errors import AmfsError, SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeFace
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, Serve
@@ -32,6 +32,7 @@ log = logging.getLogger("amfs.fs")
 _HELLO_S = 10.0  # for the kernel to say hello on a fresh mount
 _END_S = 5.0  # for libfuse to end after its mount has
 _LINES_MAX = 64
+_TRY_AGAIN_S = 10.0  # after a mount for tasks that could not be made
 
 
 class Mount(Protocol):
@@ -164,6 +165,12 @@ class Mounts:
         self._waiting: list[tuple[Mount, socket.socket, float]] = []  # commands that wait for the kernel's hello
         self._ending: dict[Mount, threading.Thread] = {}
         self._ended: deque[Mount] = deque()  # have come to their end in those threads
+        self.tasks_dir = fusemounts.tasks_dir(run_dir, node)
+        self._tasks = 0  # number of the mount for blind tasks; 0: there is none
+        self._tasks_thread: threading.Thread | None = None  # makes it
+        self._tasks_made: deque[int | str] = deque()  # its descriptor, or why not
+        self._tasks_fault = ""
+        self._tasks_again = 0.0  # when to try again
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
         self._socket_path = fusemounts.control_socket(run_dir, node)
@@ -187,7 +194,7 @@ class Mounts:
             mount.set_alone(alone)
 
     def facts(self) -> tuple[MountFacts, ...]:
-        return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended())
+        return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended() and mount.number != self._tasks)
 
     # ── events and effects ─────────────────────────────────────────────────────────────────────────
 
@@ -204,6 +211,8 @@ class Mounts:
                 os.eventfd_read(self._wake)
                 while self._ended:
                     events.extend(self._drop(self._ended.popleft()))
+                while self._tasks_made:
+                    self._serve_tasks(self._tasks_made.popleft())
             elif fd == self._door.fileno():
                 self._open_line()
             elif fd in self._lines:
@@ -289,6 +298,51 @@ class Mounts:
         self._serial += 1
         self._add(Native(self._serial, order.path, order.device, fuse), line)
 
+    # ── the mount for blind tasks ──────────────────────────────────────────────────────────────────
+
+    def ready_for_tasks(self) -> str | None:
+        """'' if blind tasks can be started; None: not yet, ask again after the next ``collect``; else why not. Makes the mount when there is none:
+        in a thread, for to mount may take long."""
+        if self._tasks in self._by_number():
+            return ""
+        if self._tasks_thread is None:
+            if self._tasks_fault and time.monotonic() < self._tasks_again:
+                return self._tasks_fault
+            self._tasks_thread = threading.Thread(target=self._mount_for_tasks, name="amfs-mount", daemon=True)
+            self._tasks_thread.start()
+        return None
+
+    def _by_number(self) -> set[int]:
+        return {number for number, mount in self._mounts.items() if not mount.is_ended()}
+
+    def _mount_for_tasks(self) -> None:
+        made: int | str
+        try:
+            os.makedirs(self.tasks_dir, 0o700, exist_ok=True)
+            made = fusemounts.mount_here(self.tasks_dir, self.session)
+        except (AmfsError, OSError) as error:
+            made = str(error)
+        self._tasks_made.append(made)
+        os.eventfd_write(self._wake, 1)
+
+    def _serve_tasks(self, made: int | str) -> None:
+        assert self._tasks_thread is not None
+        self._tasks_thread.join()
+        self._tasks_thread = None
+        if isinstance(made, int):
+            try:
+                fuse = Fuse(made, self.meta, self.io, self.node, tasks=True)
+            except OSError as error:
+                made = str(error)
+            else:
+                mount = fusemounts.at(self.tasks_dir)
+                self._serial += 1
+                self._tasks = self._serial
+                self._add(Native(self._serial, self.tasks_dir, mount.device if mount is not None else "", fuse))
+                return
+        self._tasks_fault = f"a blind task runs in a mount that its node makes: {made}; else declare its files"
+        self._tasks_again = time.monotonic() + _TRY_AGAIN_S
+
     def _mount_with_fusepy(self, line: socket.socket, order: MountWithFusepy) -> None:
         from amfs.fs import fusepy_calls  # only where it is asked for: libfuse need not be there
         from amfs.fs.fusepy_adapter import FusepyAdapter
@@ -303,13 +357,14 @@ class Mounts:
             return
         self._add(FusepyMount(adapter), line)
 
-    def _add(self, mount: Mount, line: socket.socket) -> None:
+    def _add(self, mount: Mount, line: socket.socket | None = None) -> None:
         self._mounts[mount.number] = mount
         self._by_fd[mount.fd] = mount
         self._poll.register(mount.fd, select.EPOLLIN)
         self._share()
         log.info("mount %d at %s", mount.number, mount.path)
-        self._waiting.append((mount, line, time.monotonic() + _HELLO_S))
+        if line is not None:
+            self._waiting.append((mount, line, time.monotonic() + _HELLO_S))
 
     def _share(self) -> None:
         """Those that change things by themselves must know whether others keep caches, and so must other nodes."""
@@ -358,6 +413,10 @@ class Mounts:
         """Unmount everything, wherever it is, and end. Repeatable."""
         if self._poll.closed:
             return
+        if self._tasks_thread is not None:
+            self._tasks_thread.join()
+        while self._tasks_made:
+            self._serve_tasks(self._tasks_made.popleft())
         for mount in list(self._mounts.values()):
             if not mount.is_ended():
                 mount.unmount()
@@ -371,5 +430,7 @@ class Mounts:
         self._door.close()
         with contextlib.suppress(OSError):
             os.unlink(self._socket_path)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.tasks_dir)
         self._poll.close()
         os.close(self._wake)

@@ -16,6 +16,7 @@ from typing import Any
 from amfs._native import Copier, Launcher
 from amfs.engine import messages as m
 from amfs.engine.events import (
+    AttemptEnded,
     CloseRun,
     CopyOut,
     Delete,
@@ -35,6 +36,7 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
+from amfs.engine.records import BLIND
 from amfs.engine.states import Outcome
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
@@ -48,6 +50,8 @@ INLINE_BYTES_MAX = 1 << 16
 CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
 _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
 _SERIAL = struct.Struct("<8xQ")
+_FLAGS = struct.Struct("<4xI")
+_TRACES = 12  # where a completion of the launcher has what a blind task did
 
 
 def _is_own(error: str) -> bool:
@@ -57,6 +61,10 @@ def _is_own(error: str) -> bool:
 
 def _serial_of(record: bytes) -> int:
     return int(_SERIAL.unpack_from(record)[0])
+
+
+def _flags_of(record: bytes) -> int:
+    return int(_FLAGS.unpack_from(record)[0])
 
 
 class NodeIO:
@@ -70,7 +78,11 @@ class NodeIO:
         self.store = store
         self.files = files
         self.mounts = mounts
-        self.launcher = Launcher(slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"))
+        place = {"mount_dir": mounts.tasks_dir} if mounts is not None else {}
+        self.launcher = Launcher(
+            slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"), **place
+        )
+        self._before_mount: list[bytes] = []  # records that wait for the mount for blind tasks
         self._copier: Copier | None = None
         self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022
@@ -119,6 +131,10 @@ class NodeIO:
         events = self.take_immediate()
         done = self.launcher.completions()
         if done:
+            blind = [completion for completion in done if len(completion) > _TRACES]
+            if blind:
+                done = [completion for completion in done if len(completion) <= _TRACES]
+                events.extend(AttemptEnded(completion[:_TRACES], *completion[_TRACES]) for completion in blind)
             events.append(TasksExited(done))
         if self._copier is not None:
             events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
@@ -126,6 +142,9 @@ class NodeIO:
             events.extend(self.files.collect())
         if self.mounts is not None:
             events.extend(self.mounts.collect())
+            if self._before_mount:
+                self._launch_blind()
+                events.extend(self.take_immediate())
         return events
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
@@ -145,17 +164,46 @@ class NodeIO:
         return None
 
     def launch(self, effect: Launch) -> None:
+        records = effect.records
+        if effect.blind and self.mounts is not None:
+            self._before_mount += [record for record in records if _flags_of(record) & BLIND]
+            records = [record for record in records if not _flags_of(record) & BLIND]
+            self._launch_blind()
+        self._submit(records)
+
+    def _launch_blind(self) -> None:
+        """Start the blind tasks if the mount for them is there."""
+        assert self.mounts is not None
+        why = self.mounts.ready_for_tasks()
+        if why is None:
+            return
+        records, self._before_mount = self._before_mount, []
+        if why:
+            for record in records:
+                self._not_started(record, Outcome.SETUP, why)
+        else:
+            self._submit(records)
+
+    def _submit(self, records: list[bytes]) -> None:
         try:
-            self.launcher.submit(effect.records)
+            self.launcher.submit(records)
         except ValueError:  # one of them is malformed, and none has been taken
-            for record in effect.records:
+            for record in records:
                 try:
                     self.launcher.submit([record])
                 except ValueError as error:
-                    ended = (_serial_of(record), int(Outcome.SETUP), 0, -1, 0, 0, 0, 0, (), b"", b"", f"cannot be started: {error}")
-                    self.immediate.append(TasksExited([ended]))
+                    self._not_started(record, Outcome.SETUP, f"cannot be started: {error}")
+
+    def _not_started(self, record: bytes, outcome: Outcome, why: str) -> None:
+        ended = (_serial_of(record), int(outcome), 0, -1, 0, 0, 0, 0, (), b"", b"", why)
+        self.immediate.append(TasksExited([ended]))
 
     def kill(self, effect: Kill) -> None:
+        if self._before_mount:
+            killed = [record for record in self._before_mount if _serial_of(record) in effect.serials]
+            self._before_mount = [record for record in self._before_mount if record not in killed]
+            for record in killed:
+                self._not_started(record, Outcome.CANCELLED, "cancelled")
         self.launcher.kill(effect.serials)
 
     def open_run(self, effect: OpenRun) -> None:

@@ -54,6 +54,7 @@ class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     keep: tuple[str, ...] = ()
     scratch: tuple[str, ...] = ()
     staged: bool = True
+    blind: bool = False
 
 
 EXTRA_FIELDS = [field for field in Extra.__struct_fields__ if field not in ("label", "timed")]

@@ -45,10 +45,16 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_LIST_XATTR:
     case FUSE_OP_TOUCHED: return Py_BuildValue("(K)", ino);
     case FUSE_OP_SETATTR: return Py_BuildValue("(KIN)", ino, r->flags, py_attr_value(&r->attr));
-    case FUSE_OP_CREATE: return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->flags);
-    case FUSE_OP_MKNOD: return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->rdev);
+    case FUSE_OP_CREATE:
+        if (r->owned != 0) return Py_BuildValue("(KNIIK)", ino, name_of(r), r->mode, r->flags, (ull)r->owned);
+        return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->flags);
+    case FUSE_OP_MKNOD:
+        if (r->owned != 0) return Py_BuildValue("(KNIIK)", ino, name_of(r), r->mode, r->rdev, (ull)r->owned);
+        return Py_BuildValue("(KNII)", ino, name_of(r), r->mode, r->rdev);
     case FUSE_OP_MKDIR: return Py_BuildValue("(KNI)", ino, name_of(r), r->mode);
-    case FUSE_OP_SYMLINK: return Py_BuildValue("(KNN)", ino, name_of(r), value_of(r));
+    case FUSE_OP_SYMLINK:
+        if (r->owned != 0) return Py_BuildValue("(KNNK)", ino, name_of(r), value_of(r), (ull)r->owned);
+        return Py_BuildValue("(KNN)", ino, name_of(r), value_of(r));
     case FUSE_OP_OPEN: return Py_BuildValue("(KI)", ino, r->flags);
     case FUSE_OP_RENAME: return Py_BuildValue("(KNKNI)", ino, name_of(r), other, value_of(r), r->flags);
     case FUSE_OP_LINK: return Py_BuildValue("(KKN)", ino, other, name_of(r));
@@ -263,13 +269,13 @@ static PyObject *fuse_ended(PyObject *self, void *unused) {
 }
 
 static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"fd", "meta", "io", "node", "passthrough", "no_open", "workers", "entry_s", "attr_s", "epochs", NULL};
+    static char *names[] = {"fd", "meta", "io", "node", "passthrough", "no_open", "workers", "entry_s", "attr_s", "epochs", "tasks", NULL};
     PyObject *meta, *io, *module = PyType_GetModule(type), *io_type;
-    int fd, node = 0, passthrough = 1, no_open = 0, workers = 0, epochs = 1;
+    int fd, node = 0, passthrough = 1, no_open = 0, workers = 0, epochs = 1, tasks = 0;
     double entry_s = 3600, attr_s = 3600;
     char error[128];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppiddp:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open, &workers,
-                                     &entry_s, &attr_s, &epochs))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOO|i$ppiddpp:Fuse", names, &fd, &meta, &io, &node, &passthrough, &no_open, &workers,
+                                     &entry_s, &attr_s, &epochs, &tasks))
         return NULL;
     if (!(entry_s >= 0 && entry_s <= 1e6 && attr_s >= 0 && attr_s <= 1e6)) {
         PyErr_SetString(PyExc_ValueError, "time-outs are between 0 and a million seconds");
@@ -288,6 +294,7 @@ static PyObject *fuse_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     struct amfs_fuse_options options = {.passthrough = passthrough,
                                         .no_open = no_open,
                                         .workers = workers,
+                                        .tasks = tasks,
                                         .no_epochs = !epochs,
                                         .entry_ns = (int64_t)(entry_s * 1e9),
                                         .attr_ns = (int64_t)(attr_s * 1e9)};

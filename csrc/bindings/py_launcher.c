@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launcher/attempts.h"
 #include "launcher/launcher.h"
 
 typedef struct {
@@ -33,16 +34,16 @@ static PyObject *os_error(int number, const char *message) {
 }
 
 static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", "watcher", NULL};
+    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", "mount_dir", "watcher", NULL};
     launcher_object *object = (launcher_object *)self;
-    PyObject *sandbox = NULL, *logs = NULL, *watcher = NULL;
+    PyObject *sandbox = NULL, *logs = NULL, *mount = NULL, *watcher = NULL;
     Py_ssize_t slots;
     long long memory = 0;
     char fault[512];
     int failed;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
-                                     PyUnicode_FSConverter, &logs, PyUnicode_FSConverter, &watcher))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&O&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
+                                     PyUnicode_FSConverter, &logs, PyUnicode_FSConverter, &mount, PyUnicode_FSConverter, &watcher))
         goto error;
     if (sandbox == NULL || logs == NULL) {
         PyErr_SetString(PyExc_TypeError, "Launcher() needs sandbox_dir and log_dir");
@@ -57,7 +58,7 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
         goto error;
     }
     amfs_launcher_options options = {(uint32_t)slots, (uint64_t)memory, PyBytes_AsString(sandbox), PyBytes_AsString(logs),
-                                     watcher != NULL ? PyBytes_AsString(watcher) : NULL};
+                                     mount != NULL ? PyBytes_AsString(mount) : NULL, watcher != NULL ? PyBytes_AsString(watcher) : NULL};
     WITHOUT_GIL(failed = amfs_launcher_new(&options, &object->launcher, fault, sizeof fault));
     if (failed) {
         os_error(failed, fault);
@@ -65,11 +66,13 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
     }
     Py_DECREF(sandbox);
     Py_DECREF(logs);
+    Py_XDECREF(mount);
     Py_XDECREF(watcher);
     return 0;
 error:
     Py_XDECREF(sandbox);
     Py_XDECREF(logs);
+    Py_XDECREF(mount);
     Py_XDECREF(watcher);
     return -1;
 }
@@ -194,9 +197,29 @@ static PyObject *stamps_tuple(const amfs_completion *completion) {
     return stamps;
 }
 
+/* (number, ((kind, directory, name, inode), ...), ((directory, name), ...)) */
+static PyObject *traces_tuple(const struct amfs_traces *traces) {
+    PyObject *all_made = PyTuple_New((Py_ssize_t)traces->made_count), *all_missed = PyTuple_New((Py_ssize_t)traces->missed_count);
+    for (size_t i = 0; all_made != NULL && i < traces->made_count; i++) {
+        const struct amfs_made *made = &traces->made[i];
+        PyObject *value =
+            Py_BuildValue("(iKy#K)", (int)made->kind, (ull)made->dir, made->name, (Py_ssize_t)made->length, (ull)made->ino);
+        if (put(all_made, (Py_ssize_t)i, value) < 0) Py_CLEAR(all_made);
+    }
+    for (size_t i = 0; all_missed != NULL && i < traces->missed_count; i++) {
+        const struct amfs_missed *missed = &traces->missed[i];
+        PyObject *value = Py_BuildValue("(Ky#)", (ull)missed->dir, missed->name, (Py_ssize_t)missed->length);
+        if (put(all_missed, (Py_ssize_t)i, value) < 0) Py_CLEAR(all_missed);
+    }
+    if (all_made != NULL && all_missed != NULL) return Py_BuildValue("(KNN)", (ull)traces->number, all_made, all_missed);
+    Py_XDECREF(all_made);
+    Py_XDECREF(all_missed);
+    return NULL;
+}
+
 static PyObject *completion_tuple(const amfs_completion *completion) {
     const char *detail = completion->detail != NULL ? completion->detail : "";
-    PyObject *tuple = PyTuple_New(12);
+    PyObject *tuple = PyTuple_New(completion->traces != NULL ? 13 : 12);
 
     if (tuple == NULL) return NULL;
     if (put(tuple, 0, PyLong_FromUnsignedLongLong(completion->serial)) < 0 || put(tuple, 1, PyLong_FromLong(completion->outcome)) < 0 ||
@@ -206,7 +229,8 @@ static PyObject *completion_tuple(const amfs_completion *completion) {
         put(tuple, 8, stamps_tuple(completion)) < 0 ||
         put(tuple, 9, PyBytes_FromStringAndSize(completion->out, (Py_ssize_t)completion->out_length)) < 0 ||
         put(tuple, 10, PyBytes_FromStringAndSize(completion->err, (Py_ssize_t)completion->err_length)) < 0 ||
-        put(tuple, 11, PyUnicode_DecodeUTF8(detail, (Py_ssize_t)strlen(detail), "surrogateescape")) < 0)
+        put(tuple, 11, PyUnicode_DecodeUTF8(detail, (Py_ssize_t)strlen(detail), "surrogateescape")) < 0 ||
+        (completion->traces != NULL && put(tuple, 12, traces_tuple(completion->traces)) < 0))
         Py_CLEAR(tuple);
     return tuple;
 }

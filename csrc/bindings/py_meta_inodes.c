@@ -27,6 +27,16 @@ static PyObject *setattr_inode(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed_nodes(error, &tell) : Py_BuildValue("(NN)", py_attr_value(&out), py_meta_nodes(&tell));
 }
 
+static PyObject *set_pending(PyObject *self, PyObject *args) {
+    ull ino, was, pending;
+    int asker;
+    struct meta_attr out;
+    struct meta_nodes tell = {NULL, 0, 0};
+    if (!PyArg_ParseTuple(args, "KKKi:set_pending", &ino, &was, &pending, &asker)) return NULL;
+    int error = meta_set_pending(of(self), ino, was, pending, asker, &out, &tell);
+    return error != 0 ? py_meta_failed_nodes(error, &tell) : Py_BuildValue("(NN)", py_attr_value(&out), py_meta_nodes(&tell));
+}
+
 static PyObject *link_inode(PyObject *self, PyObject *args) {
     ull ino;
     int delta;
@@ -182,6 +192,7 @@ static PyObject *remove_xattr(PyObject *self, PyObject *args) {
 PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("getattr", getattr_inode, "getattr(ino, asker)"),
     VARARGS("setattr", setattr_inode, "setattr(ino, mask, attr, now, asker)"),
+    VARARGS("set_pending", set_pending, "set_pending(ino, was, pending, asker)"),
     VARARGS("link", link_inode, "link(ino, delta, now)"),
     VARARGS("open", open_inode, "open(ino, node, writing)"),
     VARARGS("wrote", wrote, "wrote(ino, node, attr)"),

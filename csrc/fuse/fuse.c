@@ -260,10 +260,11 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
     if (extensions > size - sizeof *in) extensions = size - sizeof *in;
     in->edition |= fuse_edition_in(in->ino); /* a worker serves what has been here before */
     in->ino = fuse_plain_ino(in->ino);
-    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, since};
+    struct call call = {mount, in, bytes + sizeof *in, size - sizeof *in - extensions, out, waits, since, 0, false};
     void (*handler)(struct call *) = in->opcode < WIRE_OPCODES ? handlers[in->opcode] : NULL;
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
+    if (mount->options.tasks && handler != NULL && !fuse_tasks_admit(&call)) return;
     (handler != NULL ? handler : do_unknown)(&call);
 }
 

@@ -21,6 +21,7 @@ struct amfs_fuse_options {
     bool passthrough; /* where the kernel grants it */
     bool no_open;     /* open is answered "not needed": files are opened and read from the kernel's caches; no passthrough then */
     int workers;      /* at most; 0: as many as seem right */
+    bool tasks;       /* blind tasks run in it, and nobody else uses it: fuse_tasks.c */
     bool no_epochs;   /* as with a kernel that cannot be made to look up every name again */
     int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */
 };
@@ -70,6 +71,8 @@ struct amfs_fuse_request {
     uint64_t moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
+    uint64_t attempt, owned;          /* private: the attempt at a blind task whose process asks; the mark of what it makes; 0: none */
+    bool stray;                       /* private: a process of a task that has ended */
     bool direct;                      /* private: another node's shard is being asked, or has answered */
     void *message;                    /* private: a copy of the request */
     char *value;

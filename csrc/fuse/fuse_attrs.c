@@ -38,6 +38,7 @@ bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_o
     to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
     to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
+    if (mount->options.tasks && attr->pending != 0) to->entry_s = to->entry_ns = 0;
     put_attr(&to->attr, attr);
     return cache;
 }

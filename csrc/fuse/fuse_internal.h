@@ -1,5 +1,5 @@
 /* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
- * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
+ * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_tasks.c: blind tasks. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
  * fuse_notify.c: what the kernel must forget. fuse_closing.c: opening and closing.
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
@@ -197,6 +197,8 @@ struct call {
     char *out; /* MESSAGE_BYTES */
     bool waits; /* it is a worker's, who may wait for other nodes */
     uint64_t since; /* mount->changes when it came */
+    uint64_t attempt; /* the attempt at a blind task whose process asks; 0: none */
+    bool stray; /* a process of a task that has ended */
 };
 static inline uint8_t edition_of(const struct call *call) { return (uint8_t)call->in->edition; }
 
@@ -369,6 +371,19 @@ bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
 void peer_meta_mounts_begin(struct node *node); /* the first mount of a node comes */
 void peer_meta_mounts_end(struct node *node);
 void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
+
+/* fuse_tasks.c: what blind tasks do in the mount that their node has for them */
+bool fuse_tasks_admit(struct call *call); /* whose process asks; false: it was refused */
+uint64_t fuse_tasks_pending(const struct node *node, uint64_t attempt); /* the mark of what it makes, in all of the session */
+/* A name was looked up, `error` 0 or why not, and is written down. What another attempt is about to make is not there: 0 or an errno. */
+struct fuse_looked {
+    uint64_t attempt, dir;
+    bool stray;
+    const char *name;
+    size_t length;
+};
+int fuse_tasks_looked_up(struct amfs_fuse *mount, const struct fuse_looked *looked, int error, const struct meta_attr *attr);
+void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *request, const struct meta_attr *attr); /* before it is answered */
 
 /* fuse_list.c */
 void fuse_do_open_dir(struct call *call);

@@ -1,5 +1,6 @@
 /* Names: what the metadata of this node can answer. The rest goes to the poll loop. */
 #include "fuse_internal.h"
+#include "launcher/attempts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,11 +55,13 @@ static void look_up(struct call *call) {
     int error = name == NULL             ? EINVAL
                 : length > META_NAME_MAX ? ENAMETOOLONG
                                          : lookup(mount->node, call->in->ino, name, length, &attr, &cache, may_wait(call));
+    if (error == 0 || error == ENOENT)
+        error = fuse_tasks_looked_up(mount, &(struct fuse_looked){call->attempt, call->in->ino, call->stray, name, length}, error, &attr);
     if (error == 0) {
         give_entry(call, &attr, cache);
     } else if (error == WAIT) {
         fuse_work_copy(call);
-    } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount)) {
+    } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount) && !mount->options.tasks) {
         struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* whoever makes it tells this mount */
         give(call, &none, sizeof none);
     } else if (goes_slow(error)) {
@@ -190,6 +193,7 @@ void fuse_do_make(struct call *call) {
     int64_t now = fuse_now_of(node);
     struct meta_attr attr = {.mode = it.mode, .uid = call->in->uid, .gid = call->in->gid, .rdev = it.rdev, .writer = -1, .rank = -1};
     if ((attr.mode & S_IFMT) == 0) attr.mode |= S_IFREG;
+    attr.pending = fuse_tasks_pending(node, call->attempt);
     bool regular = S_ISREG(attr.mode);
     if (regular) {
         meta_dir_layout(node->meta, call->in->ino, &attr.layout, &attr.stripe);
@@ -211,6 +215,7 @@ void fuse_do_make(struct call *call) {
     if (opens) pthread_mutex_unlock(&node->lock);
     if (error == 0) {
         fuse_touch(mount, call->in->ino);
+        if (call->attempt != 0) amfs_attempt_made(call->attempt, AMFS_MADE_FILE, call->in->ino, it.name, it.length, attr.ino);
         if (opens) {
             give_created(call, &it, &attr, opened, &out);
         } else {
@@ -221,7 +226,7 @@ void fuse_do_make(struct call *call) {
         return;
     }
     atomic_fetch_sub(&mount->looking, 1);
-    if (goes_slow(error) || (error == EEXIST && it.op == FUSE_OP_CREATE && (it.flags & O_EXCL) == 0)) {
+    if (goes_slow(error) || (error == EEXIST && it.op == FUSE_OP_CREATE && ((it.flags & O_EXCL) == 0 || call->attempt != 0))) {
         make_slowly(call, &it);
     } else {
         refuse(call, error);
@@ -275,6 +280,7 @@ void fuse_do_unlink(struct call *call) {
     if (error == 0) {
         fuse_touch(mount, call->in->ino);
         remember(mount, &was, now);
+        if (call->attempt != 0) amfs_attempt_removed(call->attempt, call->in->ino, name, length);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, left.ino);
         fuse_notify_others_entry(mount, call->in->ino, name, length);
@@ -315,6 +321,8 @@ void fuse_do_rename(struct call *call) {
         fuse_touch(mount, from);
         if (to != from) fuse_touch(mount, to);
         if (replaced.ino != 0 && (flags & RENAME_EXCHANGE) == 0) remember(mount, &was, now);
+        if (call->attempt != 0)
+            amfs_attempt_renamed(call->attempt, from, name, length, to, to_name, to_length, (flags & RENAME_EXCHANGE) != 0);
         refuse(call, 0);
         if (gone) fsio_part_delete(node->io, replaced.ino);
         fuse_notify_others_entry(mount, from, name, length);
@@ -359,6 +367,7 @@ void fuse_do_link(struct call *call) {
     if (error == 0) {
         fuse_complete_attr(node, &attr, &cache, true);
         fuse_touch(mount, call->in->ino);
+        if (call->attempt != 0) amfs_attempt_made(call->attempt, AMFS_MADE_LINK, call->in->ino, name, length, file);
         give_entry(call, &attr, cache);
         fuse_notify_others_entry(mount, call->in->ino, name, length);
         fuse_notify_others(mount, file, false);

@@ -18,6 +18,7 @@ struct fuse_asking {
     uint64_t unique, ino, since; /* ino: inode, or the directory; since: what the shard has heard by now to be old */
     enum amfs_fuse_op op;
     uint32_t flags;
+    bool attempt; /* it is a blind task's */
     size_t name_length;
     char name[];
 };
@@ -37,6 +38,7 @@ static bool read_making(const struct node *node, const struct amfs_fuse_request 
                                .uid = request->uid,
                                .gid = request->gid,
                                .rdev = request->op == FUSE_OP_MKNOD ? request->rdev : 0,
+                               .pending = request->owned,
                                .writer = created ? node->id : -1,
                                .rank = -1,
                                .finished = !created};
@@ -117,6 +119,7 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
                                    .since = meta_moment(node->meta),
                                    .op = request->op,
                                    .flags = request->flags,
+                                   .attempt = request->attempt != 0,
                                    .name_length = request->name_length};
     memcpy(asking->name, request->name, request->name_length);
     request->direct = true;
@@ -231,7 +234,8 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
         return changes;
     }
     if (error == META_BUSY || error == META_NOT_MINE) return false;
-    if (error == EEXIST && asking->op == FUSE_OP_CREATE && (asking->flags & O_EXCL) == 0) return false; /* it is opened then */
+    if (error == EEXIST && asking->op == FUSE_OP_CREATE && ((asking->flags & O_EXCL) == 0 || asking->attempt))
+        return false; /* it is opened then, or was left by an attempt on a node that died */
     if (error != 0) {
         amfs_fuse_reply_error(mount, asking->unique, error);
         return true;

@@ -64,6 +64,9 @@ struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_
     request->ino = call->in->ino;
     request->edition = edition_of(call);
     request->noticed = call->since;
+    request->attempt = call->attempt;
+    request->owned = fuse_tasks_pending(call->mount->node, call->attempt);
+    request->stray = call->stray;
     return request;
 }
 
@@ -228,11 +231,17 @@ static int finish(struct amfs_fuse *mount, struct amfs_fuse_request *request, in
     return failed;
 }
 
+static int looked_up(struct amfs_fuse *mount, const struct amfs_fuse_request *r, int error, const struct meta_attr *attr) {
+    return fuse_tasks_looked_up(mount, &(struct fuse_looked){r->attempt, r->ino, r->stray, r->name, r->name_length}, error, attr);
+}
+
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error) {
     struct amfs_fuse_request *request = claim(mount, unique);
     if (request == NULL) return ENOENT;
     if (error < 0 || error > 511) error = EIO;
     if (request->op == FUSE_OP_GETATTR || request->op == FUSE_OP_SETATTR || request->op == FUSE_OP_OPEN) error = gone_by_now(error);
+    if (request->op == FUSE_OP_LOOKUP) error = looked_up(mount, request, error, NULL);
+    else if (error == 0) fuse_tasks_done(mount, request, NULL);
     finish(mount, request, error, NULL, 0);
     return 0;
 }
@@ -246,6 +255,12 @@ int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct
     struct amfs_fuse_request *request = claim(mount, unique);
     struct wire_entry_out out;
     if (request == NULL) return ENOENT;
+    int hidden = request->op == FUSE_OP_LOOKUP ? looked_up(mount, request, 0, attr) : 0;
+    if (hidden != 0) {
+        finish(mount, request, hidden, NULL, 0);
+        return 0;
+    }
+    fuse_tasks_done(mount, request, attr);
     uint64_t moment = request->moment;
     cache = cache && is_fresh(mount, moment, attr);
     cache = fuse_put_entry(mount, request->noticed, &out, attr, cache);
@@ -323,6 +338,7 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
         struct wire_open_out open;
     } out = {.open = *open};
     const struct opening *opening = &it->opening;
+    if (error == 0 || it->attr.pending == it->request->owned) fuse_tasks_done(mount, it->request, &it->attr); /* made, if perhaps not open */
     if (error != 0) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, false, NULL);
     else fuse_put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
     out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */

@@ -140,9 +140,11 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     failed = launcher->sandbox_dir == NULL ? errno : 0;
     launcher->log_dir = strdup(options->log_dir);
     launcher->watcher = options->watcher != NULL ? strdup(options->watcher) : NULL;
+    launcher->mount_dir = options->mount_dir != NULL ? strdup(options->mount_dir) : NULL;
     if (failed) {
         snprintf(fault, fault_size, "cannot use the sandbox directory '%s'", options->sandbox_dir);
-    } else if (launcher->log_dir == NULL || (options->watcher != NULL && launcher->watcher == NULL)) {
+    } else if (launcher->log_dir == NULL || (options->watcher != NULL && launcher->watcher == NULL) ||
+               (options->mount_dir != NULL && launcher->mount_dir == NULL)) {
         failed = ENOMEM;
     } else if (launcher->wake_fd < 0 || launcher->done_fd < 0) {
         failed = EMFILE;
@@ -359,6 +361,7 @@ void amfs_launcher_free(amfs_launcher *launcher) {
     if (launcher->done_fd >= 0) close(launcher->done_fd);
     free(launcher->sandbox_dir);
     free(launcher->log_dir);
+    free(launcher->mount_dir);
     free(launcher->watcher);
     free(launcher);
 }

@@ -28,6 +28,7 @@ typedef struct {
     uint64_t memory;         /* 0: not accounted */
     const char *sandbox_dir; /* must exist, on the file system of the store */
     const char *log_dir;     /* made when first needed */
+    const char *mount_dir;   /* where the session's file system is for blind tasks; NULL: they cannot run */
     const char *watcher;     /* the program amfs-watcher; NULL: what tasks leave behind survives the death of this process */
 } amfs_launcher_options;
 

@@ -5,6 +5,8 @@
  */
 #include "launcher_loop.h"
 
+#include "attempts.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -383,6 +385,8 @@ static void stop_all(amfs_loop *loop) {
         close(slot->pidfd);
         slot->task = NULL;
         slot->mark = 0;
+        if (slot->attempt != 0) task->completion->traces = amfs_attempt_end(slot->attempt);
+        slot->attempt = 0;
         release(loop, slot, task);
     }
     amfs_run_sweep(loop);

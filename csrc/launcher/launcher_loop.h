@@ -18,6 +18,7 @@ typedef struct {
     pid_t pid;
     int pidfd;
     uint64_t mark; /* of its processes; 0: none runs */
+    uint64_t attempt; /* of a blind task: attempts.h; 0: it is none */
     uint64_t forks; /* of others, when it was started: see loop.forks */
     int killed;          /* AMFS_KILLED_... */
     bool killed_hard;    /* SIGKILL is sent */

@@ -74,6 +74,11 @@ static uint64_t mark_of(pid_t pid) {
     return errno == EPERM && kill(pid, 0) == 0 ? read_limits(pid) : 0;
 }
 
+uint64_t amfs_mark_of(int pid) {
+    uint64_t mark = pid > 0 ? mark_of(pid) : 0;
+    return (mark & TAG) != 0 && mark < 2 * TAG ? mark : 0;
+}
+
 /* A pidfd of this process if its mark is the launcher's and is not spared, else -1. A zombie counts as gone. */
 static int hold(pid_t pid, uint64_t launcher, amfs_mark_spare *spare, const void *context) {
     uint64_t mark = mark_of(pid);

@@ -16,6 +16,9 @@ enum { AMFS_MARK_TASK_BITS = 28 };
 /* A mark for the launcher that runs in the calling thread, with a zero for the task. 0: the hard limit of this process allows no marks. */
 uint64_t amfs_mark_new(void);
 
+/* The mark of a process (or of the one to which a thread belongs); 0: it has none of anybody's. */
+uint64_t amfs_mark_of(int pid);
+
 /* Is the task with this mark to be left alone? */
 typedef bool amfs_mark_spare(const void *context, uint64_t mark);
 

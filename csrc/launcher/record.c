@@ -1,5 +1,7 @@
 #include "record.h"
 
+#include "attempts.h"
+
 #include "common/bytes.h"
 
 enum { HEADER = 80, STAMP = 16, DEPTH_MAX = 256 };
@@ -55,7 +57,10 @@ static const char *check(const amfs_task *task) {
     if (task->cores == 0) return "it takes no cores";
     if (*task->program == '\0') return "it has no program";
     if (strchr(task->program, '/') == NULL) return "its program is a bare name, not a path";
-    if (task->flags & ~(uint32_t)(AMFS_STAGED | AMFS_KEEP_FAILED | AMFS_WANT_OUTPUT | AMFS_DIRECTORIES)) return "it has unknown flags";
+    if (task->flags & ~(uint32_t)(AMFS_STAGED | AMFS_KEEP_FAILED | AMFS_WANT_OUTPUT | AMFS_DIRECTORIES | AMFS_BLIND))
+        return "it has unknown flags";
+    if ((task->flags & AMFS_BLIND) != 0 && ((task->flags & AMFS_STAGED) != 0 || task->cwd[0] != '/'))
+        return "it is blind, and staged or without an absolute directory";
     for (uint32_t i = 0; i < task->envc; i++)
         if (task->env[i][0] == '\0' || task->env[i][0] == '=') return "an environment entry has no name";
     for (uint32_t i = 0; i < task->input_count; i++) {
@@ -190,6 +195,7 @@ void amfs_completion_free(amfs_completion *completion) {
     free(completion->out);
     free(completion->err);
     free(completion->detail);
+    amfs_traces_free(completion->traces);
     free(completion);
 }
 

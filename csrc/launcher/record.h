@@ -8,7 +8,7 @@
  *   files    NUL-terminated: inputs x (source, name), outputs x (name, destination)
  *
  * Names of inputs, outputs, stdin, stdout and stderr are relative to the task's *place*: the working directory of its sandbox (staged), or
- * its context's base (unstaged). The process itself starts in place/cwd, and a relative program is relative to that, as in a shell.
+ * its context's base (unstaged). A blind task has none, and its cwd is a path in the session's file system. The process itself starts in place/cwd, and a relative program is relative to that, as in a shell.
  */
 #ifndef AMFS_RECORD_H
 #define AMFS_RECORD_H
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AMFS_STAGED = 1, AMFS_KEEP_FAILED = 2, AMFS_WANT_OUTPUT = 4, AMFS_DIRECTORIES = 8 };
+enum { AMFS_STAGED = 1, AMFS_KEEP_FAILED = 2, AMFS_WANT_OUTPUT = 4, AMFS_DIRECTORIES = 8, AMFS_BLIND = 16 };
 
 /* engine.states.Outcome */
 enum {
@@ -51,6 +51,7 @@ typedef struct amfs_completion {
     char *out, *err;     /* may be NULL when the length is 0 */
     size_t out_length, err_length;
     char *detail; /* NULL: nothing to say */
+    struct amfs_traces *traces; /* of a blind task: attempts.h; else NULL */
 } amfs_completion;
 
 typedef struct {

@@ -25,7 +25,8 @@ int amfs_files_at(amfs_files *files, const amfs_task *task, const char *base, co
 int amfs_files_cwd(amfs_files *files, const amfs_task *task, const char *base) {
     int length;
 
-    if (task->cwd[0] == '/') length = snprintf(files->path, sizeof files->path, "%s", task->cwd);
+    if (task->flags & AMFS_BLIND) length = snprintf(files->path, sizeof files->path, "%s%s", base, task->cwd);
+    else if (task->cwd[0] == '/') length = snprintf(files->path, sizeof files->path, "%s", task->cwd);
     else if (task->flags & AMFS_STAGED)
         length = snprintf(files->path, sizeof files->path, "%s/%s%s", files->directory, task->prefix, task->cwd);
     else length = snprintf(files->path, sizeof files->path, "%s%s", base, task->cwd);

@@ -1,4 +1,5 @@
 /* One task from its start to its completion. Thread side; launcher_loop.c decides when. */
+#include "attempts.h"
 #include "launcher_loop.h"
 
 #include <dirent.h>
@@ -114,6 +115,27 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
     }
 }
 
+/* From now on the mount knows whose its processes are. 0 or an errno. */
+static int begin_attempt(const amfs_loop *loop, amfs_slot *slot, amfs_text *detail) {
+    if (loop->launcher->mount_dir == NULL) {
+        amfs_text_add(detail, "a blind task runs in the file system of a session: start one with 'amfs up'");
+        return ENODEV;
+    }
+    if (slot->mark == 0) {
+        amfs_text_add(detail, "a blind task needs a mark, which the hard limit on real-time CPU time forbids here (ulimit -H -R unlimited)");
+        return EPERM;
+    }
+    slot->attempt = amfs_attempt_begin(slot->mark);
+    if (slot->attempt == 0) amfs_text_add(detail, "no memory for a blind task");
+    return slot->attempt == 0 ? ENOMEM : 0;
+}
+
+/* None of its processes does anything in the file system any more: what is left of them is refused there. */
+static void end_attempt(amfs_slot *slot, amfs_completion *completion) {
+    if (slot->attempt != 0) completion->traces = amfs_attempt_end(slot->attempt);
+    slot->attempt = 0;
+}
+
 /* The process is over, or never was. */
 static void forget(amfs_slot *slot) {
     free(slot->env);
@@ -136,6 +158,7 @@ static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int fai
         else amfs_files_remove(&loop->files, task);
     }
     completion->detail = detail->data;
+    end_attempt(slot, completion);
     amfs_catch_end(&slot->out, false, false);
     amfs_catch_end(&slot->err, false, false);
     forget(slot);
@@ -146,6 +169,11 @@ static int watch(amfs_loop *loop, const amfs_slot *slot) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
     event.data.u64 = (uint64_t)(uint32_t)slot->pid << 32 | (uint32_t)(slot - loop->slots);
     return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, slot->pidfd, &event) < 0 ? errno : 0;
+}
+
+/* To what the working directory is relative. */
+static const char *cwd_base(const amfs_loop *loop, const amfs_task *task) {
+    return (task->flags & AMFS_BLIND) != 0 ? loop->launcher->mount_dir : task->context->base;
 }
 
 bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
@@ -160,13 +188,15 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
         command.env = slot->env = make_environment(task);
         if (slot->env == NULL) amfs_text_add(&detail, "cannot make the environment: %s", strerror(failed = ENOMEM));
     }
-    if (!failed && amfs_files_cwd(&loop->files, task, task->context->base) < 0)
+    if (loop->mark != 0) slot->mark = loop->mark | (loop->started++ & ((UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1));
+    if (!failed && (task->flags & AMFS_BLIND) != 0) failed = begin_attempt(loop, slot, &detail);
+    if (!failed && amfs_files_cwd(&loop->files, task, cwd_base(loop, task)) < 0)
         amfs_text_add(&detail, "cannot enter the working directory '%s': %s", task->cwd, strerror(failed = ENAMETOOLONG));
     if (!failed && slot->nest == NULL && (slot->nest = amfs_nest_new()) == NULL)
         amfs_text_add(&detail, "cannot make room for a process: %s", strerror(failed = ENOMEM));
     if (!failed) {
         command.directory = loop->files.path;
-        if (loop->mark != 0) command.mark = slot->mark = loop->mark | (loop->started++ & ((UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1));
+        command.mark = slot->mark;
         task->completion->start_us = epoch_us();
         failed = amfs_spawn(&loop->spawner, &command, slot->nest);
         if (failed) explain_spawn(task, slot->nest, &detail);
@@ -402,6 +432,7 @@ amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot) {
     close(slot->pidfd);
     completion->end_us = epoch_us();
     bool alone = end_others(loop, slot);
+    end_attempt(slot, completion);
     completion->cpu_us = ending.cpu_us;
     completion->maxrss_kib = peak_memory(loop, ending.maxrss_kib);
     if (failed && slot->killed == AMFS_NOT_KILLED) {

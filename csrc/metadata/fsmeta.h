@@ -48,6 +48,7 @@ struct meta_attr {
     int32_t rank; /* node it was pinned to by set_rank, or -1 */
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
+    uint64_t pending; /* the blind attempt (launcher/attempts.h) that made it and has not ended well yet; 0: it is everybody's */
 };
 
 /* A growing list of node numbers that the caller frees (free(list.nodes)). */
@@ -77,7 +78,7 @@ uint64_t meta_new_number(struct meta *meta, uint32_t partition); /* an unused in
 int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type,
                 struct meta_attr *attr);
 
-/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank; out: all of it. Times and nlink are set.
+/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank, pending; out: all of it. Times and nlink are set.
  * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
  * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has
  * it open from the start; without one it is finished and empty, and `asker` holds what there is of it.
@@ -152,6 +153,10 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
                  struct meta_attr *out, struct meta_nodes *tell);
 /* Setuid and setgid bits go while it is written. Nobody is told before it is closed. */
 int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now);
+/* A blind attempt has ended well (`pending` 0), or another takes the file over: from `was` (0: any but 0) to `pending`. EAGAIN: it is not `was`. `tell` as
+ * for meta_setattr. */
+int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pending, int32_t asker, struct meta_attr *out,
+                     struct meta_nodes *tell);
 /* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
  * links 0 but users left it stays. */
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);

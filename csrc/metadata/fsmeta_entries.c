@@ -294,6 +294,7 @@ static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct di
     inode->layout = regular ? attr->layout : META_WHOLE;
     inode->stripe = regular ? attr->stripe : 0;
     inode->rank = attr->rank;
+    inode->pending = attr->pending;
     inode->writer = regular ? attr->writer : -1;
     inode->finished = inode->writer < 0;
     inode->atime = inode->mtime = inode->ctime = now;

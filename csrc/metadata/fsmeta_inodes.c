@@ -55,6 +55,7 @@ void fsmeta_inode_attr(const struct inode *inode, struct meta_attr *attr) {
         .atime = inode->atime,
         .mtime = inode->mtime,
         .ctime = inode->ctime,
+        .pending = inode->pending,
     };
 }
 
@@ -154,6 +155,21 @@ int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now) {
     int error = file_here(meta, ino, &inode);
     if (error == 0) set_inode(inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
     return leave(meta, error);
+}
+
+int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pending, int32_t asker, struct meta_attr *out,
+                     struct meta_nodes *tell) {
+    struct inode *inode;
+    enter(meta);
+    int error = file_here(meta, ino, &inode);
+    if (error == 0 && (inode->pending == 0 || (was != 0 && inode->pending != was))) error = EAGAIN;
+    if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
+    if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
+    if (error != 0) return leave(meta, error);
+    inode->pending = pending;
+    fsmeta_tell_all(meta, tell, &inode->watchers, asker);
+    fsmeta_inode_attr(inode, out);
+    return leave(meta, 0);
 }
 
 int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell) {

@@ -97,6 +97,7 @@ struct inode {
     int64_t timed, atimed; /* when somebody set mtime and atime while it was being written; 0: nobody did */
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
+    uint64_t pending;
     uint8_t layout, finished;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */

@@ -6,7 +6,7 @@
  *     E  entry       u64 directory, u64 inode, u32 type, name, nodes (watchers)
  *     L  lock        u64 directory, u64 owner, name
  *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, u8 lost, i32 writer, rank, u64 size, blocks,
- *                    i64 atime, mtime, ctime,
+ *                    i64 atime, mtime, ctime, u64 pending,
  *                    nodes (holders, users, watchers), u32 length and target, attributes
  *     D  directory   u64 number, parent, u32 mode, uid, gid, i32 rank, u64 size, blocks, i64 atime, mtime, ctime, u8 layout, u32 stripe,
  *                    u8 frozen, name, attributes; parents before their children
@@ -23,7 +23,7 @@
 
 enum {
     MAGIC = 0x4d464d41, /* "AMFM" */
-    FORMAT = 2,
+    FORMAT = 3,
     KIND_PARTITION = 1,
     KIND_DIRS = 2,
     HEADER_BYTES = 16,
@@ -127,8 +127,9 @@ static bool put_inode(void *context, struct link *link) {
     put(out, inode->lost, 1);
     put(out, (uint32_t)inode->writer, 4);
     put(out, (uint32_t)inode->rank, 4);
-    const uint64_t longs[] = {inode->size, inode->blocks, (uint64_t)inode->atime, (uint64_t)inode->mtime, (uint64_t)inode->ctime};
-    for (size_t i = 0; i < 5; i++) put(out, longs[i], 8);
+    const uint64_t longs[] = {inode->size,           inode->blocks,          (uint64_t)inode->atime,
+                              (uint64_t)inode->mtime, (uint64_t)inode->ctime, inode->pending};
+    for (size_t i = 0; i < 6; i++) put(out, longs[i], 8);
     put_nodes(out, inode->holders, -1);
     put_nodes(out, inode->users, -1);
     put_nodes(out, inode->watchers, out->meta->node);
@@ -346,6 +347,7 @@ static int get_inode(struct in *in, bool apply) {
     int64_t *times[] = {&got.atime, &got.mtime, &got.ctime};
     for (size_t i = 0; i < 2; i++) *longs[i] = get(in, 8);
     for (size_t i = 0; i < 3; i++) *times[i] = (int64_t)get(in, 8);
+    got.pending = get(in, 8);
     struct listed holders = get_nodes(in), users = get_nodes(in), watchers = get_nodes(in);
     struct text target = {NULL, (size_t)get(in, 4)};
     target.at = (const char *)get_bytes(in, target.length);

@@ -8,7 +8,7 @@
 #include "data/fsio_internal.h"
 #include "peer_meta.h"
 
-enum { QUESTION_HEAD = 32, ANSWER_HEAD = 16, ATTR_BYTES = 84, IN_BYTES = 256 << 10 };
+enum { QUESTION_HEAD = 32, ANSWER_HEAD = 16, ATTR_BYTES = 92, IN_BYTES = 256 << 10 };
 
 struct peer_meta_link;
 
@@ -43,6 +43,7 @@ static inline void put_record(uint8_t *to, const struct meta_attr *a) {
     put_le(to + 60, (uint64_t)a->atime, 8);
     put_le(to + 68, (uint64_t)a->mtime, 8);
     put_le(to + 76, (uint64_t)a->ctime, 8);
+    put_le(to + 84, a->pending, 8);
 }
 
 static inline void get_record(const uint8_t *from, struct meta_attr *a) {
@@ -63,6 +64,7 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
         .atime = (int64_t)get_le(from + 60, 8),
         .mtime = (int64_t)get_le(from + 68, 8),
         .ctime = (int64_t)get_le(from + 76, 8),
+        .pending = get_le(from + 84, 8),
     };
 }
 

@@ -15,7 +15,9 @@ _LETTERS = st.one_of(
     st.sampled_from(list("abcxyz019_./-=:,%+@ '\"\\$`#~*?[](){}<>|&;!^\t\n\r\v\f\x1c\x1f\x7f\x85\u00a0\u2028\ufeff\udc80\udcff")),
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
 )
-OPTION_WORDS = ["-a", "-b", "-i", "-o", "--", "-env", "-keep", "-unstaged", "-blind", "-x", "-", "-if", "-of", "-1", "#", "#amfs", "TaskID", "Shared"]
+OPTION_WORDS = [
+    "-a", "-b", "-i", "-o", "--", "-env", "-keep", "-unstaged", "-blind", "-x", "-", "-if", "-of", "-1", "#", "#amfs", "TaskID", "Shared",
+]  # fmt: skip
 
 
 def _storable(text: str) -> bool:

@@ -211,8 +211,9 @@ class Files(Room):
         r.inodes.append(dir)
         r.entries.append((dir, name))
 
-    def op_create(self, r: Request, dir: int, name: bytes, mode: int, flags: int) -> Operation:
-        wanted = self._new(r, dir, stat.S_IFREG | stat.S_IMODE(mode), writer=self.node, finished=0)
+    def op_create(self, r: Request, dir: int, name: bytes, mode: int, flags: int, pending: int = 0) -> Operation:
+        """``pending``: the mark of the blind attempt that makes it."""
+        wanted = self._new(r, dir, stat.S_IFREG | stat.S_IMODE(mode), writer=self.node, finished=0, pending=pending)
         try:
             attr, opened = yield from self._create(r, dir, name, wanted)
         except OSError as error:
@@ -240,13 +241,14 @@ class Files(Room):
         kind = STRIPES if attr.layout == STRIPED else LOCAL
         return attr, Opened(kind, self.node, attr.stripe, 0, self.known)
 
-    def op_mknod(self, r: Request, dir: int, name: bytes, mode: int, rdev: int) -> Operation:
-        attr = attr_of((yield from self.at_name("create", dir, name, r.now, None, tuple(self._new(r, dir, mode, rdev=rdev)))))
+    def op_mknod(self, r: Request, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation:
+        wanted = self._new(r, dir, mode, rdev=rdev, pending=pending)
+        attr = attr_of((yield from self.at_name("create", dir, name, r.now, None, tuple(wanted))))
         self._made(r, dir, name)
         return attr, True
 
-    def op_symlink(self, r: Request, dir: int, name: bytes, target: bytes) -> Operation:
-        wanted = self._new(r, dir, stat.S_IFLNK | 0o777, size=len(target))
+    def op_symlink(self, r: Request, dir: int, name: bytes, target: bytes, pending: int = 0) -> Operation:
+        wanted = self._new(r, dir, stat.S_IFLNK | 0o777, size=len(target), pending=pending)
         attr = attr_of((yield from self.at_name("create", dir, name, r.now, target, tuple(wanted))))
         self._made(r, dir, name)
         return attr, True

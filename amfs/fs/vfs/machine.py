@@ -11,8 +11,8 @@ from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown
 from amfs.fs.attr import META_SET_GID, META_SET_UID, ROOT, Attr
+from amfs.fs.vfs.attempts import Attempts
 from amfs.fs.vfs.calls import Answer, Ask, Work
-from amfs.fs.vfs.tasks import Tasks
 
 #: What a node can do that does not know the directories yet.
 _WITHOUT_DIRECTORIES = frozenset((
@@ -20,7 +20,7 @@ _WITHOUT_DIRECTORIES = frozenset((
 ))  # fmt: skip
 
 
-class FileSystem(Tasks):
+class FileSystem(Attempts):
     """Everything of the file system that one node does."""
 
     def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
