@@ -19,7 +19,7 @@ from amfs.engine.events import LookFor
 from amfs.engine.messages import Result, TaskSpec
 from amfs.engine.paths import in_namespace
 from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task, printable, some
+from amfs.engine.workflow import Task
 
 #: Instead of the number of the last look: nobody has asked for it; it was in vain.
 _CHANGED, _IN_VAIN = -1, -2
@@ -152,5 +152,6 @@ class Parking:
 
 
 def _given_up(result: Result) -> Result:
-    names = some([printable(name) for name in result.missing])
-    return msgspec.structs.replace(result, detail=f"{result.detail}; it looked in vain for {names}, and nothing is left that could make it")
+    """What a task ends with for whose files nothing is left; the node has said which they are."""
+    it = "it" if len(result.missing) == 1 else "them"
+    return msgspec.structs.replace(result, detail=f"{result.detail}, and nothing is left that could make {it}")

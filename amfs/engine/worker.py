@@ -23,8 +23,8 @@ from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_pat
 from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
-from amfs.engine.workflow import some
 from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.engine.workflow import some
 
 _DEFAULTS = m.Options()
 SUSPECTS_NAMED = 5

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from amfs.engine.checks import AnyPlace, Plan, check
 from amfs.engine.states import Outcome
@@ -14,7 +15,11 @@ from amfs.engine.tokens import token
 from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.sim.settings import Faults
 
+if TYPE_CHECKING:
+    from amfs.sim.scenario import BlindTask
+
 BASE = "/work"
+LOOKS_AT = 0.3  # of its time, when a blind task looks for its files
 
 
 class Workload:
@@ -46,6 +51,9 @@ class Workload:
         self.tries: dict[int, int] = {}  # task -> how often it was run
         self.succeeded: set[tuple[int, int]] = set()  # run and number of tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
+        self.blind: dict[int, BlindTask] = {}  # blind tasks -> what they do
+        self.went_well: dict[int, int] = {}  # blind task -> how often it ended well
+        self.appear: Mapping[str, float] = {}  # files in the session's file system that no task makes -> when they appear
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning
 
@@ -82,6 +90,12 @@ class Workload:
         if root in self.broken or tries <= self.flaky.get(root, 0):
             return int(Outcome.EXIT), 1, seconds
         return int(Outcome.OK), 0, seconds
+
+    def misses(self, tid: int, files: Mapping[str, object]) -> tuple[str, ...]:
+        """What a blind task looks for in vain when these files are there; it goes well if that is nothing."""
+        task = self.blind[tid]
+        missing = [name for name in task.reads if name not in files]
+        return (*missing, *(name for name in task.noise if name not in files)) if missing else ()
 
     def downstream(self, roots: Sequence[int]) -> set[int]:
         """The tasks that wait, directly or not, for ``roots`` or their files; a root only if it waits for another."""
