@@ -85,6 +85,7 @@ def check_blind(workload: Workload, client: SimClient, *, quiet: bool) -> None:
     state = client.submitter.state
     always = set(workload.appear) - {"/late"}
     surely, perhaps = can_be_made(workload, always), can_be_made(workload, set(workload.appear))
+    possible = set(workload.appear).union(name for tid in perhaps for name in workload.blind[tid].makes)
     for tid, task in workload.blind.items():
         last = client.ended[tid][-1]
         if tid in surely:
@@ -93,8 +94,7 @@ def check_blind(workload: Workload, client: SimClient, *, quiet: bool) -> None:
             assert state[tid] == FAILED, f"blind task {tid} cannot have its files, or always fails, and finished"
         if state[tid] == FAILED:
             assert last.outcome == Outcome.EXIT, f"blind task {tid} failed as {last}"
-            fed = all(any(name in workload.blind[other].makes for other in surely) or name in always for name in task.reads)
-            if not fed and tid not in perhaps:
+            if not possible.issuperset(task.reads):
                 assert last.missing, f"blind task {tid} failed for want of a file, and its result names none: {last}"
         assert not (state[tid] == FINISHED and last.outcome), f"blind task {tid} finished, and its last result is {last}"
         if quiet:
