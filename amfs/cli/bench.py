@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from amfs.cli.bench_files import COMMANDS
+from amfs.cli.bench_queue import queue
 from amfs.cli.bench_translation import simulate, translate
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def bench() -> None:
     """Measure this machine and amfs on it."""
 
 
-for _command in (*COMMANDS, simulate, translate):
+for _command in (*COMMANDS, queue, simulate, translate):
     bench.add_command(_command)
 
 
