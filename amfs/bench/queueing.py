@@ -28,7 +28,7 @@ FUNCTION_TARGET = 0.1
 #: How each shell runs a command COUNT times and says how many seconds that took.
 _LOOPS = {
     "bash": "TIMEFORMAT=%R; time for ((i = 0; i < COUNT; i++)); do COMMAND input/$i temp/$i; done",
-    "zsh": "TIMEFMT=%E; SECONDS=0; typeset -F SECONDS; for ((i = 0; i < COUNT; i++)); do COMMAND input/$i temp/$i; done; print -u2 $SECONDS",
+    "zsh": "typeset -F SECONDS=0; for ((i = 0; i < COUNT; i++)); do COMMAND input/$i temp/$i; done; print -u2 $SECONDS",
     "fish": "set begin (date +%s.%N); for i in (seq COUNT); COMMAND input/$i temp/$i; end; math (date +%s.%N) - $begin >&2",
 }
 

@@ -71,7 +71,7 @@ def mount_around(path: str, session: str) -> str:
 
 
 @click.command(
-    epilog="Exit status: 0 all tasks finished; 1 some failed; 3 stopped before the end; 4 no usable session; 130 interrupted, 143 terminated."
+    epilog="Exit status: 0 all tasks finished; 1 some failed; 3 stopped before the end; 4 no usable session; 130 or 143 interrupted."
 )
 @click.option("--session", metavar="NAME", shell_complete=session_names, help="Session (default: $AMFS_SESSION, else the newest).")
 @click.option("--cancel", is_flag=True, help="End what runs, for whomever it runs, instead.")

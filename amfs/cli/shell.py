@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
-@click.option("--session", metavar="NAME", shell_complete=session_names, help="Join this session (default: $AMFS_SESSION, else the newest).")
+@click.option("--session", metavar="NAME", shell_complete=session_names, help="Join it (default: $AMFS_SESSION, else the newest).")
 @click.option("--nodes", "-N", type=click.IntRange(min=1), help="Start a session of so many nodes, which ends with the shell.")
-@click.option("--slots", "-s", type=click.IntRange(min=1), help="Start one whose nodes run so many tasks at a time (default: usable CPUs).")
-@click.option("--directory", "-C", metavar="DIR", default="/", help="Stand in this directory of the session's file system (default: its top).")
+@click.option("--slots", "-s", type=click.IntRange(min=1), help="Start one with so many tasks at a time on each node.")
+@click.option("--directory", "-C", metavar="DIR", default="/", help="Stand in this directory of the session (default: its top).")
 @click.option("--command", "-c", metavar="TEXT", help="Run this instead of a script.")
 @click.argument("script", required=False, shell_complete=local_files)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def shell(
-    session: str | None, nodes: int | None, slots: int | None, directory: str, command: str | None, script: str | None, args: tuple[str, ...]
-) -> int:
+    session: str | None, nodes: int | None, slots: int | None, directory: str, command: str | None, script: str | None,
+    args: tuple[str, ...],
+) -> int:  # fmt: skip
     """Run bash, or SCRIPT with bash, in the file system of a session, with the commands AMFS_queue, AMFS_execute and the others.
 
     Joins the session that is up, or starts one of one node, which ends with the shell. SCRIPT is a local file; "-" is standard input. The
@@ -45,7 +46,8 @@ def shell(
         try:
             mount = Mount(record)
         except SystemSetupError as error:
-            click.echo(f"amfs: no mount: {error}\namfs: tasks must declare their files (-if, -of) and their directory (-C amfs:/DIR)", err=True)
+            click.echo(f"amfs: no mount: {error}", err=True)
+            click.echo("amfs: tasks must declare their files (-if, -of) and their directory (-C amfs:/DIR)", err=True)
         where = _enter(mount.path, directory) if mount is not None else os.getcwd()
         status = bash(
             record, mount.path if mount is not None else "", where, words, interactive=interactive,

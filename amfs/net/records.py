@@ -173,7 +173,7 @@ def check_socket_path(directory: Path) -> None:
 
 def _has_mounts(path: Path) -> bool:
     try:
-        return any(name.endswith(".tasks") for name in os.listdir(path))
+        return any(name.endswith(".tasks") or name.startswith("mount-") for name in os.listdir(path))  # ``runs.shell``
     except OSError:
         return False
 

@@ -53,4 +53,4 @@ class Lookups:
 def there(files: Files, names: Sequence[str]) -> list[str]:
     """Those of the paths that are in the file system, and that no task is still writing."""
     infos = files.info_many(names)
-    return [name for name, info in zip(names, infos, strict=True) if not isinstance(info, OSError) and not getattr(info, "pending", 0)]
+    return [name for name, info in zip(names, infos, strict=True) if not isinstance(info, OSError) and not info.pending]

@@ -1,7 +1,7 @@
 """A shell in the file system of a session: its mount, the commands on its PATH, its end.
 
-Owns what ``amfs shell`` and ``amfs shell-init`` have in common, and the life of the mount and of the shell's process. Must not know: options
-of commands, how a session is started.
+Owns what ``amfs shell`` and ``amfs shell-init`` have in common, and the life of the mount and of the shell's process. Must not know:
+options of commands, how a session is started.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ import msgspec
 
 from amfs.engine.states import FAILED, FINISHED, Outcome
 from amfs.engine.workflow import Task
-from amfs.sim.scenario import BlindTask, Scenario, SimTask
+from amfs.sim.scenario import Scenario, SimTask
 from amfs.sim.swarm import draw
+from amfs.sim.workload import BlindTask, Workload
 
 if TYPE_CHECKING:
     from amfs.sim.client import SimClient
-    from amfs.sim.workload import Workload
 
 
 def draw_blind(seed: int, *, quiet: bool) -> Scenario:

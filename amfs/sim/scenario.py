@@ -6,7 +6,7 @@ import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.sim.settings import Faults, Limits
-from amfs.sim.workload import Workload
+from amfs.sim.workload import BlindTask, Workload
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -23,14 +23,6 @@ class Settings(msgspec.Struct, frozen=True):
     fail_fast: bool
     limits: Limits
     faults: Faults
-
-
-class BlindTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system."""
-
-    reads: tuple[str, ...] = ()
-    makes: tuple[str, ...] = ()
-    noise: tuple[str, ...] = ()
 
 
 class SimTask(msgspec.Struct, frozen=True, omit_defaults=True):

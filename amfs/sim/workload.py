@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from amfs.engine.checks import AnyPlace, Plan, check
 from amfs.engine.states import Outcome
@@ -15,11 +16,16 @@ from amfs.engine.tokens import token
 from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.sim.settings import Faults
 
-if TYPE_CHECKING:
-    from amfs.sim.scenario import BlindTask
-
 BASE = "/work"
 LOOKS_AT = 0.3  # of its time, when a blind task looks for its files
+
+
+class BlindTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system."""
+
+    reads: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
 
 
 class Workload:

@@ -82,7 +82,8 @@ def test_a_look_wakes_a_task_once_for_a_name() -> None:
 def test_what_fails_otherwise_is_not_parked() -> None:
     parking = Parking()
     parking.sent(specs(0, 1, 2))
-    others = [m.Result(tid, outcome=outcome, missing=("/f",)) for tid, outcome in enumerate((Outcome.TIME_LIMIT, Outcome.CANCELLED, Outcome.SETUP))]
+    endings = (Outcome.TIME_LIMIT, Outcome.CANCELLED, Outcome.SETUP)
+    others = [m.Result(tid, outcome=outcome, missing=("/f",)) for tid, outcome in enumerate(endings)]
     assert sift(parking, *others) == [0, 1, 2]
     assert not lacks_files(m.Result(0, outcome=Outcome.EXIT)) and lacks_files(m.Result(0, outcome=Outcome.SIGNAL, missing=("/f",)))
 

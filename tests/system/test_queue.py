@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fs_session import PATIENCE_S, running
 
 from amfs.client.files import Files
 from amfs.host.processes import is_running
 from amfs.net.records import QUEUE_LOCK, SessionRecord
 from amfs.runs import spool
 from amfs.runs.queue_client import Queue
-from fs_session import PATIENCE_S, running
 
 COMMAND = [sys.executable, "-m", "amfs"]
 
@@ -79,11 +79,12 @@ def test_tasks_run_when_they_are_executed_and_not_before(session: SessionRecord,
 
 def test_what_is_wrong_fails_by_itself_and_is_named(session: SessionRecord, files: Files, tmp_path: Path) -> None:
     files.write_bytes("/in", b"x")
-    add(("nosuchprogram",), ("cat", "nothing", "-if", "nothing"), ("sh", "-c", "exit 3", "-if", "in"), ("cp", "in", "well", "-if", "in", "-of", "well"))
+    add(("nosuchprogram",), ("cat", "nothing", "-if", "nothing"), ("sh", "-c", "exit 3", "-if", "in"))
+    add(("cp", "in", "well", "-if", "in", "-of", "well"))
     done = amfs("execute")
     assert done.returncode == 1
-    for words in ("there is no program 'nosuchprogram' on its PATH", "input 'amfs:/nothing'", "exit status 3", "1 tasks finished, 1 failed"):
-        assert words in done.stderr.replace("1 task finished", "1 tasks finished"), done.stderr
+    for words in ("there is no program 'nosuchprogram' on its PATH", "input 'amfs:/nothing'", "exit status 3", "2 of the queued tasks could"):
+        assert words in done.stderr, done.stderr
     assert files.exists("/well")
     for words, why in [(("queue",), "no program to run"), (("queue", "-x"), "no such option"), (("queue", "cat", "x"), "is in no mount"),
                        (("execute", "--session", "nosuch"), "no session named nosuch")]:  # fmt: skip
@@ -159,7 +160,8 @@ def test_shells_without_a_mount_use_the_program(session: SessionRecord, files: F
     files.write_bytes("/in", b"x")
     script = 'eval "$(amfs shell-init bash)"; for i in 1 2 3; do AMFS_queue -C amfs:/ cp in o$i -if in -of o$i; done; AMFS_execute'
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, "PATH": path}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert set(files.listdir("/")) == {"in", "o1", "o2", "o3"}
 

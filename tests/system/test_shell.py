@@ -25,15 +25,21 @@ pytestmark = pytest.mark.skipif(os.environ.get("AMFS_TESTS_NO_FUSE") == "1", rea
 PROGRAMS = {
     "stage1": 'sleep 0.05; tr a-z A-Z <"$1" >"$2"',
     "stage2": 'rev <"$1" >"$2"',
-    "PageRank_Distribution": """awk 'NR == FNR { score[$1] = $2; next } { for (i = 2; i <= NF; i++) print $i, score[$1] / (NF - 1) }' "$2" "$1" >"$3" """,
+    "PageRank_Distribution": """awk 'NR == FNR { score[$1] = $2; next }
+        { for (i = 2; i <= NF; i++) print $i, score[$1] / (NF - 1) }' "$2" "$1" >"$3" """,
     "PageRank_Sum": """awk '{ sum[$1] += $2 } END { for (page in sum) print page, 0.15 + 0.85 * sum[page] }' "$1" >"$2" """,
-    "KMeans-Group": """awk 'NR == FNR { c[$1] = $1; next } { best = ""; for (k in c) { d = ($1 - k) ^ 2; if (best == "" || d < min) { min = d; best = k } }
-        print best, $1 }' "$2" "$1" >"$3" """,
+    "KMeans-Group": """awk 'NR == FNR { c[$1] = $1; next }
+        { best = ""; for (k in c) { d = ($1 - k) ^ 2; if (best == "" || d < min) { min = d; best = k } } print best, $1 }' "$2" "$1" >"$3" """,
     "KMeans-centroid": """awk '{ sum += $2; n++ } END { printf "%.6f\\n", sum / n }' "$1" >"$2" """,
-    "mProjectPP": 'cat "$1" "$3" >"$2"', "mDiffFit": 'cat "$1" "$2" >"$3/$(basename "$1").$(basename "$2")"', "mBackground": 'cat "$1" "$3" >"$2"',
-    "mImgtbl": 'ls "$1" >"$2"', "mOverlaps": 'cp "$1" "$2"', "mConcatFit": 'ls "$1" >"$2"', "mBgModel": 'cat "$1" "$2" >"$3"',
+    "mProjectPP": 'cat "$1" "$3" >"$2"',
+    "mDiffFit": 'cat "$1" "$2" >"$3/$(basename "$1").$(basename "$2")"',
+    "mBackground": 'cat "$1" "$3" >"$2"',
+    "mImgtbl": 'ls "$1" >"$2"',
+    "mOverlaps": 'cp "$1" "$2"',
+    "mConcatFit": 'ls "$1" >"$2"',
+    "mBgModel": 'cat "$1" "$2" >"$3"',
     "mAdd": 'cat "$1"* >"$2"',
-}  # fmt: skip
+}
 
 
 class Place:
@@ -55,7 +61,9 @@ class Place:
         path = self.home / "script"
         path.write_text(script)
         command = [sys.executable, "-m", "amfs", "shell", *options, str(path)]
-        return subprocess.Popen(command, env=self.env, cwd=self.home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, env=self.env, cwd=self.home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def run(self, script: str, *options: str) -> subprocess.CompletedProcess[str]:
         process = self.start(script, *(options or ("-N", "2", "-s", "2")))
@@ -66,7 +74,8 @@ class Place:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def amfs(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "amfs", *words], env=self.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        command = [sys.executable, "-m", "amfs", *words]
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def left(self) -> list[str]:
         """What is there of sessions: their directories, mounts, stores, processes."""
@@ -146,7 +155,8 @@ def test_listing_4_two_stages(place: Place) -> None:
 
 def test_listing_5_dependencies_are_resolved(place: Place) -> None:
     """The second stage is also queued before the first, so that it must be parked."""
-    queued_first = LISTING_5.replace("AMFS_execute", "AMFS_queue stage1 late.in late\nAMFS_queue stage2 nothing output/none\necho x >late.in\nAMFS_execute; echo $?")
+    more = "AMFS_queue stage1 late.in late\nAMFS_queue stage2 nothing output/none\necho x >late.in\nAMFS_execute; echo $?"
+    queued_first = LISTING_5.replace("AMFS_execute", more)
     backwards = queued_first.replace("for file in", "AMFS_queue stage2 temp/temp_d output/early\nfor file in", 1)
     done = place.run(backwards + "cat output/*; cat late\n")
     assert done.stdout == "1\nDATAD\nAATAD\nBATAD\nCATAD\nDATAD\nX\n", done.stderr
@@ -156,7 +166,7 @@ def test_listing_5_dependencies_are_resolved(place: Place) -> None:
 
 def test_listing_1_pagerank(place: Place) -> None:
     needs("multicast", "shuffle", "gather")
-    given = "mkdir link; printf 'a b c\\nb c\\n' >link/1; printf 'c a\\n' >link/2; printf 'a 1\\nb 1\\nc 1\\n' >score.txt\nconverge=1; rounds=0\n"
+    given = "mkdir link; printf 'a b c\\nb c\\n' >link/1; printf 'c a\\n' >link/2\nprintf 'a 1\\nb 1\\nc 1\\n' >score.txt; converge=1; rounds=0\n"
     listing = """\
 while [ ${converge} -ne 0 ];do
 AMFS_multicast score.txt
@@ -332,7 +342,8 @@ def test_a_terminated_shell_ends_its_session(place: Place) -> None:
 
 
 def test_a_node_that_dies_is_told_of(place: Place) -> None:
-    process = place.start("echo go; for i in 1 2 3 4 5 6; do AMFS_queue sh -c 'sleep 4; echo x >'$i; done; AMFS_execute; echo $?; ls", "-N", "3", "-s", "2")
+    script = "echo go; for i in 1 2 3 4 5 6; do AMFS_queue sh -c 'sleep 4; echo x >'$i; done; AMFS_execute; echo $?; ls"
+    process = place.start(script, "-N", "3", "-s", "2")
     assert process.stdout is not None and process.stdout.readline() == "go\n"
     until(lambda: "6 running" in place.amfs("queue", "--status").stdout, "all are running")
     with pytest.MonkeyPatch.context() as patch:

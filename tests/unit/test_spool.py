@@ -86,8 +86,12 @@ def test_the_program_writes_what_python_reads(place: Path) -> None:
     assert spool.collect(place / "spool", offsets) == ([], offsets)
 
 
-@pytest.mark.parametrize("words", [[], [""], ["-x"], ["-C"], ["--data-arg", "0", "p"], ["--data-arg", "x", "p"], ["p", "-if"], ["p", "-of", "-if"],
-                                   ["--"], ["-C", "d"]])  # fmt: skip
+WRONG = [
+    [], [""], ["-x"], ["-C"], ["--data-arg", "0", "p"], ["--data-arg", "x", "p"], ["p", "-if"], ["p", "-of", "-if"], ["--"], ["-C", "d"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRONG)
 def test_words_that_are_wrong_are_refused_alike(place: Path, words: list[str]) -> None:
     done = _run(place, program("AMFS_queue"), *words)
     with pytest.raises(UsageError) as refused:
@@ -101,9 +105,10 @@ def test_a_session_that_is_gone(place: Path) -> None:
     assert (done.returncode, done.stderr) == (4, "AMFS_queue: the session is gone: No such file or directory\n")
 
 
+_POSIX = """for i in 0 1 2; do AMFS_queue p $i "a b" ""; done; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue || echo $?"""
 SHELLS = {
-    "bash": 'for i in 0 1 2; do AMFS_queue p $i "a b" ""; done; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue; echo $?',
-    "zsh": 'for i in 0 1 2; do AMFS_queue p $i "a b" ""; done; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue; echo $?',
+    "bash": f"set -eu\n{_POSIX}",
+    "zsh": _POSIX,
     "fish": 'for i in 0 1 2; AMFS_queue p $i "a b" ""; end; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue; echo $status',
 }
 
@@ -113,8 +118,7 @@ def test_the_functions_write_what_python_reads(place: Path, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not here")
     init = script(shell, program("AMFS_queue"), _variables(place), str(place))
-    done = _run(place, shell, "-c", ("set -eu\n" if shell == "bash" else "") + init + SHELLS[shell].replace("; AMFS_queue; ", "; AMFS_queue || ", 1)
-                if shell == "bash" else init + SHELLS[shell])  # fmt: skip
+    done = _run(place, shell, "-c", f"{init}\n{SHELLS[shell]}")
     assert (done.stdout, done.stderr) == ("2\n", "AMFS_queue: no program to run\n")
     found, _ = spool.collect(place / "spool", {})
     assert [record.words for record in found] == [*[("p", str(i), "a b", "") for i in range(3)], ("q",), ("r",), ("s",)]
