@@ -46,8 +46,9 @@ static const char *fault(int argc, char **argv, bool *placed) {
             if (++at >= argc) return "an option is without its value";
             if (is(option, "--data-arg") && !is_number(argv[at])) return "--data-arg takes the number of an argument, from 1 on";
             if (is(option, "-C") || is(option, "--directory")) *placed = true;
-        } else return "no such option; usage: AMFS_queue [-C DIR] [--data-arg N] [--even] [--to DIR] [--] PROGRAM [ARGUMENT]... [-if FILE...] "
-                      "[-of FILE...]";
+        } else
+            return "no such option; usage: AMFS_queue [-C DIR] [--data-arg N] [--even] [--to DIR] [--] PROGRAM [ARGUMENT]... [-if FILE...] "
+                   "[-of FILE...]";
     }
     if (at >= argc || !argv[at][0]) return "no program to run";
     for (at++; !plain && at < argc; at++)
