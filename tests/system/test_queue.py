@@ -83,7 +83,7 @@ def test_what_is_wrong_fails_by_itself_and_is_named(session: SessionRecord, file
     add(("cp", "in", "well", "-if", "in", "-of", "well"))
     done = amfs("execute")
     assert done.returncode == 1
-    for words in ("there is no program 'nosuchprogram' on its PATH", "input 'amfs:/nothing'", "exit status 3", "2 of the queued tasks could"):
+    for words in ("no program 'nosuchprogram' on its PATH", "input 'amfs:/nothing'", "exit status 3", "2 of the queued tasks could"):
         assert words in done.stderr, done.stderr
     assert files.exists("/well")
     for words, why in [(("queue",), "no program to run"), (("queue", "-x"), "no such option"), (("queue", "cat", "x"), "is in no mount"),

@@ -29,7 +29,8 @@ PROGRAMS = {
         { for (i = 2; i <= NF; i++) print $i, score[$1] / (NF - 1) }' "$2" "$1" >"$3" """,
     "PageRank_Sum": """awk '{ sum[$1] += $2 } END { for (page in sum) print page, 0.15 + 0.85 * sum[page] }' "$1" >"$2" """,
     "KMeans-Group": """awk 'NR == FNR { c[$1] = $1; next }
-        { best = ""; for (k in c) { d = ($1 - k) ^ 2; if (best == "" || d < min) { min = d; best = k } } print best, $1 }' "$2" "$1" >"$3" """,
+        { best = ""; for (k in c) { d = ($1 - k) ^ 2; if (best == "" || d < min) { min = d; best = k } }
+        print best, $1 }' "$2" "$1" >"$3" """,
     "KMeans-centroid": """awk '{ sum += $2; n++ } END { printf "%.6f\\n", sum / n }' "$1" >"$2" """,
     "mProjectPP": 'cat "$1" "$3" >"$2"',
     "mDiffFit": 'cat "$1" "$2" >"$3/$(basename "$1").$(basename "$2")"',
@@ -166,7 +167,8 @@ def test_listing_5_dependencies_are_resolved(place: Place) -> None:
 
 def test_listing_1_pagerank(place: Place) -> None:
     needs("multicast", "shuffle", "gather")
-    given = "mkdir link; printf 'a b c\\nb c\\n' >link/1; printf 'c a\\n' >link/2\nprintf 'a 1\\nb 1\\nc 1\\n' >score.txt; converge=1; rounds=0\n"
+    given = "mkdir link; printf 'a b c\\nb c\\n' >link/1; printf 'c a\\n' >link/2\n"
+    given += "printf 'a 1\\nb 1\\nc 1\\n' >score.txt; converge=1; rounds=0\n"
     listing = """\
 while [ ${converge} -ne 0 ];do
 AMFS_multicast score.txt

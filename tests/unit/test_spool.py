@@ -105,11 +105,12 @@ def test_a_session_that_is_gone(place: Path) -> None:
     assert (done.returncode, done.stderr) == (4, "AMFS_queue: the session is gone: No such file or directory\n")
 
 
-_POSIX = """for i in 0 1 2; do AMFS_queue p $i "a b" ""; done; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue || echo $?"""
+_REST = "OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; "
+_POSIX = f'for i in 0 1 2; do AMFS_queue p $i "a b" ""; done; {_REST} AMFS_queue || echo $?'
 SHELLS = {
     "bash": f"set -eu\n{_POSIX}",
     "zsh": _POSIX,
-    "fish": 'for i in 0 1 2; AMFS_queue p $i "a b" ""; end; OWN=1 AMFS_queue q; AMFS_queue r; cd ..; AMFS_queue s; AMFS_queue; echo $status',
+    "fish": f'for i in 0 1 2; AMFS_queue p $i "a b" ""; end; {_REST} AMFS_queue; echo $status',
 }
 
 
