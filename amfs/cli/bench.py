@@ -11,6 +11,7 @@ import click
 from amfs.cli.bench_collective import collective, shuffle
 from amfs.cli.bench_files import COMMANDS
 from amfs.cli.bench_functions import functions
+from amfs.cli.bench_queue import queue
 from amfs.cli.bench_translation import simulate, translate
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def bench() -> None:
     """Measure this machine and amfs on it."""
 
 
-for _command in (*COMMANDS, collective, functions, shuffle, simulate, translate):
+for _command in (*COMMANDS, collective, functions, queue, shuffle, simulate, translate):
     bench.add_command(_command)
 
 

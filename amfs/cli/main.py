@@ -31,6 +31,7 @@ COMPLETE_VARIABLE = "_AMFS_COMPLETE"
 
 #: Groups of ``amfs --help``, in its order.
 RUN = "Run workflows"
+QUEUE = "Parallel scripts"
 FILES = "Files of a session"
 TOGETHER = "Whole directories of a session"
 CLUSTER = "Sessions and their nodes"
@@ -49,6 +50,10 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("amfs.cli.run:run", RUN, "Run a workflow: a task list, JSON Lines, or plain command lines."),
     "translate": Entry("amfs.cli.translate:translate", RUN, "Convert a workflow between formats, or only check it."),
     "simulate": Entry("amfs.cli.simulate:simulate", RUN, "Run a workflow on a simulated cluster of any size."),
+    "shell": Entry("amfs.cli.shell:shell", QUEUE, "Run bash, or a script, in the file system of a session."),
+    "queue": Entry("amfs.cli.queue:queue", QUEUE, "Queue one task in a session."),
+    "execute": Entry("amfs.cli.queue:execute", QUEUE, "Run what is queued, and wait for its end."),
+    "shell-init": Entry("amfs.cli.queue:shell_init", QUEUE, "Print what makes bash, zsh or fish use a session."),
     "ls": Entry("amfs.cli.fs_list:ls", FILES, "List what is in the file system of a session."),
     "stat": Entry("amfs.cli.fs_list:stat", FILES, "Say all that is known of files there."),
     "tree": Entry("amfs.cli.fs_list:tree", FILES, "Draw directories and what is below them."),

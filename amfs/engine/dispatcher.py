@@ -17,6 +17,7 @@ from amfs.engine import messages as m
 from amfs.engine import reduction
 from amfs.engine.events import MembersChanged, TimerFired
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.parking import lacks_files
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
 from amfs.engine.task_placement import Even, Placement, make_placement
@@ -256,7 +257,7 @@ class Dispatcher(Machine):
             elif result.outcome == Outcome.INPUT_CHANGED and run.lossy and record.excused < EXCUSED_MAX:
                 record.excused += 1
                 self._retry(number, record)
-            elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED:
+            elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED and not lacks_files(result):
                 record.failures += 1
                 self._retry(number, record)
             else:

@@ -120,6 +120,13 @@ class NotExpanded(NamedTuple):
     why: str
 
 
+class FilesSeen(NamedTuple):
+    """Event: the answer to ``LookFor``: these of its names are there, and no task is still writing them."""
+
+    serial: int
+    names: Sequence[str]
+
+
 class CloseList(NamedTuple):
     """Event: no more tasks will be added. ``orphans``: files for which tasks wait in vain, as the checks have found."""
 
@@ -304,6 +311,13 @@ class Expand(NamedTuple):
     tid: int
 
 
+class LookFor(NamedTuple):
+    """Effect: which of these paths are in the session's file system? Answered by ``FilesSeen``."""
+
+    serial: int
+    names: tuple[str, ...]
+
+
 class RunOver(NamedTuple):
     """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
 
@@ -329,10 +343,11 @@ class FsWork(NamedTuple):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
+    | FilesSeen
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
     | AttemptEnded
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | RunOver | FsReplied | FsWork
+    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
 )  # fmt: skip

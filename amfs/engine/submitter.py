@@ -2,8 +2,7 @@
 
 It keeps a byte for each task (ended or not) and the ids of tasks that are out; credits bound their number. It makes everything else about a
 task when it sends it, and forgets it then. That is enough to give the tasks of a dead dispatcher to another, and to run the tasks again
-whose files were lost with a node.
-"""
+whose files were lost with a node. What becomes of blind tasks that lack files, ``parking`` says."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ from amfs.engine.events import (
     Expand,
     Expanded,
     FilesFlushed,
+    FilesSeen,
     NotExpanded,
     PeerDown,
     RunOver,
@@ -37,6 +37,7 @@ from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.heartbeats import HEARTBEAT, receivers
 from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
+from amfs.engine.parking import Parking
 from amfs.engine.partition import PartitionTable
 from amfs.engine.paths import in_namespace
 from amfs.engine.specs import SpecMaker
@@ -80,6 +81,7 @@ class Submitter(Machine):
             self.state[tid] = SKIPPED
         self.skipped = len(skip)
         self.finished = self.failed = 0
+        self.parking = Parking()
         self.hierarchy: Hierarchy | None = None
         self.order: Iterator[int] = iter(plan.walk())
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
@@ -89,19 +91,17 @@ class Submitter(Machine):
         self.members: dict[int, int] = {}  # live node -> slots
         self.table = PartitionTable.even([0])
         self.view: m.View | None = None
-        self.manager = self.epoch = 0
-        self.began = 0  # the epoch in which the run began
+        self.manager = self.epoch = self.began = 0  # began: the epoch in which the run began
         self.lost: set[int] = set()  # nodes that were members
         self.down: set[int] = set()  # nodes that do not answer us
         self.begun: set[int] = set()  # nodes that were told of the run
         self.unready: set[int] = set()  # nodes that may still have tasks of an earlier run with our journal: nothing is submitted before
         self.started = not info.journal
-        self.ending = False
+        self.ending = self.over = False
         self.closing = Closing()
         self.reason = ""
         self.waiting_gone: set[int] = set()
         self.counters: dict[str, int] = {}
-        self.over = False
         self.redone_times: dict[int, int] = {}
         self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
         self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
@@ -116,6 +116,7 @@ class Submitter(Machine):
         self.on_event = {
             AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, Expanded: self.on_expanded,
             NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
+            FilesSeen: lambda event: self.parking.seen(event.serial, event.names),
         }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
@@ -220,8 +221,10 @@ class Submitter(Machine):
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
             retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
-            batches.setdefault(dispatcher, []).append(msgspec.structs.replace(spec, attempt=1, retentions=tuple(retentions)))
+            spec = msgspec.structs.replace(spec, attempt=1 + self.parking.again.get(tid, 0), retentions=tuple(retentions))
+            batches.setdefault(dispatcher, []).append(spec)
         for dispatcher, specs in batches.items():
+            self.parking.sent(specs)
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
     def _submit(self) -> None:
@@ -237,7 +240,6 @@ class Submitter(Machine):
             full = 0
             out = self.credits.out[dispatcher]
             specs: list[m.TaskSpec] = []
-            make, tasks = self.maker.make, self.tasks
             for _ in range(min(room, batch_size)):
                 tid = self._next()
                 if tid < 0:
@@ -245,8 +247,9 @@ class Submitter(Machine):
                 if self.state[tid]:
                     continue
                 out.add(tid)
-                specs.append(make(tid, tasks[tid], dispatcher))
+                specs.append(self.maker.make(tid, self.tasks[tid], dispatcher))
             if specs:
+                self.parking.sent(specs)
                 self.send(dispatcher, m.Submit(self.run, tuple(specs)))
             if self.exhausted and not self.added:
                 return
@@ -332,35 +335,36 @@ class Submitter(Machine):
         out = self.credits.report(peer, message.parked)
         if out is None:
             return
-        state, asked = self.state, self.maker.asked
-        for result in message.results:
-            tid = result.tid
-            out.discard(tid)
-            if state[tid]:
-                continue
-            if result.outcome == Outcome.OK:
-                state[tid] = FINISHED
-                self.finished += 1
-                self.flushed.pop(tid, None)
-                if tid in asked:
-                    self.passed.append(self.info.scope + token(tid))
-                if self.where is not None:
-                    self.where[tid] = result.node
-            else:
-                state[tid] = FAILED
-                self.failed += 1
-                if result.outcome == Outcome.UPSTREAM_FAILED:
-                    self.causes[tid] = result.detail
-                if tid in asked:
-                    self._poison([self.info.scope + token(tid)], tid)
-                if self.fail_fast and not self.ending:
-                    self._end("a task failed, and --fail-fast was asked for")
-            if tid in self.missed:
-                self._tell_of_missed(tid)
-            self.ended_log.append(result)
-            if self.hierarchy is not None:
-                failed = "" if state[tid] == FINISHED else self.causes.get(tid, f"task #{tid} failed")
-                self._stands_over(self.hierarchy.ended(tid, failed))
+        out.difference_update([result.tid for result in message.results])
+        for result in self.parking.sift(message.results, self.state, self.tasks):
+            self._take(result)
+
+    def _take(self, result: m.Result) -> None:
+        """A task has ended for good."""
+        state, tid = self.state, result.tid
+        if result.outcome == Outcome.OK:
+            state[tid] = FINISHED
+            self.finished += 1
+            self.flushed.pop(tid, None)
+            if tid in self.maker.asked:
+                self.passed.append(self.info.scope + token(tid))
+            if self.where is not None:
+                self.where[tid] = result.node
+        else:
+            state[tid] = FAILED
+            self.failed += 1
+            if result.outcome == Outcome.UPSTREAM_FAILED:
+                self.causes[tid] = result.detail
+            if tid in self.maker.asked:
+                self._poison([self.info.scope + token(tid)], tid)
+            if self.fail_fast and not self.ending:
+                self._end("a task failed, and --fail-fast was asked for")
+        if tid in self.missed:
+            self._tell_of_missed(tid)
+        self.ended_log.append(result)
+        if self.hierarchy is not None:
+            failed = "" if state[tid] == FINISHED else self.causes.get(tid, f"task #{tid} failed")
+            self._stands_over(self.hierarchy.ended(tid, failed))
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
         """Files that tasks wait for are nowhere, as far as their shard knows. If their writers have finished, they must do it again; of a
@@ -509,9 +513,8 @@ class Submitter(Machine):
             return
         self.over = self.ending = True
         self.reason = reason
-        self.cancel_timer("run gone")
-        self.cancel_timer("run ready")
-        self.cancel_timer(HEARTBEAT)
+        for key in ("run gone", "run ready", HEARTBEAT):
+            self.cancel_timer(key)
         self.out.append(RunOver(reason, self.counters))
 
     def on_timer(self, event: TimerFired) -> None:
@@ -543,6 +546,12 @@ class Submitter(Machine):
         return self.finished + self.failed + self.skipped
 
     def flush(self) -> None:
+        if self.parking.parked or self.parking.due:
+            again, looks, given_up = self.parking.turn(-1 if self.open or self.ending else self.total - self.ended)
+            self.again.extend(again)
+            self.out.extend(looks)
+            for result in given_up:
+                self._take(result)
         if self.ended_log:
             self.out.append(Ended(self.ended_log))
             self.ended_log = []
@@ -577,6 +586,7 @@ class Submitter(Machine):
                 self._end("")
 
     def check_invariants(self) -> None:
+        self.parking.check_invariants()
         assert self.finished == self.state.count(FINISHED)
         assert self.failed == self.state.count(FAILED)
         assert self.skipped == self.state.count(SKIPPED)

@@ -9,6 +9,8 @@ are only ever in files of mode 0600 in directories of mode 0700, and on pipes; n
     └── brave-otter/                                            0700
         ├── session.json                                        0600   SessionRecord
         ├── node-0.ipc  node-0.log  …                           0600   socket and log of each local node
+        ├── spool/  queue/  queue.lock  queue.sock  queue.log   0600   tasks that were queued, and the queue server (``runs.queue_server``)
+        ├── bin/                                                0700   the commands on the PATH of ``amfs shell``
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from amfs.net.keys import Keys
 FORMAT_VERSION = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
+QUEUE_LOCK = "queue.lock"  # in a session's directory: "PID START-TIME" of its queue server, which has it locked
 STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
 _LONGEST_SOCKET = len("/node-999999.ipc")
 
@@ -170,7 +173,7 @@ def check_socket_path(directory: Path) -> None:
 
 def _has_mounts(path: Path) -> bool:
     try:
-        return any(name.endswith(".tasks") for name in os.listdir(path))
+        return any(name.endswith(".tasks") or name.startswith("mount-") for name in os.listdir(path))  # ``runs.shell``
     except OSError:
         return False
 

@@ -157,6 +157,16 @@ class LocalProcesses:
             pids = ", ".join(str(pid) for pid, _ in stubborn)
             remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
             daemon.stop(stubborn)
+        daemon.stop(_queue_server(session.directory))
         if session.path.exists():
             records.remove_directory(session.directory)
         return remarks
+
+
+def _queue_server(directory: Path) -> list[tuple[int, int]]:
+    """The process that serves the queue of a session on this host, if any."""
+    try:
+        pid, started = map(int, (directory / records.QUEUE_LOCK).read_text().split())
+    except (OSError, ValueError):
+        return []
+    return [(pid, started)]

@@ -42,6 +42,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
     resume: bool = False
     trace: str = ""
     source: str = ""
+    env: dict[str, str] | None = None  # the environment of the tasks; None: ours
 
 
 JOURNAL = "journal"  # in a store: the journal that can make use of it

@@ -23,6 +23,8 @@ from amfs.engine.events import (
     Event,
     Expand,
     FilesFlushed,
+    FilesSeen,
+    LookFor,
     Received,
     RunOver,
     RunSkipped,
@@ -42,6 +44,7 @@ from amfs.runs.tally import Tally, stage_of
 
 if TYPE_CHECKING:
     from amfs.engine.resume import Adopted, Resumed, ResumedList, Step
+    from amfs.runs.lookups import Lookups
     from amfs.runs.trace import TraceWriter
 
 
@@ -91,13 +94,14 @@ class RunDriver:
         self.on_ended = on_ended
         self.on_skip = on_skip  # of a list that grows: an earlier run has done this task (True); it must run after all (False)
         self.readers: dict[str, list[Reader]] = {}
+        self.lookups: Lookups | None = None
         self.trace: TraceWriter | None = None
         mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
         scope = scope_of(context.run)
         self.info = m.RunInfo(
             scope=scope,
             base=plan.base,
-            env=tuple(f"{key}={value}" for key, value in os.environ.items()),
+            env=tuple(f"{key}={value}" for key, value in (os.environ if options.env is None else options.env).items()),
             stage_shared=options.stage_shared,
             hashed_outputs=options.hashed_outputs,
             keep_sandbox=options.keep_sandbox,
@@ -222,8 +226,20 @@ class RunDriver:
         elif isinstance(effect, Expand):
             assert self.expander is not None
             self.expander.wanted(self, effect.tid)
+        elif isinstance(effect, LookFor):
+            self._look_for(effect)
         elif isinstance(effect, RunOver):
             self.over = effect
+
+    def _look_for(self, look: LookFor) -> None:
+        if self.lookups is None:
+            from amfs.runs.lookups import Lookups  # few runs have blind tasks
+
+            loop = self.context.loop
+            self.lookups = Lookups(
+                self.context.options.session or "", lambda *seen: loop.post(lambda: loop.tell(self.client, FilesSeen(*seen)))
+            )
+        self.lookups.ask(look.serial, look.names)
 
     def _ended(self, results: list[m.Result]) -> None:
         done: list[tuple[int, tuple[int, ...]]] = []
@@ -311,6 +327,8 @@ class RunDriver:
         """Close journal and trace. Repeatable."""
         if self.expander is not None:
             self.expander.close()
+        if self.lookups is not None:
+            self.lookups.close()
         if self.journal is not None:
             self.journal.close()
             self.journal = None

@@ -14,7 +14,9 @@ from amfs.engine.events import (
     Ended,
     Event,
     FilesFlushed,
+    FilesSeen,
     Log,
+    LookFor,
     Received,
     RunOver,
     Send,
@@ -154,6 +156,8 @@ class SimClient(Process):
                 self._note_ended(effect)  # type: ignore[arg-type]
             elif kind is FilesFlushed:
                 self.flushed.extend(effect.files)  # type: ignore[union-attr]
+            elif kind is LookFor:
+                world.at(world.now + world.costs.latency_s, self._look, effect)
             elif kind is RunOver:
                 self.over = effect  # type: ignore[assignment]
                 world.note(self.id, "run over", effect)
@@ -164,6 +168,15 @@ class SimClient(Process):
                 self.unknown(effect)
         if held:
             world.at(world.now + self.held_s, self.arrive, ("end", held))
+
+    def _look(self, effect: LookFor) -> None:
+        there = tuple([name for name in effect.names if name in self.world.names])
+        self.world.at(self.world.now + self.world.costs.latency_s, self.arrive_alive, ("event", FilesSeen(effect.serial, there)))
+
+    def arrive_alive(self, item: tuple[Any, ...]) -> None:
+        """Take this in, unless we are no more."""
+        if self.alive:
+            self.arrive(item)
 
     def _note_ended(self, effect: Ended) -> None:
         self.ended_at = self.world.now

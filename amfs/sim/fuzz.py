@@ -18,6 +18,7 @@ from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim import checker
 from amfs.sim import faults as fault_plan
+from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw
@@ -96,9 +97,9 @@ def unusual(struct: msgspec.Struct, *always: str) -> dict[str, object]:
     return found
 
 
-def run_seed(seed: int, *, quiet: bool = False, tell: Callable[[str], None] | None = None) -> Verdict:
-    """Simulate one seed. Raises Finding."""
-    return run_scenario(draw(seed, quiet=quiet), tell=tell)
+def run_seed(seed: int, *, quiet: bool = False, blind: bool = False, tell: Callable[[str], None] | None = None) -> Verdict:
+    """Simulate one seed; ``blind``: with blind tasks. Raises Finding."""
+    return run_scenario((draw_blind if blind else draw)(seed, quiet=quiet), tell=tell)
 
 
 def run_scenario(scenario: Scenario, *, tell: Callable[[str], None] | None = None) -> Verdict:
@@ -140,6 +141,8 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins)
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))
+    for name, when in workload.appear.items():
+        world.at(when, world.names.setdefault, name)
     client.start()
     schedule = fault_plan.Schedule(cluster, client, scenario.fault_events)
     work_s = sum(workload.seconds.values()) * 4
@@ -158,6 +161,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         suspected = faults.nodes_may_go or not settings.quiet
         checker.check_results(workload, client, faults, lost_nodes=schedule.lost | client.submitter.lost, suspected=suspected)
         checker.check_finals(workload, client, world.shared, faults)
+        check_blind(workload, client, quiet=settings.quiet)
         if settings.quiet:
             checker.check_tries(workload, client)
         world.let_pass(1.0)

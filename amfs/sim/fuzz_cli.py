@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from amfs.sim.fuzz import Finding, Verdict, run_seed
 
 
-def hunt(seeds: Iterable[int], *, quiet: bool, say: Callable[[str], None], stop_at: int = 1) -> int:
+def hunt(seeds: Iterable[int], *, quiet: bool, blind: bool = False, say: Callable[[str], None], stop_at: int = 1) -> int:
     """Run all ``seeds``; returns how many failed. Gives up after ``stop_at`` failures. Says what failed, and a summary at the end."""
     verdicts: list[Verdict] = []
     failed = 0
-    mode = "--quiet-mode " if quiet else ""
+    mode = ("--quiet-mode " if quiet else "") + ("--blind " if blind else "")
     for seed in seeds:
         try:
-            verdicts.append(run_seed(seed, quiet=quiet))
+            verdicts.append(run_seed(seed, quiet=quiet, blind=blind))
         except Finding as finding:
             failed += 1
             say(finding.report)

@@ -28,6 +28,7 @@ from amfs.engine.events import (
 from amfs.engine.paths import store_path
 from amfs.engine.records import unpack_record
 from amfs.engine.states import Outcome
+from amfs.sim.workload import LOOKS_AT
 from amfs.sim.world import World
 
 if TYPE_CHECKING:
@@ -246,9 +247,18 @@ class NodeIO:
             if world.watched:
                 self._give(task)
             outcome, code, seconds = self.workload.what_happens(task.tid, task.tid if task.tid >= 0 else _root_of(task))
+            if task.tid in self.workload.blind:
+                world.at(begin + seconds * LOOKS_AT, self._look_for_files, task.serial)
             world.at(begin + seconds, self._exit, task.serial, outcome, code)
 
-    def _exit(self, serial: int, outcome: int, code: int) -> None:
+    def _look_for_files(self, serial: int) -> None:
+        """A blind task looks for its files; it fails at once if one is missing."""
+        if self.node.alive and serial in self.running:
+            missing = self.workload.misses(self.running[serial][0].tid, self.world.names)
+            if missing:
+                self._exit(serial, int(Outcome.EXIT), 1, missing)
+
+    def _exit(self, serial: int, outcome: int, code: int, missing: tuple[str, ...] = ()) -> None:
         if not self.node.alive or serial not in self.running:
             return
         task, begin, slot = self.running.pop(serial)
@@ -266,9 +276,14 @@ class NodeIO:
             self.task_s += (now - begin) * min(task.cores, self.slots)
             if task.outputs:
                 made = self._publish(task)
+            if task.tid in self.workload.blind:
+                self.workload.went_well[task.tid] = self.workload.went_well.get(task.tid, 0) + 1
+                self.world.names.update(dict.fromkeys(self.workload.blind[task.tid].makes))
         detail = f"changed its input: {', '.join(changed)}" if changed else f"exit status {code}" if outcome else ""
         times = (int(begin * 1e6), int(now * 1e6))
-        self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail)])))
+        blind = self.workload.blind.get(task.tid)
+        traces = {serial: (missing, () if outcome else blind.makes)} if blind is not None else {}
+        self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail)], traces)))
         self._fill()
 
     def _publish(self, task: Started) -> tuple[tuple[int, int], ...]:

@@ -6,7 +6,7 @@ import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.sim.settings import Faults, Limits
-from amfs.sim.workload import Workload
+from amfs.sim.workload import BlindTask, Workload
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -31,6 +31,7 @@ class SimTask(msgspec.Struct, frozen=True, omit_defaults=True):
     task: Task
     seconds: float
     fails: int = 0  # so many times before it succeeds; -1: always
+    blind: BlindTask | None = None
 
 
 class FaultEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,13 +60,17 @@ class Scenario(msgspec.Struct, frozen=True):
     sizes: dict[str, int]  # file -> bytes
     fault_events: tuple[FaultEvent, ...] = ()
     first: int = -1  # a list that grows: so many tasks are known at the beginning; -1: a closed list
+    appear: dict[str, float] = {}  # files in the session's file system that no task makes -> when they appear
 
     def workload(self) -> Workload:
         """The workflow, checked, and its behaviour, at its beginning."""
         workload = Workload([one.task for one in self.tasks], seconds=1.0)
         workload.sizes.update(self.sizes)
+        workload.appear = self.appear
         for tid, one in enumerate(self.tasks):
             workload.seconds[tid] = one.seconds
+            if one.blind is not None:
+                workload.blind[tid] = one.blind
             if one.fails < 0:
                 workload.broken[tid] = None
             elif one.fails:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from amfs.engine.checks import AnyPlace, Plan, check
 from amfs.engine.states import Outcome
 from amfs.engine.tokens import token
@@ -15,6 +17,15 @@ from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.sim.settings import Faults
 
 BASE = "/work"
+LOOKS_AT = 0.3  # of its time, when a blind task looks for its files
+
+
+class BlindTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system."""
+
+    reads: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
 
 
 class Workload:
@@ -46,6 +57,9 @@ class Workload:
         self.tries: dict[int, int] = {}  # task -> how often it was run
         self.succeeded: set[tuple[int, int]] = set()  # run and number of tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
+        self.blind: dict[int, BlindTask] = {}  # blind tasks -> what they do
+        self.went_well: dict[int, int] = {}  # blind task -> how often it ended well
+        self.appear: Mapping[str, float] = {}  # files in the session's file system that no task makes -> when they appear
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning
 
@@ -82,6 +96,12 @@ class Workload:
         if root in self.broken or tries <= self.flaky.get(root, 0):
             return int(Outcome.EXIT), 1, seconds
         return int(Outcome.OK), 0, seconds
+
+    def misses(self, tid: int, files: Mapping[str, object]) -> tuple[str, ...]:
+        """What a blind task looks for in vain when these files are there; it goes well if that is nothing."""
+        task = self.blind[tid]
+        missing = [name for name in task.reads if name not in files]
+        return (*missing, *(name for name in task.noise if name not in files)) if missing else ()
 
     def downstream(self, roots: Sequence[int]) -> set[int]:
         """The tasks that wait, directly or not, for ``roots`` or their files; a root only if it waits for another."""

@@ -61,6 +61,7 @@ class World:
         self.tell: Callable[[str], None] | None = None  # every event in words, for people who replay a seed
         self.hear: Callable[[float, object, str, object], None] | None = None  # the same in parts: when, who, kind, what
         self.shared: dict[str, int] = {}  # absolute path on shared storage -> bytes
+        self.names: dict[str, None] = {}  # paths in the session's file system that have a file
         self.stamps: dict[str, int] = {}  # the same -> which making of it that is
         self._stamp = 0
         self.shared_free_at = 0.0

@@ -1,0 +1,146 @@
+"""A shell in the file system of a session: its mount, the commands on its PATH, its end.
+
+Owns what ``amfs shell`` and ``amfs shell-init`` have in common, and the life of the mount and of the shell's process. Must not know:
+options of commands, how a session is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from amfs.errors import AmfsError, SystemSetupError, UsageError
+from amfs.host import fusemounts, processes
+from amfs.libexec import program
+from amfs.net.records import SessionRecord
+from amfs.runs import shell_functions, spool
+
+#: AMFS_NAME runs ``amfs name``.
+COMMANDS = (
+    "execute", "load", "dump", "shuffle", "diff", "multicast", "gather", "allgather", "scatter", "reduce",
+)  # fmt: skip
+BIN = "bin"
+
+
+def commands(record: SessionRecord) -> Path:
+    """The directory with the commands for PATH, made if need be."""
+    place = record.directory / BIN
+    place.mkdir(mode=0o700, exist_ok=True)
+    home = Path(__file__).resolve().parent.parent.parent
+    path = "" if home.name in ("site-packages", "dist-packages") else f'PYTHONPATH="{home}${{PYTHONPATH:+:$PYTHONPATH}}" '
+    for name, words in [("amfs", ""), *((f"AMFS_{each}", f" {each}") for each in COMMANDS)]:
+        if not (place / name).exists():
+            half = place / f".{name}-{os.getpid()}"
+            half.write_text(f'#!/bin/sh\n{path}exec "{sys.executable}" -P -m amfs{words} "$@"\n')
+            half.chmod(0o700)
+            half.rename(place / name)
+    with contextlib.suppress(FileExistsError):
+        (place / "AMFS_queue").symlink_to(program("AMFS_queue"))
+    return place
+
+
+def variables(record: SessionRecord, mount: str) -> dict[str, str]:
+    """What tells the commands their session and mount."""
+    found = {"AMFS_SESSION": record.name, "AMFS_SPOOL": str(spool.make(record.directory))}
+    return {**found, "AMFS_MOUNT": mount} if mount else found
+
+
+def script(shell: str, record: SessionRecord, mount: str) -> str:
+    """What a shell evaluates to use the session."""
+    return shell_functions.script(shell, program("AMFS_queue"), variables(record, mount), str(commands(record)))
+
+
+class Mount:
+    """A mount of the session for one shell, served by a node of this host. Raises SystemSetupError, SessionError."""
+
+    def __init__(self, record: SessionRecord) -> None:
+        host = processes.host_id()
+        local = [entry.node for entry in record.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
+        if not local:
+            raise SystemSetupError(f"no node of session {record.name} runs on this host; one can join: amfs node --join {record.name}")
+        place = record.directory / f"mount-{os.getpid()}"
+        place.mkdir(mode=0o700, exist_ok=True)
+        self.path = os.path.realpath(place)
+        try:
+            descriptor = fusemounts.mount_here(self.path, record.name)
+            try:
+                made = fusemounts.at(self.path)
+                order = fusemounts.Serve(self.path, made.device if made is not None else "")
+                fusemounts.ask(str(record.directory), min(local), order, descriptor)
+            except AmfsError:
+                fusemounts.unmount(self.path, lazy=True)
+                raise
+            finally:
+                os.close(descriptor)
+        except AmfsError:
+            os.rmdir(self.path)
+            raise
+        if made is not None:
+            fusemounts.read_ahead(made.device)
+
+    def close(self) -> None:
+        """Unmount; who still stands in it gets errors when the session ends."""
+        with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
+            fusemounts.unmount(self.path, lazy=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path)
+
+
+def bash(record: SessionRecord, mount: str, directory: str, words: Sequence[str], *, interactive: bool, completion: str = "") -> int:
+    """Run bash with ``words`` in ``directory``, with the commands of the session; its exit status, as a shell gives it.
+
+    ``interactive``: with the user's own ~/.bashrc, the name of the session in the prompt, and ``completion`` (a script).
+    """
+    found = shutil.which("bash")
+    if found is None:
+        raise SystemSetupError("amfs shell runs bash, which is not here; `amfs shell-init` makes other shells use a session")
+    place = Path(tempfile.mkdtemp(prefix="shell-", dir=record.directory))
+    try:
+        init = place / "init"
+        environment = {**os.environ, **variables(record, mount), "PATH": f"{commands(record)}:{os.environ.get('PATH', os.defpath)}"}
+        if not mount:
+            environment.pop("AMFS_MOUNT", None)
+        init.write_text(_before(os.environ, interactive) + script("bash", record, mount) + _after(record.name, interactive, completion))
+        command = [found, "--rcfile", str(init), "-i"] if interactive else [found, *words]
+        if not interactive:
+            environment["BASH_ENV"] = str(init)
+        return _wait(subprocess.Popen(command, cwd=directory, env=environment))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _before(environ: Mapping[str, str], interactive: bool) -> str:
+    """What the user's own start of a shell says comes first; the scripts that ours starts have theirs, not ours."""
+    if interactive:
+        return '[ -r ~/.bashrc ] && . ~/.bashrc\n'
+    own = environ.get("BASH_ENV")
+    if own is None:
+        return "unset BASH_ENV\n"
+    return f'BASH_ENV={shell_functions.quoted(own)}; [ -r "$BASH_ENV" ] && . "$BASH_ENV"\n'
+
+
+def _after(name: str, interactive: bool, completion: str) -> str:
+    return f'{completion}\nPS1="({name}) $PS1"\n' if interactive else ""
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Until the shell ends. Ctrl-C is its business; what ends us ends it."""
+
+    def pass_on(number: int, frame: object) -> None:
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status

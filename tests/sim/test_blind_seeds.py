@@ -1,0 +1,34 @@
+"""Blind tasks under faults: a sample of the seeds in every run, 2,000 of each kind when asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from amfs.sim.blind import draw_blind
+from amfs.sim.fuzz import Finding, run_seed
+from amfs.sim.fuzz_cli import hunt
+
+
+@pytest.mark.parametrize("quiet", [False, True], ids=["faults", "quiet"])
+def test_every_task_whose_files_can_be_made_ends_well(quiet: bool) -> None:
+    for seed in range(30):
+        try:
+            run_seed(seed, quiet=quiet, blind=True)
+        except Finding as finding:
+            pytest.fail(finding.report, pytrace=False)
+
+
+def test_seeds_reach_all_kinds_of_endings() -> None:
+    verdicts = [run_seed(seed, quiet=True, blind=True) for seed in range(40)]
+    assert any(verdict.failed and verdict.finished for verdict in verdicts)
+    tasks = [one for seed in range(40) for one in draw_blind(seed, quiet=True).tasks if one.blind is not None]
+    assert any("/never" in one.blind.reads for one in tasks) and any(one.blind.noise for one in tasks)
+    assert any(draw_blind(seed, quiet=True).tasks[0].blind is None for seed in range(40)), "no seed has other tasks besides"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("quiet", [False, True], ids=["faults", "quiet"])
+def test_soak(quiet: bool) -> None:
+    said: list[str] = []
+    assert hunt(range(2000), quiet=quiet, blind=True, say=said.append) == 0, said[0]
