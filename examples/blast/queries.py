@@ -1,4 +1,7 @@
-"""Pieces of a genome with some letters changed, always the same: queries.py GENOME COUNT FILE. A piece is called "q17_FIRST_LAST" after where it was cut."""
+"""Pieces of a genome with some letters changed, always the same: queries.py GENOME COUNT FILE.
+
+A piece is called "q17_FIRST_LAST" after where it was cut.
+"""
 
 from __future__ import annotations
 

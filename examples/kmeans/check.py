@@ -1,4 +1,4 @@
-"""Compare the centroids of kmeans.sh with scikit-learn: check.py POINTS CENTROIDS. Exit status 1 if one is more than 1e-6 away from its own."""
+"""Compare the centroids of kmeans.sh with scikit-learn: check.py POINTS CENTROIDS. Exit status 1 if one is more than 1e-6 off."""
 
 from __future__ import annotations
 

@@ -17,9 +17,8 @@ PATIENCE_S = 110  # only turns a hang into a failure
 
 def run(*words: object, cwd: Path, **env: str) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [*map(str, words)], cwd=cwd, env={**os.environ, "PATH": path, **env}, text=True, capture_output=True, timeout=PATIENCE_S, check=False
-    )
+    env = {**os.environ, "PATH": path, **env}
+    done = subprocess.run([*map(str, words)], cwd=cwd, env=env, text=True, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
