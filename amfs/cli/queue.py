@@ -82,7 +82,7 @@ def execute(session: str | None, cancel: bool, quiet: bool, output: str) -> int:
 
     The tasks belong to the session: they go on when this command is killed, and "amfs execute" waits for them again. Ctrl-C ends them.
     """
-    from amfs.display.progress import make_progress
+    from amfs.display.choice import make_progress
     from amfs.runs.queue_client import Queue
 
     if cancel:
