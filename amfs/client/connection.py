@@ -120,11 +120,6 @@ class NodeConnection:
         """The session as its nodes told it last."""
         return self.attachment.view
 
-    def members(self) -> list[Member]:
-        """The nodes that are in, as the nodes told it last."""
-        with self._turns:
-            return list(self.view.members) if self.view is not None else []
-
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
     def call(self, op: str, *args: Any, about: tuple[bytes | str, ...] = ()) -> Any:
