@@ -52,6 +52,7 @@ class Options(Struct, frozen=True):
     depth: int = 0  # how many directories the sandbox needs above the working directory ("../x" names)
     paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
     blind: str = ""  # it declares no files: its working directory in the session's file system, absolute; "": an ordinary task
+    lenient: bool = False  # of a blind task: it may end well without a file that its command line names, for nobody makes that file
 
 
 class TaskSpec(Struct, frozen=True):

@@ -6,7 +6,8 @@ look is not missed. When nothing is left but parked tasks, all names are looked 
 the tasks end as they had failed, each with the names of its files.
 
 Each time a task goes again a file has appeared since it was last sent out, or a look has found one for it for the first time. Tasks and
-looks are finite, so this ends. Must not know: credits, dispatchers, the file system.
+looks are finite, so this ends. A task that ended well without a file that its command line names counts as failed (``Worker.needs``). If
+nobody makes that file it goes once more, and then may do without. Must not know: credits, dispatchers, the file system.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Parking:
         self.waiting: dict[str, dict[int, None]] = {}  # name -> tasks parked under it
         self.due: list[int] = []  # to go again now
         self.again: dict[int, int] = {}  # task -> how often it went again
+        self.lenient: set[int] = set()  # tasks that go without what is missing, since nobody makes it
         self._files = 0  # names made so far, counted: the clock of this machine
         self._made: dict[str, int] = {}  # name -> the clock when it was made last
         self._sent: dict[int, int] = {}  # task that is out -> the clock when it was sent
@@ -117,10 +119,17 @@ class Parking:
                 self._unlooked = dict.fromkeys(self.waiting)
                 self._last = self._looks + 1
             elif self._last == _IN_VAIN:
-                results = [_given_up(result) for result in self.parked.values()]
-                self.parked.clear()
-                self.waiting.clear()
-                self._unlooked.clear()
+                doubted = [tid for tid, result in self.parked.items() if result.outcome == Outcome.EXIT and not result.code]
+                for tid in doubted:  # it ended well, without a file that its command line names and that nobody makes
+                    self.lenient.add(tid)
+                    self._leave(tid)
+                    self._go(tid)
+                due, self.due = self.due, []
+                if not doubted:
+                    results = [_given_up(result) for result in self.parked.values()]
+                    self.parked.clear()
+                    self.waiting.clear()
+                    self._unlooked.clear()
         looks: list[LookFor] = []
         if self._unlooked:
             self._looks += 1

@@ -6,10 +6,13 @@ A key is ``scope + name``; the scope of run 7 is ``"7/"``. A name is relative to
 from __future__ import annotations
 
 import posixpath
+import re
+from collections.abc import Iterable
 
 ABSOLUTE = "%abs"  # directory of the store in which absolute names live; "%" keeps it apart from what people write
 
 
+_NO_PATH = re.compile(r"""[\s'"=;|&<>(),]+""")  # ends a path in a word of a command line, which may be a line for a shell
 NAMESPACE = "amfs:/"  # names that begin so are paths of the session's file system
 
 
@@ -60,3 +63,22 @@ def shared_path(base: str, name: str, hashed: int = 0) -> str:
 def sandbox_name(name: str, base: str) -> str:
     """The name of an absolute ``name`` as seen from the sandbox's working directory (for names written with "..")."""
     return posixpath.relpath(name, base) if name.startswith("/") else name
+
+
+class NamedFiles:
+    """The paths in the session's file system that a command line may mean which is executed in ``directory`` there, with those above."""
+
+    def __init__(self, words: Iterable[str], directory: str) -> None:
+        self._paths: set[str] = set()
+        self._elsewhere: list[str] = []  # absolute: perhaps below a mount of the file system
+        for token in {token for word in words for token in _NO_PATH.split(word) if token}:
+            if token.startswith("/"):
+                self._elsewhere.append(posixpath.normpath(token))
+            path = posixpath.normpath(posixpath.join(directory, token))
+            while len(path) > 1 and path not in self._paths:
+                self._paths.add(path)
+                path = posixpath.dirname(path)
+
+    def has(self, path: str) -> bool:
+        """Whether the command line may mean this path."""
+        return path in self._paths or any(name.endswith(path) for name in self._elsewhere)

@@ -221,7 +221,9 @@ class Submitter(Machine):
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
             retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
-            spec = msgspec.structs.replace(spec, attempt=1 + self.parking.again.get(tid, 0), retentions=tuple(retentions))
+            options = msgspec.structs.replace(spec.options, lenient=True) if spec.options and tid in self.parking.lenient else spec.options
+            attempt = 1 + self.parking.again.get(tid, 0)
+            spec = msgspec.structs.replace(spec, attempt=attempt, retentions=tuple(retentions), options=options)
             batches.setdefault(dispatcher, []).append(spec)
         for dispatcher, specs in batches.items():
             self.parking.sent(specs)

@@ -10,6 +10,7 @@ committer = ``flush``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 import msgspec
@@ -19,8 +20,8 @@ from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, StoreFailed, TasksExited, TimerFired
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.paths import in_namespace, sandbox_name, shared_path, store_path
-from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record
+from amfs.engine.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
+from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
 from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
@@ -211,6 +212,18 @@ class Worker(Availability):
             stamps=stamps,
             outputs=outputs,
         )
+
+    def needs(self, serial: int) -> Callable[[str], bool] | None:
+        """Says of a path whether a blind task that ended well is to be doubted if it looked for it in vain; None: never.
+
+        A pipeline hides that its first program found no file. So what the command line names has to be there, unless the task was sent to
+        do without.
+        """
+        entry = self.inflight.get(serial)
+        options = entry.spec.options if entry is not None else None
+        if entry is None or options is None or options.lenient:
+            return None
+        return NamedFiles(unpack_body(entry.spec.body)[1][1:], options.blind).has
 
     def on_exited(self, event: TasksExited) -> None:
         node = self.node

@@ -241,14 +241,18 @@ class NodeCore:
 
         def answer(error: OSError | None, traces: Traces) -> None:
             if error is None:
-                self.staged.append(TasksExited([event.completion], {serial: (traces.missing, traces.made)}))
+                completion = event.completion
+                if traces.doubted:
+                    completion = (serial, int(Outcome.EXIT), *completion[2:11], "exit status 0, but it had not what its command line names")
+                self.staged.append(TasksExited([completion], {serial: (traces.missing, traces.made)}))
                 return
             why = f"what it made could not be published: {in_words(error)}"
             failed = (serial, int(outcome or Outcome.SETUP), *event.completion[2:11], "; ".join(filter(None, (event.completion[11], why))))
             self.staged.append(TasksExited([failed]))
 
         self.fs.now = now
-        self.fs.end_attempt(event.number, outcome == Outcome.OK, event.made, event.missed, answer)
+        needs = self.worker.needs(serial)
+        self.fs.end_attempt(event.number, outcome == Outcome.OK, event.made, event.missed, answer, needs)
         self._collect("fs", self._drain(self.fs), out, local)
 
     def _drain(self, machine: Machine) -> list[Effect]:

@@ -46,7 +46,7 @@ def draw_blind(seed: int, *, quiet: bool) -> Scenario:
         fails = -1 if rng.random() < scenario.settings.faults.broken_tasks else 0
         blind.append(SimTask(
             Task(f"b{index}", ("blind",), cwd="/", blind=True, cores=rng.choice((1, 1, 1, 2)), retries=rng.choice((0, 0, 1))),
-            rng.expovariate(1 / seconds), fails, BlindTask(tuple(dict.fromkeys(reads)), tuple(made), noise),
+            rng.expovariate(1 / seconds), fails, BlindTask(tuple(dict.fromkeys(reads)), tuple(made), noise, rng.random() < 0.15),
         ))  # fmt: skip
     order = rng.random()
     if order < 0.4:
@@ -63,14 +63,14 @@ def draw_blind(seed: int, *, quiet: bool) -> Scenario:
     )  # fmt: skip
 
 
-def can_be_made(workload: Workload, given: Set[str]) -> set[int]:
-    """The blind tasks of which everything that they read can be made, and which do not always fail."""
+def can_be_made(workload: Workload, given: Set[str], *, lenient: bool = True) -> set[int]:
+    """The blind tasks that can end well: everything that they read can be made, or they hide that it is missing (``lenient``)."""
     files = set(given)
     well: set[int] = set()
     while True:
         more = {
             tid for tid, task in workload.blind.items()
-            if tid not in well and tid not in workload.broken and files.issuperset(task.reads)
+            if tid not in well and tid not in workload.broken and ((task.hides and lenient) or files.issuperset(task.reads))
         }  # fmt: skip
         if not more:
             return well
@@ -86,19 +86,24 @@ def check_blind(workload: Workload, client: SimClient, *, quiet: bool) -> None:
     always = set(workload.appear) - {"/late"}
     surely, perhaps = can_be_made(workload, always), can_be_made(workload, set(workload.appear))
     possible = set(workload.appear).union(name for tid in perhaps for name in workload.blind[tid].makes)
+    first = can_be_made(workload, always, lenient=False)  # before any task has to do without a file
+    surely_made = always.union(name for tid in first for name in workload.blind[tid].makes)
     for tid, task in workload.blind.items():
         last = client.ended[tid][-1]
         if tid in surely:
             assert state[tid] == FINISHED, f"blind task {tid} can have all its files, and failed: {last}"
         elif tid not in perhaps:
             assert state[tid] == FAILED, f"blind task {tid} cannot have its files, or always fails, and finished"
+        if state[tid] == FINISHED and task.hides:
+            lacked = surely_made.intersection(workload.lacked.get(tid, ()))
+            assert not lacked, f"blind task {tid} ended well without {lacked}, which another makes"
         if state[tid] == FAILED:
             assert last.outcome == Outcome.EXIT, f"blind task {tid} failed as {last}"
-            if not possible.issuperset(task.reads):
+            if not task.hides and not possible.issuperset(task.reads):
                 assert last.missing, f"blind task {tid} failed for want of a file, and its result names none: {last}"
         assert not (state[tid] == FINISHED and last.outcome), f"blind task {tid} finished, and its last result is {last}"
         if quiet:
             ran, well = workload.tries.get(tid, 0), workload.went_well.get(tid, 0)
             retries = max(0, workload.tasks[tid].retries) if tid in workload.broken else 0
-            assert ran <= 1 + len(task.reads) + retries, f"blind task {tid} ran {ran} times for {len(task.reads)} files"
+            assert ran <= 1 + len(task.reads) + task.hides + retries, f"blind task {tid} ran {ran} times for {len(task.reads)} files"
             assert well <= 1, f"blind task {tid} ran {well} times after it had ended well"

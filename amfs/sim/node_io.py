@@ -254,9 +254,16 @@ class NodeIO:
     def _look_for_files(self, serial: int) -> None:
         """A blind task looks for its files; it fails at once if one is missing."""
         if self.node.alive and serial in self.running:
-            missing = self.workload.misses(self.running[serial][0].tid, self.world.names)
+            tid = self.running[serial][0].tid
+            missing = self.workload.misses(tid, self.world.names)
+            hides = self.workload.blind[tid].hides
+            if hides:
+                self.workload.lacked[tid] = missing
+                options = self.node.core.worker.inflight[serial].spec.options
+                if options is not None and options.lenient:
+                    return
             if missing:
-                self._exit(serial, int(Outcome.EXIT), 1, missing)
+                self._exit(serial, int(Outcome.EXIT), int(not hides), missing)
 
     def _exit(self, serial: int, outcome: int, code: int, missing: tuple[str, ...] = ()) -> None:
         if not self.node.alive or serial not in self.running:

@@ -21,11 +21,15 @@ LOOKS_AT = 0.3  # of its time, when a blind task looks for its files
 
 
 class BlindTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system."""
+    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system.
+
+    ``hides``: it ends well all the same when a file is missing, as a pipeline does; its command line names what it reads.
+    """
 
     reads: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     noise: tuple[str, ...] = ()
+    hides: bool = False
 
 
 class Workload:
@@ -59,6 +63,7 @@ class Workload:
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
         self.blind: dict[int, BlindTask] = {}  # blind tasks -> what they do
         self.went_well: dict[int, int] = {}  # blind task -> how often it ended well
+        self.lacked: dict[int, tuple[str, ...]] = {}  # blind task that hides it -> what was missing when it last ran
         self.appear: Mapping[str, float] = {}  # files in the session's file system that no task makes -> when they appear
         self.open_ended = False
         self.first = len(self.tasks)  # tasks known from the beginning

@@ -8,7 +8,7 @@ publishes and removes nothing that another has taken over meanwhile.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from amfs.fs.attr import META_BUSY, META_NOT_MINE, PENDING_NODE_SHIFT, ROOT, Attr, maker
@@ -22,6 +22,10 @@ from amfs.fs.vfs.tasks import Tasks
 FILE, LINK, DIRECTORY, RENAMED = 1, 2, 3, 4
 
 NAMES_MAX = 1024  # paths of new files that one result carries; whoever waits for another finds it by looking
+
+
+#: Is an attempt that ended well to be doubted if it looked for this path in vain?
+Needs = Callable[[str], bool]
 
 
 class Made(NamedTuple):
@@ -38,22 +42,27 @@ class Traces(NamedTuple):
 
     missing: tuple[str, ...] = ()  # what it looked for in vain, if it failed; last what it looked for last
     made: tuple[str, ...] = ()  # what is there now, if it ended well
+    doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
 
 
 class Attempts(Tasks):
     """Ends attempts, and lets one take over what another has left."""
 
-    def end_attempt(self, number: int, good: bool, made: Sequence[Any], missed: Sequence[Any], answer: Answer) -> None:
+    def end_attempt(
+        self, number: int, good: bool, made: Sequence[Any], missed: Sequence[Any], answer: Answer, needs: Needs | None = None
+    ) -> None:
         """An attempt of this node has ended, and has no process any more. ``made``: as ``Made``; ``missed``: (directory, name). Answers
         ``Traces`` when what it made is there for all, or gone."""
-        self.spawn(self._end_attempt(number, good, [Made(*one) for one in made], missed), answer)
+        self.spawn(self._end_attempt(number, good, [Made(*one) for one in made], missed, needs), answer)
 
-    def _end_attempt(self, number: int, good: bool, made: list[Made], missed: Sequence[Any]) -> Operation:
+    def _end_attempt(self, number: int, good: bool, made: list[Made], missed: Sequence[Any], needs: Needs | None) -> Operation:
         pending = (self.node + 1) << PENDING_NODE_SHIFT | number
-        if not good:
-            missing = [path for dir, name in missed if (path := self._path_of(dir, bytes(name)))]  # before directories go
+        missing = [path for dir, name in missed if (path := self._path_of(dir, bytes(name)))]  # before directories go
+        if good:
+            missing = [path for path in missing if needs(path)] if needs is not None else []
+        if not good or missing:
             yield from self._take_back(pending, made)
-            return Traces(missing=tuple(missing))
+            return Traces(missing=tuple(missing), doubted=good)
         there = yield from self._publish(pending, [one.ino for one in made if one.kind == FILE])
         paths = [self._path_of(one.dir, one.name) for one in made if one.kind != FILE or one.ino in there]
         return Traces(made=tuple([path for path in paths if path][:NAMES_MAX]))
