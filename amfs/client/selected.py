@@ -14,6 +14,8 @@ from amfs.fs.attr import Attr
 
 DEATH_S = 15.0  # by then a node that died is known to have died
 _PAUSE_S = 0.5
+CLOSING_S = 2.0  # the news that a file was closed may be under way so long, if it was written through another node
+PAUSE_S = 0.05
 
 
 class Selected(NamedTuple):

@@ -69,7 +69,7 @@ def spread(inputs: Iterable[Input], slots: Mapping[int, int]) -> list[tuple[int,
         for each in files:  # the largest first
             least = min(range(len(bins)), key=lambda at: (filled[at], at))
             bins[least].append(each)
-            filled[least] += each.size
+            filled[least] += each.size + 1  # an empty file is opened, too
         groups += [(node, sorted(chosen)) for chosen in bins]
     return groups
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from amfs.client.connection import Call, GatewayLost
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean
-from amfs.client.selected import files_at
+from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
 from amfs.engine.collectives import ALGORITHMS, ALLGATHER, GATHER, KINDS, MST, MULTICAST, SCATTER
 from amfs.engine.movement import Bring, Brought, Effect, Ended, Event, Held, Look, Looked, Movement, Spare, Spared
 from amfs.errors import UsageError
@@ -90,16 +90,22 @@ def _drive(files: Files, movement: Movement, inodes: list[int]) -> None:
 def _looked(files: Files, look: Look, inodes: list[int]) -> list[Event]:
     if look.pause_s:
         time.sleep(look.pause_s)
-    portions = [look.files[start : start + _LOOK_FILES] for start in range(0, len(look.files), _LOOK_FILES)] or [()]
-    calls = [Call("where", (tuple(inodes[file] for file in portion),), (files.session,)) for portion in portions]
     live: frozenset[int] = frozenset()
-    found: dict[int, Held] = {}
-    for portion, answer in zip(portions, files.call_many(calls), strict=True):
-        if isinstance(answer, OSError):
-            raise answer
-        live = frozenset(answer[0])
-        found.update((file, _held(facts)) for file, facts in zip(portion, answer[1], strict=True))
-    return [Looked(live, found)]
+    found: dict[int, Any] = {}
+    asked = look.files
+    end = time.monotonic() + CLOSING_S
+    while True:
+        portions = [asked[start : start + _LOOK_FILES] for start in range(0, len(asked), _LOOK_FILES)] or [()]
+        calls = [Call("where", (tuple(inodes[file] for file in portion),), (files.session,)) for portion in portions]
+        for portion, answer in zip(portions, files.call_many(calls), strict=True):
+            if isinstance(answer, OSError):
+                raise answer
+            live = frozenset(answer[0])
+            found.update(zip(portion, answer[1], strict=True))
+        asked = tuple(file for file in asked if found[file] == errno.EBUSY)
+        if not asked or time.monotonic() >= end:
+            return [Looked(live, {file: _held(facts) for file, facts in found.items()})]
+        time.sleep(PAUSE_S)
 
 
 def _held(facts: Any) -> Held:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from amfs.client.connection import Call, failure
 from amfs.client.files import Files
-from amfs.client.selected import files_at
+from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
 from amfs.client.tree import has_magic, walk
 
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
@@ -84,19 +84,23 @@ def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSE
     wanted = list(dict.fromkeys(inodes))
     portions = [wanted[start : start + 64] for start in range(0, len(wanted), 64)]
     found: dict[int, tuple[int, bytes] | OSError] = {}
-    for late in range(LATE_MAX):
+    late, end = 0, time.monotonic() + CLOSING_S
+    while portions:
         answers = files.call_many(Call("digests", (tuple(portion),)) for portion in portions)
-        missing: list[int] = []
+        again: list[int] = []
+        slow = False
         for portion, answer in zip(portions, answers, strict=True):
             values = [answer.errno or errno.EIO] * len(portion) if isinstance(answer, OSError) else answer
             for ino, value in zip(portion, values, strict=True):
-                if value == errno.ETIMEDOUT and late + 1 < LATE_MAX:
-                    missing.append(ino)
+                slow = slow or value == errno.ETIMEDOUT
+                if (value == errno.ETIMEDOUT and late < LATE_MAX) or (value == errno.EBUSY and time.monotonic() < end):
+                    again.append(ino)
                 else:
                     found[ino] = failure(value) if isinstance(value, int) else (value[0], bytes(value[1]))
-        portions = [missing[start : start + 64] for start in range(0, len(missing), 64)]
-        if not portions:
-            break
+        portions = [again[start : start + 64] for start in range(0, len(again), 64)]
+        late += slow
+        if portions and not slow:
+            time.sleep(PAUSE_S)
     return [found[ino] for ino in inodes]
 
 
