@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from amfs.client.files import files
     from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
@@ -44,6 +45,7 @@ __all__ = [
     "UsageError",
     "Workflow",
     "WorkflowError",
+    "files",
     "graph",
     "run",
 ]
@@ -51,6 +53,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("run", "graph", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
     "Cluster": "amfs.runs.cluster",
+    "files": "amfs.client.files",
     **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"

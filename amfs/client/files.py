@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -481,3 +482,20 @@ class Files:
                 new.write(memoryview(buffer)[:count])
                 if progress is not None:
                     progress(count)
+
+
+_of_process: dict[tuple[int, str], Files] = {}
+_of_process_lock = threading.Lock()
+
+
+def files(session: str | None = None) -> Files:
+    """The file system of a session, over one connection that this process keeps: what a Python function on a node uses for its files.
+
+    ``session``: a name, or None: $AMFS_SESSION (which functions and tasks of a session have) or the newest one. Raises SessionError.
+    """
+    key = os.getpid(), session or os.environ.get("AMFS_SESSION", "")
+    with _of_process_lock:
+        found = _of_process.get(key)
+        if found is None or found.connection.closed:
+            found = _of_process[key] = Files(session)
+        return found

@@ -6,6 +6,7 @@ closures that it uses, and these may have changed. Must not know: workers, conne
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import pickle
 import sys
@@ -36,6 +37,7 @@ class Pickles:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Any, tuple[Any, ...], Pickled]] = OrderedDict()  # by id, which the reference keeps valid
+        self._by_content: OrderedDict[bytes, Pickled] = OrderedDict()
 
     def of(self, function: Callable[..., Any]) -> Pickled:
         """The function as bytes, as it is now. Raises what pickling it raises."""
@@ -43,11 +45,22 @@ class Pickles:
         known = self._known.get(id(function))
         if known is not None and parts is not None and len(parts) == len(known[1]) and all(map(_is, parts, known[1])):
             return known[2]
-        pickled = Pickled(cloudpickle.dumps(function, 5))
+        pickled = self._numbered(cloudpickle.dumps(function, 5))
         if parts is not None:
             self._known[id(function)] = function, parts, pickled
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
+        return pickled
+
+
+    def _numbered(self, data: bytes) -> Pickled:
+        """Equal bytes are one function to a worker, which loads it once: what the function keeps in its globals is there at the next call."""
+        digest = hashlib.blake2b(data, digest_size=20).digest()
+        pickled = self._by_content.get(digest)
+        if pickled is None:
+            pickled = self._by_content[digest] = Pickled(data)
+            if len(self._by_content) > KEPT:
+                self._by_content.popitem(last=False)
         return pickled
 
 
