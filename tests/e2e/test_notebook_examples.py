@@ -51,7 +51,7 @@ def test_notebooks_are_kept_with_their_output(path: Path) -> None:
 def test_pagerank_goes_on_after_a_restart_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMFS_EXAMPLE_PAUSE", "0.05")
     first = client(EXAMPLES / "pagerank" / "pagerank.ipynb")
-    manager = first.create_kernel_manager()
+    first.create_kernel_manager()
     first.start_new_kernel()
     first.start_new_kernel_client()
     channel = first.kc
@@ -75,7 +75,6 @@ def test_pagerank_goes_on_after_a_restart_of_the_kernel(monkeypatch: pytest.Monk
         assert time.monotonic() < end
         time.sleep(0.1)
     first._cleanup_kernel()  # in the middle of it
-    assert manager is first.km or first.km is None
     monkeypatch.setenv("AMFS_EXAMPLE_PAUSE", "0")
     again = client(EXAMPLES / "pagerank" / "pagerank.ipynb").execute()
     began = re.search(r"votes: began with round (\d+), ended", text_of(again))
