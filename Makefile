@@ -20,14 +20,14 @@ help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv with amfs (editable) and everything needed to develop it
-	@$(SETUP) test,dev,examples
+	@$(SETUP) test,dev,examples,notebook
 
 demo: ## run the Montage example to a mosaic picture, from nothing
 	@$(SETUP) examples
 	@$(BIN)/python examples/montage/demo.py $(ARGS)
 
 test: ## set everything up and run the test suite
-	@$(SETUP) --system test,dev,examples,fs,mpi
+	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: ## ruff, clang-format, codespell, mypy (amfs strictly, then the tests), the stub of the extension
@@ -53,7 +53,7 @@ native-tsan: ## the C tests under the thread sanitiser
 	@PATH="$$PWD/$(BIN):$$PATH" sh csrc/tests/run-sanitized.sh threads
 
 coverage: ## which lines of amfs the tests execute, in all processes (slower than make test)
-	@$(SETUP) --system test,dev,examples,fs,mpi
+	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@rm -f .coverage .coverage.*
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/coverage run -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report

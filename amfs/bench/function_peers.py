@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -23,8 +24,8 @@ NAMES = ("amfs", "processes", "dask", "ray")
 
 
 class Contestant(NamedTuple):
-    """``many``: execute a function for each of these, as calls of their own; ``chunks``: the same, many at a time, None where that is not offered;
-    ``one``: execute it once and wait."""
+    """``many``: execute a function for each of these, as calls of their own. ``chunks``: the same, many at a time; None where that is not
+    offered. ``one``: execute it once and wait."""
 
     many: Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
     one: Callable[[Callable[[Any], Any], Any], Any]
@@ -66,11 +67,10 @@ def processes(slots: int) -> Iterator[Contestant]:
 
 @contextmanager
 def dask(slots: int) -> Iterator[Contestant]:
-    from distributed import Client, LocalCluster
-
+    library: Any = import_module("distributed")
     with (
-        LocalCluster(n_workers=slots, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        library.LocalCluster(n_workers=slots, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        library.Client(cluster) as client,
     ):
         yield Contestant(
             lambda f, values: client.gather(client.map(f, values, pure=False)),
@@ -81,11 +81,10 @@ def dask(slots: int) -> Iterator[Contestant]:
 @contextmanager
 def ray(slots: int) -> Iterator[Contestant]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    import ray as library
-
+    library: Any = import_module("ray")
     library.init(num_cpus=slots, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
-        remote = {function: library.remote(function) for function in (same, doubled)}
+        remote: dict[Any, Any] = {function: library.remote(function) for function in (same, doubled)}
         yield Contestant(
             lambda f, values: library.get([remote[f].remote(value) for value in values]),
             lambda f, value: library.get(remote[f].remote(value)),

@@ -1,7 +1,7 @@
 """``amfs bench functions``: Python functions on local workers, beside the executor of Python, Dask and Ray, in one run.
 
-Owns the lines of the table, the order of the turns and the medians. Each contestant runs in a process of its own (``function_peers``), one after
-the other, and who begins changes from turn to turn. One that is not installed is left out with a remark.
+Owns the lines of the table, the order of the turns and the medians. Each contestant runs in a process of its own (``function_peers``),
+one after the other, and who begins changes from turn to turn. One that is not installed is left out with a remark.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ CONTESTANTS = ("amfs", "processes", "dask", "ray")
 def functions(repeat: int, quick: bool, only: tuple[str, ...], output: str) -> int:
     """Compare Python functions on two local workers: amfs, Python's ProcessPoolExecutor, Dask and Ray.
 
-    NAMEs are amfs, processes, dask and ray. Dask and Ray come with pip install 'amfs[peers]'; what is not installed is left out. The exit status is
-    1 if amfs could not be measured.
+    NAMEs are amfs, processes, dask and ray. Dask and Ray come with pip install 'amfs[peers]'; what is not installed is left out. The exit
+    status is 1 if amfs could not be measured.
     """
     from amfs.bench.functions import run
 
@@ -62,5 +62,6 @@ def function_table(report: FunctionReport) -> str:
             row.append(text)
         rows.append(row)
     left_out = [f"{TITLES[name]} is left out: {why}" for name, why in report.missing.items()]
-    head = f"{report.machine} (median of {report.repeat}, {report.calls:,} calls on {report.slots} workers; in brackets: amfs is so many times better)"
+    how = f"median of {report.repeat}, {report.calls:,} calls on {report.slots} workers; in brackets: amfs is so many times better"
+    head = f"{report.machine} ({how})"
     return "\n".join([head, "", table_text(rows), *([""] if left_out else []), *left_out])

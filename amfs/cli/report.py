@@ -10,7 +10,7 @@ import html
 import math
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def _timeline(trace: Trace, rows: list[Row], span: int, order: list[int], colour
     tracks = "".join(
         f'<rect class="track" x="0" y="{i * row_height + pad:.2f}" width="{COLUMNS}" height="{bar:.2f}"/>' for i in range(len(rows))
     )
-    bars = draw_bars(trace, rows, span, colours, row_height, bar, pad) if drawn else draw_cells(trace, rows, span, colours, row_height, bar, pad)
+    bars = (draw_bars if drawn else draw_cells)(trace, rows, span, colours, row_height, bar, pad)
     # neighbours' names must not overlap: name every n-th row when rows are thin
     every = max(1, math.ceil(15 / row_height))
     names, idle = [], []

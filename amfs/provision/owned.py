@@ -32,7 +32,8 @@ class OwnedSession:
         self.record = record
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", "amfs.provision.owned", record.name],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/", env=node_environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
+            env=node_environment(),
         )  # fmt: skip
         assert self._keeper.stdin is not None
         _pipes.add(self._keeper.stdin.fileno())

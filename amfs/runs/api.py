@@ -58,7 +58,8 @@ class RunResult:
         self._trace = trace
 
     def timeline(self) -> Drawing:
-        """When each slot was busy. Raises UsageError without a trace: one is kept in notebooks, and where the option ``trace`` names a file."""
+        """When each slot was busy, from the run's trace: one is kept in notebooks, and where the option ``trace`` names a file. Else raises
+        UsageError."""
         return self._trace.timeline()
 
     def graph(self, grouped: bool | None = None) -> Drawing:
@@ -125,8 +126,8 @@ class RunTrace:
 def run(
     workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool | None = None, **options: Any
 ) -> RunResult:
-    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks. ``progress``: show it (None: in
-    notebooks).
+    """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks. ``progress``: show it
+    (None: in notebooks).
 
     ``options`` are those of ``RunOptions`` (slots, session, base, retries, fail_fast, keep_all, journal, resume, …). Raises WorkflowError
     with every fault found before anything runs; a task that fails raises nothing, see the result.

@@ -58,10 +58,11 @@ class Cluster:
     """A session, attached to or started here. A context manager.
 
     ``Cluster()`` and ``Cluster("lab")`` attach to a session that runs (a name, the path of a session file, or None: $AMFS_SESSION or the
-    newest one); ``close`` hangs up. With ``nodes`` (processes on this machine) or ``slots`` (of each node, default: one per usable CPU)
-    a session is started, which ends with ``close``, when this process ends, however it does, and when the object is forgotten.
-    ``Cluster("lab", nodes=2)`` starts it only if no session of that name runs, and otherwise takes that one as it is. With ``keep`` a session that
-    is started here goes on until ``shutdown`` or "amfs down": so a notebook finds its files again when its kernel was restarted.
+    newest one); ``close`` hangs up. With ``nodes`` (processes on this machine) or ``slots`` (of each node, default: one per usable CPU) a
+    session is started, which ends with ``close``, when this process ends, however it does, and when the object is forgotten.
+    ``Cluster("lab", nodes=2)`` starts it only if no session of that name runs, and otherwise takes that one as it is. With ``keep`` a
+    session that is started here goes on until ``shutdown`` or "amfs down": so a notebook finds its files again when its kernel was
+    restarted.
 
     ``put``, ``get``, ``delete`` and ``exists`` take keys: what begins with a slash is the path of a file, everything else the key of a
     value (see ``client.keyvalue``). All else that the file system can do is in ``files``. Raises SessionError.
@@ -137,7 +138,7 @@ class Cluster:
         return sum(member.slots for member in self.files.connection.members())
 
     def executor(self, max_workers: int | None = None, *, idle_s: float = 10.0, retries: int = 0) -> Executor:
-        """Runs Python functions on the nodes, as ``concurrent.futures`` does: see ``runs.executor``. Needs the extra ``amfs[functions]``."""
+        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``runs.executor``. Needs ``amfs[functions]``."""
         from amfs.runs.executor import Executor
 
         self._release_slots()

@@ -36,13 +36,13 @@ __all__ = ["CallInterrupted", "Executor", "RemoteTraceback", "WorkerLost"]
 class Executor(futures.Executor):
     """Executes functions in Python processes on the nodes of a session, at most ``max_workers`` at a time, each in a slot.
 
-    Workers are started when there are calls, and end when they had none for ``idle_s`` seconds, so that tasks can have the slots. They run in
-    the current directory, import from where this process imports, and have OMP_NUM_THREADS=1 unless it is set. What functions print appears
-    here. Arguments and results travel by cloudpickle; above 64 KiB as files of the session.
+    Workers are started when there are calls, and end when they had none for ``idle_s`` seconds, so that tasks can have the slots. They
+    run in the current directory, import from where this process imports, and have OMP_NUM_THREADS=1 unless it is set. What functions
+    print appears here. Arguments and results travel by cloudpickle; above 64 KiB as files of the session.
 
-    A function that raises: ``Future.result`` raises the same exception, caused by its traceback. A worker that dies takes the call with it that
-    it executes (WorkerLost; with ``retries`` that call is executed again, up to so often), and nothing else. Calls that have not ended when
-    the program ends are dropped: leave a with-block, or call ``shutdown``.
+    A function that raises: ``Future.result`` raises the same exception, caused by its traceback. A worker that dies takes the call with
+    it that it executes (WorkerLost; with ``retries`` that call is executed again, up to so often), and nothing else. Calls that have not
+    ended when the program ends are dropped: leave a with-block, or call ``shutdown``.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Executor(futures.Executor):
 
         return self._submit(self._pickles.of(fn), CALL, dumps_call(args, kwargs))
 
-    def map(  # type: ignore[override]
+    def map(
         self, fn: Callable[..., Any], /, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Any]:
-        """As ``concurrent.futures.Executor.map``. ``chunksize`` calls travel and return as one, which saves most of the cost of short ones."""
+        """As ``concurrent.futures.Executor.map``. ``chunksize`` calls travel as one, which saves most of the cost of short ones."""
         from amfs.runs.function_pickles import dumps_call, dumps_chunk
 
         if chunksize < 1:
@@ -111,7 +111,7 @@ class Executor(futures.Executor):
             return self._crew
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more calls. ``wait``: until all have ended and the workers are gone. ``cancel_futures``: drop those that were not sent to a worker."""
+        """No more calls. ``wait``: until all have ended and the workers are gone. ``cancel_futures``: drop what no worker has."""
         self._shut = True
         if self._crew is not None:
             if cancel_futures:

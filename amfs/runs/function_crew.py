@@ -486,10 +486,8 @@ def _error_of(payload: bytes) -> BaseException:
     (length,) = struct.unpack_from("<I", payload)
     text = payload[4 : 4 + length].decode()
     try:
-        error = pickle.loads(payload[4 + length :])
+        error: BaseException = pickle.loads(payload[4 + length :])
     except Exception as why:
         error = RuntimeError(f"an exception that cannot be loaded here ({why})")
-    if not isinstance(error, BaseException):
-        error = RuntimeError(str(error))
     error.__cause__ = RemoteTraceback(text)
     return error

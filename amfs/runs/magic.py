@@ -6,9 +6,9 @@
     amfs ls /
     AMFS_queue sort -k1 $input
 
-The cell runs in ``amfs shell``: Bash inside the mounted file system of the session, with the commands of AMFS Shell. ``%%amfs --here`` runs
-Bash in the current directory instead, which needs no mount. The session is the one named on the line, else that of the newest ``Cluster`` of
-this notebook, else as for every command. Bytes that come are shown as they come. An interrupt ends what runs.
+The cell runs in ``amfs shell``: Bash inside the mounted file system of the session, with the commands of AMFS Shell. ``%%amfs --here``
+runs Bash in the current directory instead, which needs no mount. The session is the one named on the line, else that of the newest
+``Cluster`` of this notebook, else as for every command. Bytes that come are shown as they come. An interrupt ends what runs.
 """
 
 from __future__ import annotations

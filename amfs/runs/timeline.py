@@ -140,7 +140,9 @@ def draw(trace: Trace) -> Drawing:
     body = (draw_bars if all_drawn(trace, rows) else draw_cells)(trace, rows, span, colours, row_height, bar, pad)
     left, below = 70, row_height * len(rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS + left + 60}" height="{below + 56:.0f}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS + left + 60}" height="{below + 56:.0f}"',
+        ' font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
         f'<g transform="translate({left} 4)"><style>.amfs-track{{fill:#eceef0}}.bad{{fill:#c2185b}}</style>',
     ]
     every = max(1, math.ceil(13 / row_height))
@@ -153,7 +155,8 @@ def draw(trace: Trace) -> Drawing:
             parts.append(f'<text x="{COLUMNS + 6}" y="{middle:.1f}">{100 * row.busy_us / (span * row.slots):.0f}%</text>')
     parts.append(body)
     for tick in ticks_of(span, 8):
-        parts.append(f'<text x="{COLUMNS * tick / span:.1f}" y="{below + 16:.1f}" text-anchor="middle" fill="#68727d">{tick / 1e6:g} s</text>')
+        at = f'x="{COLUMNS * tick / span:.1f}" y="{below + 16:.1f}"'
+        parts.append(f'<text {at} text-anchor="middle" fill="#68727d">{tick / 1e6:g} s</text>')
     x = 0.0
     for label in order:
         name = html.escape(printable(trace.label_names[label]))

@@ -1,4 +1,4 @@
-"""The notebooks of examples/: they run from their first cell to their last, with the answers checked in them, and PageRank goes on after a restart."""
+"""The notebooks of examples/ run, with the answers checked in them, and PageRank goes on after a restart of its kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def text_of(notebook: nbformat.NotebookNode) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem != "pagerank"], ids=lambda path: path.stem)  # that one is below
 def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMFS_EXAMPLE_SIZE", {"kmeans": "0.1", "montecarlo": "1e6"}.get(path.stem, "1"))
     client(path).execute()

@@ -341,7 +341,7 @@ if how == "forgotten":
 """
 
 
-@pytest.mark.parametrize("how", ["killed", "error", "exit", "forgotten"])
+@pytest.mark.parametrize("how", ["killed", "error", "forgotten"])
 def test_what_was_started_here_ends_with_us(how: str) -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     name, *pids = ran.stdout.splitlines()[0].split()
