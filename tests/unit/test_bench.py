@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -233,3 +235,21 @@ def test_costs_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AmfsError, match="cannot write"):
         save_costs(Costs(), tmp_path / "file" / "costs.json")
+
+
+def test_the_table_of_functions_says_how_many_times_better() -> None:
+    from amfs.bench.functions import FunctionReport
+    from amfs.cli.bench_functions import function_table
+
+    ours = {"start": 0.5, "calls": 30_000.0, "chunks": 90_000.0, "trip": 100.0}
+    ray = {"start": 2.0, "calls": 1_500.0, "trip": 500.0}
+    text = function_table(FunctionReport("a machine", 3, 20_000, 2, {"amfs": ours, "ray": ray}, {"dask": "distributed is not installed"}, {}))
+    assert "30,000  1,500 (20.0 ×)" in text and "100  500 (5.0 ×)" in text and "0.50  2.00 (4.0 ×)" in text
+    assert text.endswith("Dask is left out: distributed is not installed")
+
+
+@pytest.mark.slow
+def test_bench_functions_measures(amfs: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    ran = amfs("bench", "functions", "--quick", "--repeat", "1", "--only", "amfs", "--output", "json")
+    assert ran.returncode == 0, ran.stderr
+    assert set(json.loads(ran.stdout)["values"]["amfs"]) == {"start", "calls", "chunks", "trip", "arrays"}
