@@ -49,6 +49,8 @@ def function_table(report: FunctionReport) -> str:
     rows = [["", *(TITLES[name] for name in names)]]
     ours = report.values.get("amfs", {})
     for key, (title, unit) in LINES.items():
+        if not any(key in values for values in report.values.values()):
+            continue
         row = [f"{title}, {unit}"]
         for name in names:
             value = report.values[name].get(key)

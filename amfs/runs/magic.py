@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from typing import Any
 
 from amfs.errors import AmfsError, UsageError
@@ -50,7 +51,9 @@ def amfs(line: str, cell: str) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="amfs-cell-", suffix=".sh") as script:
         script.write(cell)
         script.flush()
-        command = ["bash", script.name] if here else [sys.executable, "-m", "amfs", "shell", script.name]
+        command = [sys.executable, "-m", "amfs", "shell", script.name]
+        if here or find_spec("amfs.cli.shell") is None:
+            command = ["bash", script.name]
         status = _run(command, environment)
     if status:
         raise AmfsError(f"the cell ended with status {status}" if status > 0 else f"the cell was killed by signal {-status}")
