@@ -97,6 +97,7 @@ class Crew:
         self._strangers = threading.Semaphore(_STRANGERS_MAX)
         self._adding = threading.Lock()
         self._count = 0  # of files
+        self._large = False  # values came in files
         self._function_files: dict[int, bytes] = {}
         self._draining = False
         self._why = ""  # it has ended
@@ -356,6 +357,7 @@ class Crew:
         if not frame.payload and not call.in_file:  # it had been cancelled
             return
         if frame.kind & w.IN_FILE or call.in_file:
+            self._large = True
             self._readers.submit(self._settle, call, frame)  # reading and removing takes a while
         else:
             self._settle(call, frame)
@@ -476,7 +478,7 @@ class Crew:
             os.unlink(self._record.directory / f"fn-{self.name}")
         self._epoll.close()
         os.close(self._wake)
-        if self._count:
+        if self._count or self._large:
             with suppress(OSError, AmfsError):
                 self.files.rmtree(self.directory, lambda error: None)
 

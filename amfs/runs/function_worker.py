@@ -113,6 +113,9 @@ class Worker:
                 self._come.put(None)
         except Exception:
             traceback.print_exc(file=sys.__stderr__)
+        if self._files is not None:  # an executor that was killed removes nothing
+            with contextlib.suppress(Exception):
+                self._files.rmtree(self._directory, lambda error: None)
         os._exit(1)
 
     def _take(self, frame: w.Frame) -> None:
@@ -190,7 +193,12 @@ class Worker:
     def _put(self, payload: bytes) -> bytes:
         self._count += 1
         path = f"{self._directory}/r{self.number}-{os.getpid()}-{self._count}".encode()
-        self._connection().write_bytes(path, payload)
+        files = self._connection()
+        try:
+            files.write_bytes(path, payload)
+        except FileNotFoundError:
+            files.makedirs(self._directory, 0o700, exist_ok=True)
+            files.write_bytes(path, payload)
         return path
 
 

@@ -15,7 +15,8 @@ from amfs.net.records import list_all
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*/*.ipynb"))
-PATIENCE_S = 100  # only turns a hang into a failure
+PATIENCE_S = 240  # only turns a hang into a failure
+pytestmark = pytest.mark.timeout(300)
 
 
 def client(path: Path) -> NotebookClient:
