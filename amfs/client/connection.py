@@ -20,11 +20,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from amfs.client import discovery
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, FsRequest, FsResponse, Heartbeat, Leave, Member, Message, View
-from amfs.engine.views import overtakes
+from amfs.client.attachment import Attachment
+from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Heartbeat, Member, Message, View
 from amfs.errors import SessionError
 from amfs.host import processes
-from amfs.net.transport import Transport, random_client_id
 
 ANSWER_S = 60.0  # for one call, from when it is sent
 CONNECT_S = 5.0  # for one node to greet us
@@ -86,7 +85,6 @@ class NodeConnection:
         self.same_host = False
         self.generation = 0  # counts gateways
         self.uid, self.gid = os.geteuid(), os.getegid()
-        self.view: View | None = None
         self.closed = False
         self._wanted = node
         self._host = processes.host_id()
@@ -101,12 +99,11 @@ class NodeConnection:
         self._called = time.monotonic()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.transport = Transport(random_client_id(), self.session.keys)
+        self.attachment = Attachment(self.session)
+        self.transport = self.attachment.transport
         self._poll = select.poll()
         self._poll.register(self.transport.fileno(), select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
-        for entry in self.session.nodes:
-            self.transport.connect(entry.node, entry.endpoints, entry.host)
         try:
             with self._turns:
                 self._connect()
@@ -115,6 +112,11 @@ class NodeConnection:
             raise
         self._keeper = threading.Thread(target=self._keep, name="amfs connection", daemon=True)
         self._keeper.start()
+
+    @property
+    def view(self) -> View | None:
+        """The session as its nodes told it last."""
+        return self.attachment.view
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,7 +253,7 @@ class NodeConnection:
         now = time.monotonic()
         for sender, message in transport.receive(now):
             self._take(sender, message)
-        for peer in [*transport.take_restarted(), *transport.on_timer(now)]:
+        for peer in [*transport.take_restarted(), *transport.take_refused(), *transport.on_timer(now)]:
             self._lose(peer)
         if now >= end:
             self._look()
@@ -273,11 +275,8 @@ class NodeConnection:
             pending.value = message.value
             pending.done = True
         elif isinstance(message, View):
-            if self.view is None or overtakes(message, self.view):
-                self.view = message
-                self.transport.set_members(message.members, time.monotonic())
-                if self.gateway >= 0 and all(member.node != self.gateway for member in message.members):
-                    self._lose(self.gateway)
+            if self.attachment.adopt(message) and self.gateway >= 0 and all(member.node != self.gateway for member in message.members):
+                self._lose(self.gateway)
         elif isinstance(message, Heartbeat) and sender < CLIENT_ID_MIN:
             self.transport.queue(sender, Heartbeat(self.view.epoch if self.view else 0))
 
@@ -357,8 +356,8 @@ class NodeConnection:
             if node is None:
                 break
             tried.add(node)
-            self.view, before = None, self.view
-            self.transport.queue(node, ClientHello(self.transport.own_id))
+            self.attachment.view, before = None, self.view
+            self.attachment.greet([node])
             end = time.monotonic() + CONNECT_S
             while self.view is None and time.monotonic() < end:
                 if node in self._lost and before is not None and self._lost[node] > end - CONNECT_S:
@@ -368,9 +367,9 @@ class NodeConnection:
                 self._turn(end)
                 if self.closed:
                     raise SessionError(f"the connection to session {self.session.name} is closed")
-            greeted: View | None = self.view  # type: ignore[unreachable, unused-ignore]
+            greeted = self.view
             if greeted is None:
-                self.view = before
+                self.attachment.view = before
                 self.transport.close_peer(node)
                 continue
             gone = not greeted.members
@@ -381,7 +380,7 @@ class NodeConnection:
                 self.generation += 1
                 return
         why = "was ended" if gone else "does not answer"
-        refused = "; ".join(dict.fromkeys(self.transport.refusals.recent))
+        refused = self.attachment.refusals()
         raise SessionError(f"session {self.session.name} {why}" + (f"; {refused}" if refused else ""))
 
     # ── when nobody calls ──────────────────────────────────────────────────────────────────────────
@@ -432,10 +431,7 @@ class NodeConnection:
                 self._turns.wait(0.1)
         if threading.current_thread() is not self._keeper:
             self._keeper.join(5.0)
-        if self.gateway >= 0:
-            self.transport.queue(self.gateway, Leave(-1))
-            self.transport.flush(time.monotonic())
-            self.transport.drain(0.5, [self.gateway])
+        self.attachment.leave(drain_s=0.5)
         self._dispose()
 
     def _dispose(self) -> None:

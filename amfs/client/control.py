@@ -1,4 +1,4 @@
-"""Questions to a running session from a process that is no node. Owns a transport of its own for as long as it asks.
+"""Questions to a running session from a process that is no node. Owns its attachment for as long as it asks.
 
 Blocking, with a time-out on every wait. Must not know: the meaning of the answers.
 """
@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from amfs.engine.messages import CLIENT_ID_MIN, ClientHello, IdAssigned, Join, Leave, Member, Message, View
-from amfs.engine.views import overtakes
+from amfs.client.attachment import Attachment
+from amfs.engine.messages import CLIENT_ID_MIN, IdAssigned, Join, Member, Message, View
 from amfs.errors import SessionError
 from amfs.host.processes import host_id
 from amfs.net.addresses import pick
 from amfs.net.records import SessionRecord
-from amfs.net.transport import Transport, random_client_id
 
 M = TypeVar("M", bound=Message)
 _ASKED_FIRST = 8  # nodes asked for the view; any one that answers will do
@@ -27,11 +26,8 @@ class Client:
 
     def __init__(self, session: SessionRecord) -> None:
         self.session = session
-        self.transport = Transport(random_client_id(), session.keys)
-        self.id = self.transport.own_id
-        self._greeted: set[int] = set()
-        for entry in session.nodes:
-            self.transport.connect(entry.node, entry.endpoints, entry.host)
+        self.attachment = Attachment(session)
+        self.transport = self.attachment.transport
 
     def __enter__(self) -> Client:
         return self
@@ -41,10 +37,7 @@ class Client:
 
     def close(self) -> None:
         """Take leave of the nodes, so that none waits to hear from us, and close."""
-        for node in self._greeted:
-            self.transport.queue(node, Leave(-1))
-        self.transport.flush(time.monotonic())
-        self.transport.close()
+        self.attachment.leave()
 
     def view(self, timeout_s: float = 5.0, until: Callable[[View], bool] = lambda view: True) -> View:
         """The members as the session sees them now; the first view that satisfies ``until``. Raises SessionError on time-out.
@@ -53,23 +46,20 @@ class Client:
         """
         self._need_a_way([entry.node for entry in self.session.nodes])
         end = time.monotonic() + timeout_s
-        best: View | None = None
+        self.attachment.view = None  # one that was heard before may be old
         asked = [entry.node for entry in self.session.nodes]
         while time.monotonic() < end:
-            for node in asked[:_ASKED_FIRST]:
-                self._greeted.add(node)
-                self.transport.queue(node, ClientHello(self.id))
+            self.attachment.greet(asked[:_ASKED_FIRST])
             pause = min(end, time.monotonic() + 0.5)
             while time.monotonic() < pause:
                 for _, message in self._turn(pause):
-                    if isinstance(message, View) and (best is None or overtakes(message, best)):
-                        best = message
-                if best is not None and until(best):
-                    self.transport.set_members(best.members, time.monotonic())
-                    return best
+                    if isinstance(message, View):
+                        self.attachment.adopt(message)
+                if self.attachment.view is not None and until(self.attachment.view):
+                    return self.attachment.view
                 if not asked:
                     break
-        raise SessionError(self._why_not(best, timeout_s))
+        raise SessionError(self._why_not(timeout_s))
 
     def _need_a_way(self, nodes: Iterable[int]) -> None:
         """Raise SessionError if none of these nodes, as the session file has them, listens where it can be reached from this host."""
@@ -79,14 +69,12 @@ class Client:
             where = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in entries))
             raise SessionError(f"session {self.session.name} can be reached only from {where}: it was started without --tcp")
 
-    def _why_not(self, view: View | None, timeout_s: float) -> str:
-        if view is not None:
+    def _why_not(self, timeout_s: float) -> str:
+        if (view := self.attachment.view) is not None:
             nodes = ", ".join(str(member.node) for member in view.members)
             return f"session {self.session.name} is not complete after {timeout_s:g} s: only nodes {nodes} are in"
-        text = f"session {self.session.name} does not answer within {timeout_s:g} s"
-        if self.transport.refusals.recent:
-            text += "; " + "; ".join(dict.fromkeys(self.transport.refusals.recent))
-        return text
+        refused = self.attachment.refusals()
+        return f"session {self.session.name} does not answer within {timeout_s:g} s" + (f"; {refused}" if refused else "")
 
     def ask(self, questions: Mapping[int, Message], kind: type[M], timeout_s: float = 2.0) -> dict[int, M]:
         """Ask each node its question; returns the answers of type ``kind`` that came in time, by node."""

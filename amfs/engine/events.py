@@ -65,6 +65,7 @@ class PeerDown(NamedTuple):
     """The transport or membership gave up on a peer (closed for good)."""
 
     peer: int
+    refused: bool = False  # it lives, and has given up on us
 
 
 class Started(NamedTuple):

@@ -50,6 +50,8 @@ class Membership(Machine):
         self.next_id = 0  # the highest id given out so far
         self.left: set[int] = set()  # ids of nodes that were members
         self.unreachable: set[int] = set()  # members to which our link is down
+        self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
+        self.beat_due = 0.0
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
             m.View: self.on_view,
@@ -84,7 +86,22 @@ class Membership(Machine):
             self._announce((self.me,), PartitionTable.even([self.node]))
         else:
             self.send(self.hint, m.Join(self.me))
+        self._set_beat()
+
+    def _set_beat(self) -> None:
+        self.beat_due = self.now + self.limits.heartbeat_s
         self.set_timer("beat", self.limits.heartbeat_s)
+
+    def _allow_for_pause(self) -> None:
+        """A late timer shows that this process was stopped for so long. That is no silence of the others."""
+        late = self.now - self.beat_due
+        if late <= self.limits.heartbeat_s:
+            return
+        self.manager_heard = min(self.manager_heard + late, self.now)
+        for peer in self.peers.values():
+            peer.heard = min(peer.heard + late, self.now)
+        for client, heard in self.clients.items():
+            self.clients[client] = min(heard + late, self.now)
 
     def _admit(self, node: int) -> None:
         peer = self.peers[node] = Peer(self.now)
@@ -172,7 +189,8 @@ class Membership(Machine):
     def on_timer(self, event: TimerFired) -> None:
         if event.key != "beat":
             return
-        self.set_timer("beat", self.limits.heartbeat_s)
+        self._allow_for_pause()
+        self._set_beat()
         view = self.view
         if view is None:
             self.send(self.hint, m.Join(self.me))
@@ -263,8 +281,8 @@ class Membership(Machine):
         """Take over if the manager is silent and nobody of lower id has spoken up in time."""
         view = self.view
         assert view is not None
-        heirs = [node for node in self.nodes() if node != view.manager]
-        patience = self.limits.dead_s * (1 + heirs.index(self.node) / 2)
+        successors = [node for node in self.nodes() if node != view.manager]
+        patience = self.limits.dead_s * (1 + successors.index(self.node) / 2)
         if self.now - self.manager_heard > patience:
             self._take_over()
 
@@ -279,7 +297,18 @@ class Membership(Machine):
         self._announce(tuple(member for member in view.members if member.node != lost), table)
 
     def on_peer_down(self, event: PeerDown) -> None:
-        """The transport gave up on it: no need to wait for the time-out."""
+        """The transport gave up on it: no need to wait for the time-out. If it gave up on us, the session may have gone on without us."""
+        if event.refused and event.peer >= m.CLIENT_ID_MIN:
+            return  # it lives, and ends its run itself if this node stays a member
+        if event.refused and self.view is not None and event.peer in self.nodes():
+            self.refused[event.peer] = self.now
+            self.refused = {node: at for node, at in self.refused.items() if self.now - at < self.limits.dead_s}
+            if event.peer == self.view.manager or (self.is_manager and 2 * len(self.refused) >= len({*self.nodes(), *self.refused})):
+                self.log(f"node {event.peer} has given up on this node: it was taken for dead", logging.ERROR)
+                self.out.append(Stop("the others took this node for dead"))
+                return
+            if self.is_manager:
+                return  # if it is the only one, its silence will tell; until the others have spoken we may be the one who is out
         if event.peer >= m.CLIENT_ID_MIN:
             if event.peer in self.clients:
                 self._client_gone(event.peer)
@@ -287,8 +316,8 @@ class Membership(Machine):
             self._move(event.peer, self.peers[event.peer], PeerEvent.TIMED_OUT)
             self._bury([event.peer])
         elif self.view is not None and event.peer == self.view.manager:
-            heirs = [node for node in self.nodes() if node != event.peer]
-            if heirs and heirs[0] == self.node:
+            successors = [node for node in self.nodes() if node != event.peer]
+            if successors and successors[0] == self.node:
                 self._take_over()
         elif self.view is not None and not self.is_manager and event.peer in self.nodes():
             # Two members that cannot talk to each other would wait for each other for ever: one of them has to go.

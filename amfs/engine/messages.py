@@ -195,7 +195,9 @@ class Flushed(Message, frozen=True, tag=8):
 
 
 class RunEnd(Message, frozen=True, tag=9):
-    """Submitter -> every node: forget the run; kill what runs if ``kill``. Repeatable: forgetting twice is forgetting."""
+    """Submitter, or the manager if that is dead -> every node: forget the run; kill what runs if ``kill``.
+
+    Repeatable: forgetting twice is forgetting."""
 
     run: int
     kill: bool = False
@@ -375,7 +377,7 @@ class Join(Message, frozen=True, tag=51):
 
 
 class Heartbeat(Message, frozen=True, tag=52):
-    """Node <-> manager, and submitter <-> dispatchers: alive, and at this epoch."""
+    """Node <-> manager, and submitter <-> manager and dispatchers: alive, and at this epoch."""
 
     epoch: int
 

@@ -1,4 +1,4 @@
-"""The packed task record that the C launcher takes. Pure; ``csrc/launcher/launcher.h`` is the C side of this contract.
+"""The packed task record that the C launcher takes. Pure; ``csrc/launcher/record.h`` is the C side of this contract.
 
 A record is little-endian, without padding beyond what is listed::
 

@@ -15,8 +15,10 @@ without a receiver's incarnation (``target`` 0) and is answered at once.
                    CONNECTING, UP ──give up──► DOWN ──renewed──► UP
                    any ──close──► DOWN
 
-A peer that is DOWN stays so for that incarnation: packets of it are ignored, messages for it are dropped. The peer will give up on this
-process in turn.
+A peer that is DOWN stays so for that incarnation: messages for it are dropped, and a packet of it is answered by one that says *closed*. So
+a process that was stopped for long learns by the first answer that it has been given up.
+
+Time in which this process itself was stopped does not count as silence of the peer: a timer that fires late shows it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Packet(NamedTuple):
     seq: int  # 1, 2, …; 0: carries no messages
     ack: int  # every batch up to this one has arrived
     messages: Sequence[Message] = ()
+    closed: bool = False  # the sender has given up on this incarnation of the receiver
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -104,6 +107,7 @@ class Link:
         self.peer_incarnation = 0  # 0: never heard of
         self.heard_at = 0.0  # when a packet of the peer's present incarnation last arrived, whatever was in it
         self.restarts = 0  # how often the peer was found to be a new incarnation
+        self.refused = False  # the peer has given up on us
         self.resent = 0  # batches sent again, for counters
         self.repeated = 0  # batches received again
         self._dropped: list[Message] = []
@@ -159,8 +163,14 @@ class Link:
         if packet.incarnation > self.peer_incarnation:
             self._adopt(packet.incarnation, now)
         elif self.state is State.DOWN:
-            return [], []
+            return [], [] if packet.closed else [self._closed()]
         self.heard_at = now
+        if packet.closed:
+            if packet.target == self.incarnation:
+                self._move(Move.GIVE_UP)
+                self._abandon()
+                self.refused = True
+            return [], []
         if packet.target != self.incarnation:
             # A hello, or meant for an earlier life of ours: whatever we say tells the peer who we are.
             return [], self._pump(now) or [self._ack()]
@@ -184,6 +194,9 @@ class Link:
 
     def on_timer(self, now: float) -> list[Packet]:
         """Do what is due; returns what to put on the channel. The state is DOWN afterwards if the peer was given up."""
+        due = self.next_timer()
+        if due is not None and now - due > self.limits.resend_max_s:
+            self._progress_at += now - due
         if self._resend_at is not None and now >= self._progress_at + self.limits.give_up_s:
             self._move(Move.GIVE_UP)
             self._abandon()
@@ -253,6 +266,7 @@ class Link:
         self._abandon()
         self._waiting = kept
         self.peer_incarnation = incarnation
+        self.refused = False
         self._next_seq = 1
         self._received = 0
         self._progress_at = now
@@ -277,6 +291,9 @@ class Link:
 
     def _ack(self) -> Packet:
         return self._packet(0, ())
+
+    def _closed(self) -> Packet:
+        return Packet(self.own_id, self.peer, self.incarnation, self.peer_incarnation, 0, 0, (), True)
 
     def _hello(self) -> Packet:
         return Packet(self.own_id, self.peer, self.incarnation, 0, 0, 0)

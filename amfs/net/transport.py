@@ -51,7 +51,7 @@ def random_client_id() -> int:
 class _Peer:
     """What the transport keeps per peer: only the link is protocol, the rest is plumbing."""
 
-    __slots__ = ("acks", "dealer", "endpoints", "host", "id", "link", "queue", "restarts", "route", "sizes", "unacked_bytes")
+    __slots__ = ("acks", "dealer", "endpoints", "host", "id", "link", "queue", "refused", "restarts", "route", "sizes", "unacked_bytes")
 
     def __init__(self, link: Link) -> None:
         self.id = link.peer
@@ -65,6 +65,7 @@ class _Peer:
         self.sizes: deque[tuple[int, int]] = deque()  # (sequence number, bytes) of what is not acknowledged
         self.unacked_bytes = 0
         self.restarts = 0
+        self.refused = False
 
 
 class Transport:
@@ -93,6 +94,7 @@ class Transport:
         self._armed: dict[int, _Peer] = {}  # whose link may have a timer
         self._due: float | None = None  # not later than the earliest timer of a link
         self._restarted: list[int] = []
+        self._refused: list[int] = []
         self._inbox: list[tuple[int, Message]] = []
         self._now = 0.0
         self._closed = False
@@ -250,6 +252,11 @@ class Transport:
         restarted, self._restarted = self._restarted, []
         return restarted
 
+    def take_refused(self) -> list[int]:
+        """Peers that live and have given up on this process, since the last call: what was on the way to them is lost."""
+        refused, self._refused = self._refused, []
+        return refused
+
     def heard(self) -> dict[int, float]:
         """When anything last arrived from each process to which our link is up."""
         return {peer: record.link.heard_at for peer, record in self._peers.items() if record.link.state is State.UP}
@@ -333,7 +340,11 @@ class Transport:
             if self._due is None or due < self._due:
                 self._due = due
         elif link.state is State.DOWN:
+            if link.refused and not record.refused:
+                self._refused.append(record.id)
+                self._give_up(record)
             self.counters["lost"] += len(link.take_dropped())
+        record.refused = link.refused
 
     def _transmit(self, record: _Peer, packet: Packet) -> None:
         frame = self._encoded(packet)
@@ -392,7 +403,7 @@ class Transport:
             acknowledged = link.acknowledged
             while record.sizes and record.sizes[0][0] <= acknowledged:
                 record.unacked_bytes -= record.sizes.popleft()[1]
-        if len(packets) == 1 and not packets[0].seq and packets[0].target:
+        if len(packets) == 1 and not packets[0].seq and packets[0].target and not packets[0].closed:
             record.acks = packets[0]  # later ones say all that this one says
             self._queued[record.id] = record
             packets = []

@@ -7,7 +7,7 @@ Owns the layout of the frame and the refusal of malformed frames. Must not know:
     offset  size
          0     4  magic "amfs"
          4     2  PROTOCOL_VERSION
-         6     2  flags: 0, or 1: the strings are escaped
+         6     2  flags: 1: the strings are escaped; 2: the sender has given up on the receiver (and says nothing else)
          8     8  sender's id
         16     8  receiver's id
         24     8  sender's incarnation
@@ -39,6 +39,7 @@ MAGIC = b"amfs"
 HEADER = struct.Struct("<4sHHQQQQQQ")
 
 ESCAPED = 1
+CLOSED = 2
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyMessage])
@@ -53,8 +54,8 @@ class RemoteProtocolError(ProtocolError):
 
 def encode(packet: Packet) -> bytes | bytearray:
     """The frame of a packet. Raises ProtocolError if a message holds what MessagePack cannot carry."""
-    sender, receiver, incarnation, target, seq, ack, messages = packet
-    header = HEADER.pack(MAGIC, PROTOCOL_VERSION, 0, sender, receiver, incarnation, target, seq, ack)
+    sender, receiver, incarnation, target, seq, ack, messages, closed = packet
+    header = HEADER.pack(MAGIC, PROTOCOL_VERSION, CLOSED if closed else 0, sender, receiver, incarnation, target, seq, ack)
     if not seq:
         return header
     frame = bytearray(header)
@@ -86,12 +87,12 @@ def decode(frame: bytes | bytearray | memoryview) -> Packet:
         raise RemoteProtocolError("not a frame of amfs")
     if version != PROTOCOL_VERSION:
         raise RemoteProtocolError(f"protocol version {version}, this is version {PROTOCOL_VERSION}: both sides must run the same amfs")
-    if flags & ~ESCAPED or not incarnation:
+    if flags & ~(ESCAPED | CLOSED) or not incarnation or (flags & CLOSED and seq):
         raise RemoteProtocolError("malformed header")
     if not seq:
         if len(frame) != HEADER.size:
             raise RemoteProtocolError(f"{len(frame) - HEADER.size} unexpected bytes after the header")
-        return Packet(sender, receiver, incarnation, target, 0, ack, ())
+        return Packet(sender, receiver, incarnation, target, 0, ack, (), bool(flags & CLOSED))
     try:
         content = memoryview(frame)[HEADER.size :]
         messages: Sequence[Message]

@@ -177,6 +177,8 @@ class Loop:
             messages = transport.receive(time_now)
             for peer in transport.take_restarted():
                 self._peer_down(peer, time_now)
+            for peer in transport.take_refused():
+                self._peer_down(peer, time_now, refused=True)
             for peer, message in messages:
                 self._take(peer, transport.own_id, message, time_now)
             for peer in transport.on_timer(time_now):
@@ -240,17 +242,20 @@ class Loop:
         core = self.core
         if core is not None and to == core.node:
             self.act(to, core.handle(Received(peer, message), time_now))
-        elif to in self.clients:
-            if isinstance(message, m.View):
-                self._view(message)
+            return
+        if isinstance(message, m.View):
+            self._view(message)
+        if to in self.clients:
             self.act(to, self.clients[to].handle(Received(peer, message), time_now))
 
-    def _peer_down(self, peer: int, time_now: float) -> None:
-        log.warning("%s %d does not answer", "client" if peer >= m.CLIENT_ID_MIN else "node", peer)
+    def _peer_down(self, peer: int, time_now: float, refused: bool = False) -> None:
+        event = PeerDown(peer, refused)
+        kind = "client" if peer >= m.CLIENT_ID_MIN else "node"
+        log.warning("%s %d %s", kind, peer, "has given up on us" if refused else "does not answer")
         if self.core is not None:
-            self.act(self.core.node, self.core.handle(PeerDown(peer), time_now))
+            self.act(self.core.node, self.core.handle(event, time_now))
         for client, loop_client in list(self.clients.items()):
-            self.act(client, loop_client.handle(PeerDown(peer), time_now))
+            self.act(client, loop_client.handle(event, time_now))
 
     def _view(self, view: m.View) -> None:
         if self.transport is not None:

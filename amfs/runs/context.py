@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.engine.events import Effect, Event
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, UsageError
 from amfs.host.shared_storage import LocalPaths, SharedStorage
@@ -100,21 +99,17 @@ class RunContext:
 
     def _connect(self, name: str) -> None:
         from amfs.client import discovery
-        from amfs.net.transport import Transport, random_client_id
+        from amfs.client.attachment import Attachment
 
         found = discovery.find(name or None)
         self.store = None
         self.node_io = None
         self.core = None
-        self.client = random_client_id()
-        transport = Transport(self.client, found.keys)
+        self.attachment = Attachment(found)
+        self.client = self.attachment.id
         self.data_key = found.keys.data
-        for node in found.nodes:
-            transport.connect(node.node, node.endpoints, node.host)
-        self.loop = Loop(None, None, transport)
+        self.loop = Loop(None, None, self.attachment.transport)
         self.run = random.SystemRandom().randrange(1 << 20, 1 << 31)
-        self._contacts = [node.node for node in found.nodes]
-        self.session_name = found.name
 
     def _on_view(self, view: m.View) -> None:
         if self.view is None or overtakes(view, self.view):
@@ -123,15 +118,12 @@ class RunContext:
     def wait_for_view(self, longest_s: float = 15.0) -> m.View:
         """Until the session has said who is in it. Raises SessionError."""
         end = now() + longest_s
-        if self.loop.transport is not None:
-            greeter = _Greeter(self.client)
-            self.loop.add_client(greeter)
-            for node in self._contacts:
-                self.loop.transport.queue(node, m.ClientHello(self.client))
-            self.loop.transport.flush(now())
+        if self.core is None:
+            self.attachment.greet(node.node for node in self.attachment.session.nodes)
+            self.attachment.transport.flush(now())
         while self.view is None:
             if now() > end:
-                raise SessionError(f"session {self.session_name} does not answer; `amfs status` shows what is left of it")
+                raise SessionError(f"session {self.attachment.session.name} does not answer; `amfs status` shows what is left of it")
             self.loop.turn(0.2)
         return self.view
 
@@ -141,23 +133,6 @@ class RunContext:
             self.node_io.close()
         if self.store is not None:
             self.store.close()
-        if self.loop.transport is not None:
-            if self.view is not None:
-                for member in self.view.members:
-                    self.loop.transport.queue(member.node, m.Leave(-1))  # nobody need miss us
-            self.loop.transport.drain(1.0)
-            self.loop.transport.close()
+        if self.core is None:
+            self.attachment.leave([member.node for member in self.view.members] if self.view is not None else (), drain_s=1.0)
         self.loop.close()
-
-
-class _Greeter:
-    """Stands in for the submitter until the first view is there."""
-
-    def __init__(self, client: int) -> None:
-        self.client = client
-
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        return []
-
-    def act(self, effect: Effect) -> None:
-        pass

@@ -114,9 +114,9 @@ class Process:
         """Give the machine an event and act on what it answers."""
         raise NotImplementedError
 
-    def peer_down(self, peer: int) -> None:
-        self.world.note(self.id, "sees down", peer)
-        self.tell(PeerDown(peer))
+    def peer_down(self, peer: int, refused: bool = False) -> None:
+        self.world.note(self.id, "is refused by" if refused else "sees down", peer)
+        self.tell(PeerDown(peer, refused))
 
     def stall(self, seconds: float) -> None:
         """Do nothing for so long, as a process that was stopped, and go on as if nothing had been."""
@@ -241,6 +241,10 @@ class Linked:
         link = self._link(packet.sender)
         delivered, packets = link.receive(packet, self.world.now)
         self._after(link, packets)
+        if link.refused and packet.closed:
+            self._give_up(packet.sender)
+            self.process.peer_down(packet.sender, refused=True)
+            return
         for message in delivered:
             if not self.process.alive:
                 return

@@ -24,7 +24,7 @@ enum { FSIO_KEY_BYTES = 32, FSIO_WHOLE = -1 };
 
 enum fsio_kind {
     FSIO_LOCAL = 0,   /* the whole content is this node's part */
-    FSIO_REMOTE = 1,  /* another node has it open for writing, any layout: all reads and writes go through that node's handle */
+    FSIO_REMOTE = 1,  /* another node has it open for writing, or there is no room for a copy: all goes through a handle of that node */
     FSIO_STRIPED = 2, /* stripes at their partitions */
 };
 

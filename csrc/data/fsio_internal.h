@@ -1,7 +1,8 @@
-/* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts and what they take. fsio_handle.c: handles, local files.
- * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them. fsio_striped.c: striped
- * files. fsio_pieces.c: reading ahead and writing behind. fsio_spread.c: from one layout to the other. fsio_jobs.c: work in the background.
- * fsio_room.c: what is done before there is no room. fsio_lost.c: stripes that went with a node.
+/* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts. fsio_count.c: the memory that they take.
+ * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
+ * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
+ * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node.
+ * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
  * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */

@@ -9,6 +9,8 @@
  * Threads: any thread may call any function, but amfs_launcher_stop and _free only once nobody else calls. A child made by fork() must
  * not use a launcher of its parent (amfs_launcher_is_ours tells); freeing it there only gives up its memory.
  *
+ * A task that reaches its time limit (record.h) gets SIGTERM, and SIGKILL a second later.
+ *
  * Captured stdout and stderr live in memory (catch.h). The tail is kept; of stdout with AMFS_WANT_OUTPUT the beginning, and if there is more
  * than `capture` bytes, all of it up to 16 MiB is written to <log_dir>/<serial hex>.stdout and `detail` says so. What is beyond these bounds
  * is given up while the task runs.

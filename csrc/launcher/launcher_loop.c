@@ -225,17 +225,19 @@ static void release(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
 
 /* --------------------------------------------------------------------------------------------------------------- killing */
 
-static void begin_kill(amfs_loop *loop, amfs_slot *slot, int reason, int64_t now) {
-    if (slot->killed == AMFS_NOT_KILLED) {
-        slot->killed = reason;
-        slot->deadline_us = now + GRACE_US;
-        amfs_run_signal(loop, slot, SIGTERM);
-    } else if (!slot->killed_hard && reason == AMFS_NOT_KILLED) {
-        slot->killed_hard = true;
-        slot->deadline_us = INT64_MAX;
-        amfs_run_signal(loop, slot, SIGKILL);
-    }
+static void terminate(amfs_loop *loop, amfs_slot *slot, int reason, int64_t now) {
+    if (slot->killed != AMFS_NOT_KILLED) return;
+    slot->killed = reason;
+    slot->deadline_us = now + GRACE_US;
+    amfs_run_signal(loop, slot, SIGTERM);
     if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
+}
+
+static void kill_hard(amfs_loop *loop, amfs_slot *slot) {
+    if (slot->killed_hard) return;
+    slot->killed_hard = true;
+    slot->deadline_us = INT64_MAX;
+    amfs_run_signal(loop, slot, SIGKILL);
 }
 
 static void obey_kills(amfs_loop *loop, uint64_t *kills, size_t count) {
@@ -245,7 +247,7 @@ static void obey_kills(amfs_loop *loop, uint64_t *kills, size_t count) {
     for (uint32_t i = 0; i < loop->launcher->slots; i++) {
         amfs_slot *slot = &loop->slots[i];
         if (slot->task != NULL && bsearch(&slot->task->serial, kills, count, sizeof *kills, amfs_compare_serials) != NULL)
-            begin_kill(loop, slot, AMFS_KILLED_ON_REQUEST, now);
+            terminate(loop, slot, AMFS_KILLED_ON_REQUEST, now);
     }
     free(kills);
 }
@@ -256,8 +258,13 @@ static void check_deadlines(amfs_loop *loop, int64_t now) {
     for (uint32_t i = 0; i < loop->launcher->slots; i++) {
         amfs_slot *slot = &loop->slots[i];
         if (slot->task == NULL) continue;
-        if (slot->deadline_us <= now) begin_kill(loop, slot, slot->killed == AMFS_NOT_KILLED ? AMFS_KILLED_BY_LIMIT : AMFS_NOT_KILLED, now);
-        else if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
+        if (slot->deadline_us > now) {
+            if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
+        } else if (slot->killed == AMFS_NOT_KILLED) {
+            terminate(loop, slot, AMFS_KILLED_BY_LIMIT, now);
+        } else {
+            kill_hard(loop, slot);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ from recorder import Recorder
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeersHeard, Started, Stop
+from amfs.engine.events import PeerDown, PeersHeard, Started, Stop, TimerFired
 from amfs.engine.membership import Membership
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PeerState
@@ -512,3 +512,34 @@ def test_the_manager_ends_the_earlier_run_on_nodes_that_joined_too() -> None:
     """They may have records of it, and its submitter did not live to tell them of it."""
     node = manager_of(1).tell(CLIENT, kept(3, 1)).tell(CLIENT, kept(5, 2))
     assert node.take_all(m.RunEnd) == [(0, m.RunEnd(3, True)), (1, m.RunEnd(3, True))]
+
+
+def late(node: Recorder[Membership], seconds: float) -> Recorder[Membership]:
+    """The node is stopped for so long, and its timer fires afterwards."""
+    node.now += seconds
+    node.timers.pop("beat")
+    return node.feed(TimerFired("beat"))
+
+
+def test_who_was_stopped_hears_the_others_out_before_it_takes_them_for_dead() -> None:
+    heir = node_in(view_of(1, 0, 0, 1, 2), 1)
+    late(heir, 30.0)
+    assert heir.machine.view == view_of(1, 0, 0, 1, 2)
+    manager = late(manager_of(1, 2), 30.0)
+    assert manager.machine.nodes() == [0, 1, 2]
+
+
+def test_a_node_that_its_manager_has_given_up_leaves() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 2)
+    node.feed(PeerDown(1, refused=True))
+    assert not node.effects
+    node.feed(PeerDown(0, refused=True))
+    assert node.effect(Stop) == Stop("the others took this node for dead")
+
+
+def test_a_manager_leaves_when_half_of_its_nodes_have_given_it_up() -> None:
+    manager = manager_of(1, 2, 3)
+    manager.feed(PeerDown(3, refused=True))
+    assert not manager.effects and manager.machine.nodes() == [0, 1, 2, 3]
+    manager.feed(PeerDown(2, refused=True))
+    assert manager.effect(Stop) == Stop("the others took this node for dead")

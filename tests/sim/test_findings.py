@@ -70,6 +70,25 @@ def test_a_manager_that_was_taken_for_dead_and_comes_back_does_not_take_the_subm
     assert [node.id for node in cluster.alive()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("stopped", [(1, 2), (2, 3), (0, 1), (0, 2, 3)])
+def test_nodes_that_were_stopped_for_long_found_no_session_of_their_own(stopped: tuple[int, ...]) -> None:
+    """Seed 303094: an heir that woke took the manager for dead and counted the others as its own; a submitter that came followed it."""
+    world = World(1, event_budget=100_000)
+    workload = Workload([Task(f"t{i}", ("work",)) for i in range(16)], seconds=10.0)
+    cluster = Cluster(world, workload, nodes=4, slots=1, links=LinkLimits())
+    client = cluster.client()
+    client.start()
+    world.let_pass(2.0)
+    for node in stopped:
+        cluster.nodes[node].stall(14.0 + node)
+    world.run(lambda: client.over is not None, 300.0)
+    lost = client.submitter.lost
+    assert lost and lost <= set(stopped) and client.submitter.finished == 16
+    world.let_pass(1.0)
+    assert {node.id for node in cluster.alive()} == {0, 1, 2, 3} - lost
+    assert {cluster.nodes[node].stopped for node in lost} == {"the others took this node for dead"}
+
+
 def what_waits_takes_the_room() -> Scenario:
     """Three units of one node. Tasks go round: 0, 3, … to node 1, 1, 4, … to node 2, 2, 5, … to node 0, which dies. Node 2 has a long
     task and, in its dispatcher's queue, the one for which all tasks of node 0 wait that are given out again."""

@@ -200,6 +200,27 @@ def test_a_peer_started_anew_is_a_new_peer(
     assert restarted == [1] and beats(got) == [1, 201]
 
 
+def test_who_was_given_up_is_told(tmp_path: Path, transports: Callable[..., Transport]) -> None:
+    one, two = (transports(number, None, [f"ipc://{tmp_path}/{number}.ipc"]) for number in (1, 2))
+    one.connect(2, two.endpoints)
+    two.connect(1, one.endpoints)
+    one.queue(2, Heartbeat(1))
+    got: list[tuple[int, Message]] = []
+    spin(lambda: got, one, two, got=got)
+    two.close_peer(1)
+    one.queue(2, Heartbeat(2))
+    refused: list[int] = []
+
+    def some() -> list[int]:
+        refused.extend(one.take_refused())
+        return refused
+
+    spin(some, one, two, got=got)
+    one.queue(2, Heartbeat(3))
+    turn(one)
+    assert refused == [2] and beats(got) == [1] and one.backlog(2) == 0 and not one.take_refused()
+
+
 class CuttingProxy:
     """Passes TCP on, and cuts the connection after a random number of bytes: what was in flight is lost."""
 

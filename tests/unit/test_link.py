@@ -11,7 +11,7 @@ from amfs.engine.messages import Blob, Content, FsResponse, Locate, Message, Opt
 from amfs.errors import InvalidTransition
 from amfs.net.link import MOVES, Limits, Link, Move, Packet, State
 from amfs.net.weight import weight
-from amfs.net.wire import encode
+from amfs.net.wire import decode, encode
 
 LIMITS = Limits(window=4, ack_every=3, resend_batches=3, batch_messages=2)
 
@@ -89,6 +89,38 @@ def test_first_contact_takes_a_hello_and_keeps_the_order() -> None:
     _, (answer,) = two.receive(hello, 0.0)
     _, packets = one.receive(answer, 0.0)
     assert [label for packet in packets for label in labels(two.receive(packet, 0.0)[0])] == [1, 2]
+
+
+def test_who_was_given_up_is_told_when_it_speaks() -> None:
+    one, two = pair()
+    two.close()
+    _, (answer,) = two.receive(one.send(batch(1), 0.0)[0], 0.0)
+    assert answer.closed and decode(bytes(encode(answer))) == answer
+    assert one.receive(answer, 0.0) == ([], [])
+    assert one.state is State.DOWN and one.refused and one.take_dropped()
+    back = answer._replace(sender=1, receiver=2, incarnation=100, target=200)
+    assert two.receive(back, 0.0) == ([], []), "two that are closed fall silent"
+
+
+def test_to_be_closed_is_believed_of_this_life_only() -> None:
+    one, two = pair()
+    two.close()
+    _, (answer,) = two.receive(one.send(batch(1), 0.0)[0], 0.0)
+    one.receive(answer._replace(target=99), 0.0)
+    assert one.state is State.UP
+
+
+def test_a_process_that_was_stopped_gives_its_peers_another_chance() -> None:
+    one, _ = pair()
+    one.send(batch(1), 0.0)
+    due = one.next_timer()
+    assert due is not None
+    assert one.on_timer(due + 60.0), "it sends again rather than give up"
+    assert one.state is State.UP
+    while one.state is State.UP:
+        due = one.next_timer()
+        assert due is not None and due < 60.0 + 2 * LIMITS.give_up_s
+        one.on_timer(due)
 
 
 def test_a_full_window_holds_messages_back_and_merges_them() -> None:

@@ -31,7 +31,7 @@ class Ask(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Have the I/O of this node do ``what``."""
+    """Have the I/O of this node do ``what``: a method of ``node.file_backend``."""
 
     what: str
     args: tuple[Any, ...] = ()
