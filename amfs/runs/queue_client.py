@@ -42,13 +42,13 @@ class Queue:
     def add(self, commands: Iterable[Sequence[str]], directory: str, mount: str = "", env: Mapping[str, str] | None = None) -> int:
         """Record tasks, each the words of ``AMFS_queue``; how many. ``directory``: where the caller stands, ``mount``: the mount in which
         that is. When this returns they are recorded. Raises UsageError for the first that is not well-formed; then none is."""
-        from amfs.runs.queue_words import parse
+        from amfs.runs.queue_words import check
 
         place = spool.make(self.directory)
         name = spool.keep_environment(place, os.environ if env is None else env)
         records = [spool.Record(directory, mount, name, tuple(words)) for words in commands]
         for record in records:
-            parse(record.words)
+            check(record)
         try:
             spool.append(place, records)
         except OSError as error:

@@ -77,6 +77,11 @@ def _split(words: tuple[str, ...], plain: bool) -> tuple[tuple[str, ...], dict[s
     return words[: marks[0]] if marks else words, named
 
 
+def check(record: Record) -> None:
+    """Raise UsageError for what is wrong with a record whoever runs it: its words, its directory."""
+    _directory(parse(record.words), record)
+
+
 class Queued(NamedTuple):
     """A task of the queue. ``about``: the file whose node is wished, as a path in the session's file system; "" if none is."""
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs.engine import messages as m
+from amfs.engine.events import LookFor
 from amfs.engine.parking import Parking, lacks_files
 from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task
@@ -100,7 +101,8 @@ def test_whatever_happens_every_task_ends_and_those_that_can_end_well(seed: int)
         can |= more
         made |= {f"/{tid}" for tid in more}
     parking, state = Parking(), bytearray(count)
-    out, looks = list(range(count)), []
+    out = list(range(count))
+    looks: list[LookFor] = []
     parking.sent(specs(*out))
     ended: dict[int, m.Result] = {}
     on_the_way: list[m.Result] = []

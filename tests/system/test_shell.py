@@ -31,7 +31,7 @@ PROGRAMS = {
     "KMeans-Group": """awk 'NR == FNR { c[$1] = $1; next }
         { best = ""; for (k in c) { d = ($1 - k) ^ 2; if (best == "" || d < min) { min = d; best = k } }
         print best, $1 }' "$2" "$1" >"$3" """,
-    "KMeans-centroid": """awk '{ sum += $2; n++ } END { printf "%.6f\\n", sum / n }' "$1" >"$2" """,
+    "KMeans-centroid": """awk '{ sum[$1] += $2; n[$1]++ } END { for (k in sum) printf "%.6f\\n", sum[k] / n[k] }' "$1" >"$2" """,
     "mProjectPP": 'cat "$1" "$3" >"$2"',
     "mDiffFit": 'cat "$1" "$2" >"$3/$(basename "$1").$(basename "$2")"',
     "mBackground": 'cat "$1" "$3" >"$2"',
@@ -276,7 +276,7 @@ done
 AMFS_execute
 
 mkdir cluster/
-AMFS_shuffle --parts 8 temp/ cluster/
+AMFS_shuffle temp/ cluster/
 find cluster -empty -type f -delete
 
 mkdir centeroid/

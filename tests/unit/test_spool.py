@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from amfs.errors import UsageError
 from amfs.libexec import program
 from amfs.runs import spool
-from amfs.runs.queue_words import parse, task_of
+from amfs.runs.queue_words import Queued, parse, task_of
 from amfs.runs.shell_functions import script
 from amfs.runs.spool import Record, decode, encode
 
@@ -144,7 +144,7 @@ def test_what_words_mean(place: Path) -> None:
     mount = str(place / "mount")
     env = {"PATH": os.environ["PATH"], "A": "1", "B": "2"}
 
-    def meant(*words: str, directory: str = f"{mount}/dir") -> object:
+    def meant(*words: str, directory: str = f"{mount}/dir") -> Queued:
         return task_of(7, Record(directory, mount, "e", words), env, {"A": "1", "PATH": env["PATH"]})
 
     blind = meant("cat", "in", f"{mount}/other/x")
