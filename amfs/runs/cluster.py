@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from amfs.fs.attr import Attr
 from amfs.runs.api import RunResult, Session, run
 
 if TYPE_CHECKING:
+    from amfs.display.summary import Summary
     from amfs.engine.workflow import Task, Workflow
     from amfs.provision.owned import OwnedSession
     from amfs.runs.collective import Moved
@@ -161,6 +162,22 @@ class Cluster:
         """A run on these nodes that stays open: see ``amfs.Session``. Idle workers of its executors leave their slots to it."""
         self._release_slots()
         return Session(**self._own(options))
+
+    def queue(self, *commands: Sequence[str], directory: StrPath = "/", env: Mapping[str, str] | None = None) -> int:
+        """Record tasks in the session's queue, each the words of ``AMFS_queue`` (docs/reference/amfs-shell.md). They run in ``directory``
+        of its file system. Returns how many. ``env``: their environment (default: this program's). They belong to the session, not to this
+        program. Raises UsageError for words that are not well-formed, SessionError where the session has no directory on this host."""
+        from amfs.client.paths import clean
+        from amfs.runs.queue_client import Queue
+
+        where = os.fsdecode(clean(directory))
+        return Queue(self._session).add([("-C", f"amfs:{where}", *command) for command in commands], os.getcwd(), env=env)
+
+    def execute(self, *, progress: bool | None = None) -> Summary | None:
+        """Run what is queued, by whomever, and wait for its end: see ``runs.queued.execute``."""
+        from amfs.runs.queued import execute
+
+        return execute(self._session, progress=progress)
 
     def _own(self, options: dict[str, Any]) -> dict[str, Any]:
         if "session" in options:

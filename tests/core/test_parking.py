@@ -135,3 +135,31 @@ def test_whatever_happens_every_task_ends_and_those_that_can_end_well(seed: int)
     assert len(ended) == count, "a task was forgotten"
     assert {tid for tid, result in ended.items() if not result.outcome} == can
     assert all(set(result.missing) & reads[tid] for tid, result in ended.items() if result.outcome)
+
+
+def doubted(tid: int, *names: str) -> m.Result:
+    return m.Result(tid, outcome=Outcome.EXIT, code=0, missing=names)
+
+
+def test_who_ended_well_without_its_file_does_without_only_when_nobody_makes_it() -> None:
+    parking = Parking()
+    parking.sent(specs(0, 1))
+    assert sift(parking, doubted(0, "/f"), failed(1, "/g")) == []
+    due: list[int] = []
+    while not due:
+        due, looks, over = parking.turn(2)
+        assert not over, "task 0 may make what task 1 waits for"
+        for look in looks:
+            parking.seen(look.serial, [])
+    assert due == [0]
+    assert parking.lenient == {0}
+    parking.sent(specs(0))
+    assert sift(parking, m.Result(0, made=("/g",))) == [0]
+    assert parking.turn(1)[0] == [1]
+
+
+def test_who_ended_well_without_its_file_goes_again_when_it_is_made() -> None:
+    parking = Parking()
+    parking.sent(specs(0, 1))
+    assert sift(parking, doubted(0, "/f"), m.Result(1, made=("/f",))) == [1]
+    assert parking.turn(1)[0] == [0] and not parking.lenient

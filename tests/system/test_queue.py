@@ -17,6 +17,7 @@ from amfs.client.files import Files
 from amfs.host.processes import is_running
 from amfs.net.records import QUEUE_LOCK, SessionRecord
 from amfs.runs import spool
+from amfs.runs.cluster import Cluster
 from amfs.runs.queue_client import Queue
 
 COMMAND = [sys.executable, "-m", "amfs"]
@@ -182,3 +183,27 @@ def test_twenty_thousand(session: SessionRecord, files: Files) -> None:
     add(*[("cp", "in", f"o{i}", "-if", "in", "-of", f"o{i}") for i in range(20_000)])
     assert amfs("execute", "-q", timeout=1000).returncode == 0
     assert len(files.listdir("/")) == 20_001
+
+
+def test_a_python_program_queues_and_executes(session: SessionRecord, files: Files) -> None:
+    with Cluster(session.name) as cluster:
+        assert cluster.execute() is None
+        cluster.files.mkdir("/d")
+        env = {"WHAT": "made", "PATH": os.environ["PATH"]}
+        late, first = ["sh", "-c", "cat out | wc -l >lines"], ["sh", "-c", "sleep 0.2; echo $WHAT >out"]
+        assert cluster.queue(late, first, directory="/d", env=env) == 2
+        summary = cluster.execute()
+        assert summary is not None and summary.exit_code == 0, summary
+        assert cluster.get("/d/out") == b"made\n"
+        assert cluster.get("/d/lines").strip() == b"1", "a pipeline that had no file at first is not believed"
+        cluster.queue(["cat", "nowhere"])
+        summary = cluster.execute()
+        assert summary is not None and summary.exit_code == 1 and "nowhere" in summary.failures[0].what
+
+
+def test_what_is_named_and_nobody_makes_may_be_missing(session: SessionRecord, files: Files) -> None:
+    with Cluster(session.name) as cluster:
+        cluster.queue(["sh", "-c", "test -e flag || echo none >made"])
+        summary = cluster.execute()
+        assert summary is not None and summary.exit_code == 0, summary
+        assert cluster.get("/made") == b"none\n"
