@@ -14,7 +14,7 @@ SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint sim native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts notebooks test lint sim native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,14 @@ setup: ## make .venv with amfs (editable) and everything needed to develop it
 demo: ## run the Montage example to a mosaic picture, from nothing
 	@$(SETUP) examples
 	@$(BIN)/python examples/montage/demo.py $(ARGS)
+
+scripts: ## run the examples that are parallel scripts, and check their answers (NAMES="pagerank kmeans montecarlo wordlength blast")
+	@$(SETUP) --system examples,fs,notebook
+	@PATH="$$PWD/$(BIN):$$PATH" sh examples/scripts.sh $(NAMES)
+
+notebooks: ## execute the notebooks of examples/, and keep them with their output
+	@$(SETUP) examples,dataframes,notebook
+	@$(BIN)/python tools/run_notebooks.py examples/*/*.ipynb
 
 test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook

@@ -154,6 +154,7 @@ class _Checker:
         shared, missing = self.find_shared(writers, readers)
         programs = self.find_programs(writers, missing)
         self.check_output_places(writers, readers)
+        self.check_reductions(writers)
         return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths, *later)
 
     def fault(self, line: int, message: str) -> None:
@@ -384,6 +385,12 @@ class _Checker:
                     maker = self.tasks[writers[true_name]]
                     words = f"its program {name!r} is made by task {maker.id}, so it must be among the inputs of this task"
                     self.fault(task.line, f"task {task.id}: {words}")
+
+    def check_reductions(self, writers: Mapping[str, int]) -> None:
+        """A reduction combines files that tasks make; other inputs are at hand in every step."""
+        for task in self.tasks:
+            if task.reduce and not self.later and not any(self.aliases.get(name, name) in writers for name in task.inputs):
+                self.fault(task.line, f"task {task.id}: a reduction combines files that tasks make, and no task makes any of its inputs")
 
     def check_output_places(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> None:
         """Only files that will land on shared storage need a place there: those that nobody reads, and those kept."""

@@ -7,6 +7,7 @@
 set -e
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 PATH=$here/bin:$PATH
+command -v makeblastdb blastn >/dev/null || { echo "install NCBI BLAST+ first (Debian: apt-get install ncbi-blast+)" >&2; exit 2; }
 genome=$1 queries=$2 hits=$3 parts=${4:-8}
 
 mkdir db queries hits

@@ -396,3 +396,9 @@ def test_stream_and_whole_agree(shape: list[tuple[set[int], set[int]]]) -> None:
         assert accepted
         assert checker.plan.writers == plan.writers
         assert checker.plan.readers == plan.readers
+
+
+def test_a_reduction_of_what_no_task_makes() -> None:
+    one = task("sum", "given", "out", argv=("x", "{in}", "{out}"), reduce=2)
+    with pytest.raises(WorkflowError, match="task sum: a reduction combines files that tasks make, and no task makes any of its inputs"):
+        check(Workflow([one]), MapPlace(exist={"given"}))
