@@ -388,8 +388,8 @@ class _Checker:
 
     def check_reductions(self, writers: Mapping[str, int]) -> None:
         """A reduction combines files that tasks make; other inputs are at hand in every step."""
-        for task in self.tasks:
-            if task.reduce and not self.faults and not self.later and not any(self.aliases.get(name, name) in writers for name in task.inputs):
+        for task in () if self.faults or self.later else self.tasks:
+            if task.reduce and not any(self.aliases.get(name, name) in writers for name in task.inputs):
                 words = "a reduction combines files that tasks make, and no task makes any of its inputs"
                 self.fault(task.line, f"task {task.id}: {words}")
 
