@@ -22,6 +22,8 @@ from amfs.engine.paths import in_namespace
 from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task
 
+GROWS_S = 2.0  # how long a program that adds tasks may take to add the one that makes a file
+
 #: Instead of the number of the last look: nobody has asked for it; it was in vain.
 _CHANGED, _IN_VAIN = -1, -2
 
@@ -46,6 +48,8 @@ class Parking:
         self._seen: dict[int, set[str]] = {}  # task -> names for which a look has sent it out again
         self._unlooked: dict[str, None] = {}
         self._looks = 0
+        self._idle_since = -1.0  # nothing is left but parked tasks; -1: something else is
+        self.wake_s = 0.0  # ``turn`` is to be called again after so long; 0: need not be
         self._last = _CHANGED  # the number of the look for all names, while nothing has changed since it was asked for
 
     def sent(self, specs: Iterable[TaskSpec]) -> None:
@@ -53,6 +57,13 @@ class Parking:
         for spec in specs:
             if spec.options is not None and spec.options.blind:
                 self._sent[spec.tid] = self._files
+
+    def renewed(self, spec: TaskSpec) -> TaskSpec:
+        """The specification of a task that goes again."""
+        options = spec.options
+        if options is not None and spec.tid in self.lenient:
+            options = msgspec.structs.replace(options, lenient=True)
+        return msgspec.structs.replace(spec, attempt=1 + self.again.get(spec.tid, 0), options=options)
 
     def sift(self, results: Sequence[Result], state: Sequence[int], tasks: Sequence[Task]) -> Iterator[Result]:
         """The results that count, each of a task that has not ended when it is given; those of tasks that wait for a file now are kept."""
@@ -107,14 +118,21 @@ class Parking:
         if serial == self._last:  # it found nothing new, or it would not be that any more
             self._last = _IN_VAIN
 
-    def turn(self, left: int) -> tuple[list[int], list[LookFor], list[Result]]:
+    def turn(self, left: int, *, now: float = 0.0, grows: bool = False) -> tuple[list[int], list[LookFor], list[Result]]:
         """What is to be done now: tasks that go again, the look to be asked for, and the results of those that are given up.
 
-        ``left``: tasks of the run that have not ended; -1: more may come, or the run is being ended.
+        ``left``: tasks of the run that have not ended; -1: the run is being ended. ``grows``: more tasks may come; then nothing is given up
+        before there has been nothing else for GROWS_S.
         """
         due, self.due = self.due, []
         results: list[Result] = []
-        if self.parked and not due and left == len(self.parked):
+        idle = bool(self.parked) and not due and left == len(self.parked)
+        self.wake_s = 0.0
+        if not idle:
+            self._idle_since = -1.0
+        elif self._idle_since < 0:
+            self._idle_since, self.wake_s = now, GROWS_S
+        if idle and (not grows or now - self._idle_since >= GROWS_S):
             if self._last == _CHANGED:
                 self._unlooked = dict.fromkeys(self.waiting)
                 self._last = self._looks + 1

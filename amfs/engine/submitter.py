@@ -221,17 +221,13 @@ class Submitter(Machine):
             # What is on shared storage is not written a second time: somebody may be reading it.
             there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
             retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
-            options = msgspec.structs.replace(spec.options, lenient=True) if spec.options and tid in self.parking.lenient else spec.options
-            attempt = 1 + self.parking.again.get(tid, 0)
-            spec = msgspec.structs.replace(spec, attempt=attempt, retentions=tuple(retentions), options=options)
-            batches.setdefault(dispatcher, []).append(spec)
+            batches.setdefault(dispatcher, []).append(self.parking.renewed(msgspec.structs.replace(spec, retentions=tuple(retentions))))
         for dispatcher, specs in batches.items():
             self.parking.sent(specs)
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
 
     def _submit(self) -> None:
-        dispatchers = len(self.credits.out)
-        full = 0
+        dispatchers, full = len(self.credits.out), 0
         batch_size = max(1, min(self.limits.batch, len(self.state) // (4 * dispatchers or 1)))
         while full < dispatchers:
             dispatcher = self.credits.next()
@@ -515,7 +511,7 @@ class Submitter(Machine):
             return
         self.over = self.ending = True
         self.reason = reason
-        for key in ("run gone", "run ready", HEARTBEAT):
+        for key in ("run gone", "run ready", "parked", HEARTBEAT):
             self.cancel_timer(key)
         self.out.append(RunOver(reason, self.counters))
 
@@ -549,7 +545,9 @@ class Submitter(Machine):
 
     def flush(self) -> None:
         if self.parking.parked or self.parking.due:
-            again, looks, given_up = self.parking.turn(-1 if self.open or self.ending else self.total - self.ended)
+            again, looks, given_up = self.parking.turn(-1 if self.ending else self.total - self.ended, now=self.now, grows=self.open)
+            if self.parking.wake_s:
+                self.set_timer("parked", self.parking.wake_s)
             self.again.extend(again)
             self.out.extend(looks)
             for result in given_up:

@@ -25,6 +25,7 @@ from amfs.runs import spool
 START_S = 30.0
 SERVER_MODULE = "amfs.runs.queue_server"
 LOG = "queue.log"
+_servers: list[subprocess.Popen[bytes]] = []  # started by this process: kept, so that those that have ended are waited for
 LIVES_MAX = 5  # servers that may die under one command
 
 
@@ -82,10 +83,12 @@ class Queue:
         """Start a server; of several that are started at once one stays. It outlives us."""
         log = os.open(self.directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            return subprocess.Popen(
+            server = subprocess.Popen(
                 [sys.executable, "-P", "-m", SERVER_MODULE, self.session.name],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", env=node_environment(),
             )  # fmt: skip
+            _servers[:] = [server, *(other for other in _servers if other.poll() is None)]
+            return server
         finally:
             os.close(log)
 

@@ -50,7 +50,10 @@ void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *r,
     if (r->attempt == 0) return;
     switch (r->op) {
     case FUSE_OP_CREATE:
-        if (attr->pending != fuse_tasks_pending(mount->node, r->attempt)) break; /* it was there */
+        if (attr->pending != fuse_tasks_pending(mount->node, r->attempt)) { /* it was there, and is shared with this attempt */
+            amfs_attempt_found(r->attempt, r->ino, r->name, r->name_length);
+            break;
+        }
         /* fall through */
     case FUSE_OP_MKNOD:
     case FUSE_OP_SYMLINK: amfs_attempt_made(r->attempt, AMFS_MADE_FILE, r->ino, r->name, r->name_length, attr->ino); break;

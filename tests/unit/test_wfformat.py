@@ -258,7 +258,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     for number, task_id in enumerate(draw(st.lists(ids, min_size=1, max_size=5, unique=True))):
         task = draw(tasks(names))
         fresh = {name: f"{number}/{name}" for name in (*task.outputs, task.stdout, task.stderr) if name}
-        earlier = draw(st.lists(st.sampled_from(made), max_size=2, unique=True)) if made else []
+        earlier = draw(st.lists(st.sampled_from(made), max_size=2, unique=True)) if made and not task.blind else []
         inputs = tuple(dict.fromkeys([*earlier, *(f"in/{name}" for name in task.inputs)]))
         outputs = tuple(fresh[name] for name in task.outputs)
         changes: dict[str, Any] = {"id": task_id, "inputs": inputs, "outputs": outputs, "runtime": draw(st.none() | st.floats(0, 1e6))}
