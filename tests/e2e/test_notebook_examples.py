@@ -48,7 +48,7 @@ def test_notebooks_are_kept_with_their_output(path: Path) -> None:
     assert (path.parent / "README.md").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_pagerank_goes_on_after_a_restart_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMFS_EXAMPLE_PAUSE", "0.05")
     first = client(EXAMPLES / "pagerank" / "pagerank.ipynb")
