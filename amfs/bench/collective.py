@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -121,7 +122,7 @@ def model(kind: str, algorithm: str, nodes: int, size: int) -> tuple[float, floa
 
 
 def run_collective(settings: Settings, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Measure. What fails is reported as such."""
+    """Measure. A measurement that fails is reported with its reason."""
     rows: list[Row] = []
     errors: dict[str, str] = {}
     remarks: list[str] = []
@@ -181,7 +182,8 @@ def _one(files: Files, kind: str, algorithm: str, nodes: int, size: int, repeat:
 
 def _mpi(nodes: int, settings: Settings, remarks: list[str]) -> dict[str, float]:
     """Median seconds of Bcast ("multicast SIZE") and Gather."""
-    starter = shutil.which("mpiexec") or shutil.which("mpirun")
+    own = Path(sys.executable).with_name("mpiexec")  # of the mpich wheel
+    starter = str(own) if own.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
     if starter is None:
         remarks.append("not beside MPI: there is no mpiexec")
         return {}

@@ -131,7 +131,7 @@ def make_lines(path: Path, size: int, line: int, seed: int = 1) -> None:
 
 
 def run_shuffle(settings: Settings, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Measure. What fails is reported as such."""
+    """Measure. A measurement that fails is reported with its reason."""
     errors: dict[str, str] = {}
     remarks: list[str] = []
     kernels: list[Kernel] = []

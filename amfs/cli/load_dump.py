@@ -85,8 +85,8 @@ def dump(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
     """Copy files of the session out, all nodes at the same time, and check every copy.
 
     Of a directory its content goes to the local directory TARGET. Files and patterns go into TARGET if it is a directory or ends with a
-    slash. TARGET may be a URL that fsspec knows. A file gets its name when it is whole; what is there already with the same content is
-    left.
+    slash. TARGET may be a URL that fsspec knows. A file gets its name when it is whole. Files that are there
+    already with the same content are left.
 
     \b
       amfs dump amfs:/result /scratch/result

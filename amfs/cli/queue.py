@@ -13,7 +13,6 @@ from amfs.cli.completion import SHELLS, session_names
 
 if TYPE_CHECKING:
     from amfs.display.progress import Progress
-    from amfs.runs import queue_messages as q
 
 _OWN = {"--session": 2, "--status": 1, "--help": 1, "-h": 1}  # words that each takes
 
@@ -97,9 +96,10 @@ class _Execution:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.signal = 0
-        self.shown: dict[type, Any] = {}
 
     def run(self, queue: Any) -> int:
+        from amfs.runs.queued import show
+
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
                 os._exit(128 + number)
@@ -107,7 +107,7 @@ class _Execution:
 
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)
-        over = queue.execute(self.tell, lambda: self.signal != 0)
+        over = queue.execute(lambda event: show(self.progress, event), lambda: self.signal != 0)
         if over is None:
             self.progress.message("nothing is queued")
             return 0
@@ -115,21 +115,6 @@ class _Execution:
             over.summary.exit_code = 128 + self.signal
         self.progress.finish(over.summary)
         return 128 + self.signal if self.signal else int(over.code)
-
-    def tell(self, event: q.Event) -> None:
-        from amfs.runs import queue_messages as q
-
-        show = self.progress
-        if isinstance(event, q.Began):
-            show.start(event.total, event.nodes, event.slots)
-        elif isinstance(event, q.Standing):
-            show.update(event.snapshot)
-        elif isinstance(event, q.Said):
-            (show.fault if event.fault else show.message)(event.text)
-        elif isinstance(event, q.TaskOutput):
-            show.task_output(event.task, event.stdout, event.stderr)
-        elif isinstance(event, q.TaskFailed):
-            show.task_failed(event.task, event.detail, event.stderr)
 
 
 @click.command("shell-init")

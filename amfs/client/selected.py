@@ -34,7 +34,7 @@ def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
     while True:
         try:
             return _files_at(connection, path)
-        except OSError as error:  # a node may be dying: who is asked next may ask its heir
+        except OSError as error:  # a node may be dying: the next question may go to its heir
             if error.errno != errno.EIO or time.monotonic() >= end:
                 raise
         time.sleep(_PAUSE_S)

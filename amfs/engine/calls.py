@@ -177,7 +177,7 @@ class CallDispatch:
     def next_timer(self) -> float | None:
         """When to say TimePassed, if nothing else happens before."""
         due = [worker.heard + self.limits.idle_s for worker in self.workers.values() if not worker.out]
-        if due and not self.queue:  # somebody is idle: who has too much?
+        if due and not self.queue:  # a worker is idle: another may give back calls
             due += [w.heard + self.limits.ask_back_s for w in self.workers.values() if len(w.out) > 1 and not w.asked]
         return min(due, default=None)
 

@@ -5,7 +5,7 @@ from another, waits for the answers of a round, and begins the next. When someth
 and plans anew for what is left, so a node that dies on the way is gone around. It ends when every living node has what it should, or when
 nothing more can be done for a file; then the report says why.
 
-Who carries out the effects (a client, or the simulator) answers each ``Look``, ``Bring`` and ``Spare`` with one event.
+The caller (a client, or the simulator) carries out the effects and answers each ``Look``, ``Bring`` and ``Spare`` with one event.
 """
 
 from __future__ import annotations

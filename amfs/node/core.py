@@ -46,6 +46,7 @@ from amfs.engine.paths import in_namespace, namespace_path
 from amfs.engine.states import Outcome
 from amfs.engine.units import ring, units
 from amfs.engine.worker import Worker
+from amfs.engine.workflow import printable
 from amfs.errors import in_words
 
 if TYPE_CHECKING:
@@ -243,7 +244,8 @@ class NodeCore:
             if error is None:
                 completion = event.completion
                 if traces.doubted:
-                    completion = (serial, int(Outcome.EXIT), *completion[2:11], "exit status 0, but it had not what its command line names")
+                    why = f"exit status 0, but a file that its command line names was not there: {printable(traces.missing[0])}"
+                    completion = (serial, int(Outcome.EXIT), *completion[2:11], why)
                 self.staged.append(TasksExited([completion], {serial: (traces.missing, traces.made)}))
                 return
             why = f"what it made could not be published: {in_words(error)}"

@@ -15,18 +15,13 @@ from amfs.client.connection import Call, GatewayLost
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean
 from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
-from amfs.engine.collectives import ALGORITHMS, ALLGATHER, GATHER, KINDS, MST, MULTICAST, SCATTER
-from amfs.engine.movement import Bring, Brought, Effect, Ended, Event, Held, Look, Looked, Movement, Spare, Spared
+from amfs.engine.collectives import ALGORITHMS, GATHER, KINDS, MST, MULTICAST
+from amfs.engine.movement import FINAL, Bring, Brought, Effect, Ended, Event, Held, Look, Looked, Movement, Spare, Spared
 from amfs.errors import UsageError
 from amfs.fs.attr import STRIPED
 
 _LOOK_FILES = 64  # in one question
-_WORDS = {
-    errno.ENOENT: "is not there any more",
-    errno.EBUSY: "is being written",
-    errno.EIO: "its content was lost with a node",
-    errno.EISDIR: "is no regular file",
-}
+_WORDS = {**FINAL, errno.EIO: "its content was lost with a node"}
 
 
 class Moved(NamedTuple):
@@ -133,26 +128,3 @@ def _ordered(files: Files, effects: list[Effect], inodes: list[int]) -> list[Eve
         else:
             events.append(Brought(effect.serial, answer))  # type: ignore[union-attr]
     return events
-
-
-# ── by name ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def multicast(files: Files, *paths: StrPath, **how: Any) -> Moved:
-    """Every node gets whole copies of these files: see ``move``."""
-    return move(files, MULTICAST, paths, **how)
-
-
-def gather(files: Files, *paths: StrPath, **how: Any) -> Moved:
-    """One node gets whole copies of these files: see ``move``."""
-    return move(files, GATHER, paths, **how)
-
-
-def allgather(files: Files, *paths: StrPath, **how: Any) -> Moved:
-    """Every node gets whole copies of these files, over one node that gathers them first: see ``move``."""
-    return move(files, ALLGATHER, paths, **how)
-
-
-def scatter(files: Files, *paths: StrPath, **how: Any) -> Moved:
-    """Each of these files gets to one node, in turn, and is no longer elsewhere: see ``move``."""
-    return move(files, SCATTER, paths, **how)

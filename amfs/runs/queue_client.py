@@ -42,7 +42,8 @@ class Queue:
 
     def add(self, commands: Iterable[Sequence[str]], directory: str, mount: str = "", env: Mapping[str, str] | None = None) -> int:
         """Record tasks, each the words of ``AMFS_queue``; how many. ``directory``: where the caller stands, ``mount``: the mount in which
-        that is. When this returns they are recorded. Raises UsageError for the first that is not well-formed; then none is."""
+        that is. When this returns they are recorded. Raises UsageError for the first that is not well-formed; then none is. Raises
+        AmfsError if they could not be written: if the space ran out, the first ones may be recorded all the same."""
         from amfs.runs.queue_words import check
 
         place = spool.make(self.directory)

@@ -105,8 +105,9 @@ class Server:
         self.offsets = offsets
         self.tasks += len(found)
         self._add(head, found)
-        self._forget()
         self.changed.notify_all()
+        with contextlib.suppress(OSError):  # the tasks are taken in, whatever becomes of old files
+            self._forget()
         return number
 
     def _forget(self) -> None:

@@ -5,7 +5,10 @@ Owns nothing: the tasks are the session's (``queue_client``). Must not know: how
 
 from __future__ import annotations
 
+from functools import partial
+
 from amfs.display.choice import make_progress
+from amfs.display.progress import Progress
 from amfs.display.summary import Summary
 from amfs.runs import queue_messages as q
 from amfs.runs.queue_client import Queue
@@ -17,20 +20,9 @@ def execute(session: str | None, *, progress: bool | None = None) -> Summary | N
     from amfs.display.front_end import in_notebook
 
     queue = Queue(session)
-    show = make_progress(quiet=not (in_notebook() if progress is None else progress))
-
-    def tell(event: q.Event) -> None:
-        if isinstance(event, q.Began):
-            show.start(event.total, event.nodes, event.slots)
-        elif isinstance(event, q.Standing):
-            show.update(event.snapshot)
-        elif isinstance(event, q.TaskFailed):
-            show.task_failed(event.task, event.detail, event.stderr)
-        elif isinstance(event, q.TaskOutput):
-            show.task_output(event.task, event.stdout, event.stderr)
-
+    progress_bar = make_progress(quiet=not (in_notebook() if progress is None else progress))
     try:
-        over = queue.execute(tell)
+        over = queue.execute(partial(show, progress_bar))
     except KeyboardInterrupt:
         queue.cancel()
         raise
@@ -38,3 +30,17 @@ def execute(session: str | None, *, progress: bool | None = None) -> Summary | N
         return None
     over.summary.exit_code = over.code
     return over.summary
+
+
+def show(progress: Progress, event: q.Event) -> None:
+    """Show one event of an execute."""
+    if isinstance(event, q.Began):
+        progress.start(event.total, event.nodes, event.slots)
+    elif isinstance(event, q.Standing):
+        progress.update(event.snapshot)
+    elif isinstance(event, q.Said):
+        (progress.fault if event.fault else progress.message)(event.text)
+    elif isinstance(event, q.TaskFailed):
+        progress.task_failed(event.task, event.detail, event.stderr)
+    elif isinstance(event, q.TaskOutput):
+        progress.task_output(event.task, event.stdout, event.stderr)

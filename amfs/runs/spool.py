@@ -114,7 +114,7 @@ def keep_environment(spool: Path, environ: Mapping[str, str]) -> str:
 
 
 def append(spool: Path, records: Iterable[Record]) -> None:
-    """Add records, with one write. Raises OSError; then none of them counts."""
+    """Add records, with one write. Raises OSError; if the space ran out on the way, records that were written whole count."""
     data = b"".join(map(encode, records))
     descriptor = os.open(spool / PROGRAM, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -15,9 +15,9 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 PATIENCE_S = 300  # only turns a hang into a failure
 
 
-def run(*words: object, cwd: Path, **env: str) -> str:
+def run(*words: object, cwd: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, **env}
+    env = {**os.environ, "PATH": path}
     done = subprocess.run([*map(str, words)], cwd=cwd, env=env, text=True, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -31,7 +31,8 @@ LONG = pytest.mark.soak  # iterations; the listings of the paper run in tests/sy
     "name", ["montecarlo", "wordlength", "blast", pytest.param("pagerank", marks=LONG), pytest.param("kmeans", marks=LONG)]
 )
 @pytest.mark.timeout(600)
-def test_answers_are_right(name: str, tmp_path: Path) -> None:
+def test_answers_are_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_RUN_DIR", str(tmp_path / "run"))  # of the programs and of list_all
     here, out = EXAMPLES / name, tmp_path / "out"
     match name:
         case "pagerank":
@@ -51,7 +52,7 @@ def test_answers_are_right(name: str, tmp_path: Path) -> None:
             genome, queries = here / "genome" / "lambda_virus.fa", tmp_path / "queries"
             run(sys.executable, here / "queries.py", genome, 12, queries, cwd=tmp_path)
             given, checked = [genome, queries, out, 3], [queries, out]
-    run("amfs", "shell", "-N", 1, "-s", 2, here / f"{name}.sh", *given, cwd=tmp_path, AMFS_RUN_DIR=str(tmp_path / "run"))
+    run("amfs", "shell", "-N", 1, "-s", 2, here / f"{name}.sh", *given, cwd=tmp_path)
     run(sys.executable, here / "check.py", *checked, cwd=tmp_path)
     assert not list_all(), "the session is left"
 
