@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from amfs.client.files import files
+    from amfs.cluster import Cluster
     from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         WorkflowError,
     )
     from amfs.runs.api import RunResult, Session, TaskFailed, graph, run
-    from amfs.runs.cluster import Cluster
 
 __all__ = [
     "AmfsError",
@@ -52,7 +52,7 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("run", "graph", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
-    "Cluster": "amfs.runs.cluster",
+    "Cluster": "amfs.cluster",
     "files": "amfs.client.files",
     **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
     **dict.fromkeys(
@@ -73,10 +73,10 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """``%load_ext amfs``: the magic ``%%amfs`` (see ``runs.magic``)."""
+    """``%load_ext amfs``: the magic ``%%amfs`` (see ``magic``)."""
     from importlib import import_module
 
-    import_module("amfs.runs.magic").load(shell)
+    import_module("amfs.magic").load(shell)
 
 
 def __dir__() -> list[str]:

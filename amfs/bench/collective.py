@@ -26,7 +26,7 @@ from amfs.client.files import Files
 from amfs.display.progress import size_text
 from amfs.engine.collectives import ALGORITHMS, ALLGATHER, KINDS, MST, MULTICAST, SCATTER, rounds_of
 from amfs.errors import AmfsError
-from amfs.runs.collective import move
+from amfs.operations.collective import move
 from amfs.sim.movement import Network, predict
 
 ROOM_BYTES = 4 << 30  # of all copies on this machine together

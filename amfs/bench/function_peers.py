@@ -43,7 +43,7 @@ def doubled(value: Any) -> Any:
 
 @contextmanager
 def amfs(slots: int) -> Iterator[Contestant]:
-    from amfs.runs.cluster import Cluster
+    from amfs.cluster import Cluster
 
     with Cluster(nodes=1, slots=slots) as cluster, cluster.executor() as executor:
         yield Contestant(

@@ -19,8 +19,8 @@ import msgspec
 from amfs.bench.dispatch import work_parent
 from amfs.errors import AmfsError
 from amfs.libexec import program
-from amfs.runs import spool
-from amfs.runs.shell_functions import script
+from amfs.queueing import spool
+from amfs.queueing.shell_functions import script
 
 PROGRAM_TARGET = 1.5  # times /bin/true, at most
 FUNCTION_TARGET = 0.1

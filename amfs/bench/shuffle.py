@@ -26,7 +26,7 @@ from amfs.client.files import Files
 from amfs.display.progress import size_text
 from amfs.errors import AmfsError
 from amfs.libexec import program
-from amfs.runs.shuffle import shuffle
+from amfs.operations.shuffle import shuffle
 
 MEMCPY_TARGET, AWK_TARGET = 0.25, 10.0
 _SECONDS = 600.0

@@ -33,7 +33,7 @@ def _run(
     kind: str, paths: tuple[str, ...], algorithm: str, verbose: bool, form: str, session: str | None, root: int | None = None
 ) -> int:
     from amfs.display.progress import plural, size_text
-    from amfs.runs.collective import move
+    from amfs.operations.collective import move
 
     with Work(kind, session) as work:
         chosen = work.paths(paths)

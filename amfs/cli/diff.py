@@ -1,4 +1,4 @@
-"""``amfs diff``: compare the contents of two directories. Owns its options; the work is in ``amfs.runs.differences``."""
+"""``amfs diff``: compare the contents of two directories. Owns its options; the work is in ``amfs.operations.differences``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def diff(first: str, second: str, quiet: bool, form: str, session: str | None) -
     The files must have the same contents, equally often. What one side has beyond the other is listed, with < for FIRST and > for SECOND.
     The nodes that hold the files take their digests; no content moves. Exit status: 0 the same, 1 different, 2 trouble.
     """
-    from amfs.runs.differences import diff as work_of
+    from amfs.operations.differences import diff as work_of
 
     with Work("diff", session) as work:
         one, other = work.path(first), work.path(second)

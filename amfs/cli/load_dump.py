@@ -1,4 +1,4 @@
-"""``amfs load`` and ``amfs dump``: directories into a session and out of it. Own their options; the work is in ``amfs.runs.loading``."""
+"""``amfs load`` and ``amfs dump``: directories into a session and out of it. Owns their options; ``operations.loading`` does the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amfs.cli.fs_common import CONTEXT, Work, output_option, print_json, session
 from amfs.errors import UsageError
 
 if TYPE_CHECKING:
-    from amfs.runs.loading_common import Transferred
+    from amfs.operations.loading_common import Transferred
 
 _WAYS = ("auto", "nodes", "client")
 
@@ -66,7 +66,7 @@ def load(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
       amfs load 's3://bucket/2024/*.fits' amfs:/raw/
     """
     from amfs.cli.fs_progress import Transfer
-    from amfs.runs.loading import load as work_of
+    from amfs.operations.loading import load as work_of
 
     sources, target = _split(names, "load")
     with Work("load", session) as work:
@@ -93,7 +93,7 @@ def dump(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
       amfs dump amfs:/result s3://bucket/run-7
     """
     from amfs.cli.fs_progress import Transfer
-    from amfs.runs.loading import dump as work_of
+    from amfs.operations.loading import dump as work_of
 
     sources, target = _split(names, "dump")
     with Work("dump", session) as work:

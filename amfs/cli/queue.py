@@ -1,4 +1,4 @@
-"""``amfs queue``, ``amfs execute``, ``amfs shell-init``: tasks that a session owns. ``runs.queue_client`` does the work."""
+"""``amfs queue``, ``amfs execute``, ``amfs shell-init``: tasks that a session owns. ``queueing.client`` does the work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def queue(session: str | None, status: bool, words: tuple[str, ...]) -> int:
       --data-arg N     run where argument N lies, if it is a file; default 1
       --even           do not look where its files lie
     """
-    from amfs.runs.queue_client import Queue
+    from amfs.queueing.client import Queue
 
     if status:
         state = Queue(session).ask()
@@ -82,7 +82,7 @@ def execute(session: str | None, cancel: bool, quiet: bool, output: str) -> int:
     The tasks belong to the session: they go on when this command is killed, and "amfs execute" waits for them again. Ctrl-C ends them.
     """
     from amfs.display.choice import make_progress
-    from amfs.runs.queue_client import Queue
+    from amfs.queueing.client import Queue
 
     if cancel:
         Queue(session).cancel()
@@ -98,7 +98,7 @@ class _Execution:
         self.signal = 0
 
     def run(self, queue: Any) -> int:
-        from amfs.runs.queued import show
+        from amfs.queueing.execute import show
 
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
@@ -129,7 +129,7 @@ def shell_init(shell: str, session: str | None) -> None:
     """
     from amfs.client import discovery
     from amfs.host import fusemounts
-    from amfs.runs.shell import script
+    from amfs.queueing.shell import script
 
     record = discovery.find(session)
     here = mount_around(os.getcwd(), record.name)

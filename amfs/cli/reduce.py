@@ -1,4 +1,4 @@
-"""``amfs reduce``: many files into one with an associative command. Owns its options; the work is in ``amfs.runs.reducing``."""
+"""``amfs reduce``: many files into one with an associative command. Owns its options; the work is in ``amfs.operations.reducing``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reduce(arity: int, session: str | None, source: str, target: str, command: t
       amfs reduce --arity 2 amfs:/parts amfs:/all.dat merge -o {out} {in}
     """
     from amfs.display.progress import summary_text
-    from amfs.runs.reducing import reduce as work_of
+    from amfs.operations.reducing import reduce as work_of
 
     with Work("reduce", session) as work:
         there, to = work.path(source), work.path(target)

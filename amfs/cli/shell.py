@@ -1,4 +1,4 @@
-"""``amfs shell``: bash in the file system of a session. ``runs.shell`` does the work; owns the session that it starts."""
+"""``amfs shell``: bash in the file system of a session. ``queueing.shell`` does the work; owns the session that it starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shell(
       amfs shell                       a prompt
       amfs shell -N 4 pagerank.sh      a script, in a session of its own
     """
-    from amfs.runs.shell import Mount, bash
+    from amfs.queueing.shell import Mount, bash
 
     words, interactive = _words(command, script, args)
     record, ours = _session(session, nodes, slots)
@@ -105,7 +105,7 @@ def _enter(mount: str, directory: str) -> str:
 def _end(record: SessionRecord, status: int) -> None:
     """End the session that was started here; but not if the shell was killed while its tasks run."""
     from amfs.provision.local import LocalProcesses
-    from amfs.runs.queue_client import Queue
+    from amfs.queueing.client import Queue
 
     if status == 128 + 9:
         try:

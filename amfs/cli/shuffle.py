@@ -1,4 +1,4 @@
-"""``amfs shuffle``: the lines of many files into parts by their key. Owns its options; the work is in ``amfs.runs.shuffle``."""
+"""``amfs shuffle``: the lines of many files into parts by their key. Owns its options; the work is in ``amfs.operations.shuffle``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shuffle(
       amfs shuffle --key 2 --delimiter , --parts 16 amfs:/csv amfs:/by-user
     """
     from amfs.display.progress import plural, size_text, summary_text
-    from amfs.runs.shuffle import shuffle as work_of
+    from amfs.operations.shuffle import shuffle as work_of
 
     with Work("shuffle", session) as work:
         there, to = work.path(source), work.path(target)

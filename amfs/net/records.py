@@ -9,7 +9,7 @@ are only ever in files of mode 0600 in directories of mode 0700, and on pipes; n
     └── brave-otter/                                            0700
         ├── session.json                                        0600   SessionRecord
         ├── node-0.ipc  node-0.log  …                           0600   socket and log of each local node
-        ├── spool/  queue/  queue.lock  queue.sock  queue.log   0600   tasks that were queued, and the queue server (``runs.queue_server``)
+        ├── spool/  queue/  queue.lock  queue.sock  queue.log   0600   tasks that were queued, and the queue server (``queueing.server``)
         ├── bin/                                                0700   the commands on the PATH of ``amfs shell``
 """
 
@@ -173,7 +173,7 @@ def check_socket_path(directory: Path) -> None:
 
 def _has_mounts(path: Path) -> bool:
     try:
-        return any(name.endswith(".tasks") or name.startswith("mount-") for name in os.listdir(path))  # ``runs.shell``
+        return any(name.endswith(".tasks") or name.startswith("mount-") for name in os.listdir(path))  # ``queueing.shell``
     except OSError:
         return False
 

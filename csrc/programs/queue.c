@@ -1,10 +1,10 @@
-/* AMFS_queue: adds one task to the queue of a session. One record in the spool (amfs/runs/spool.py says its form), one write(2), no answer to
+/* AMFS_queue: adds one task to the queue of a session. One record in the spool (amfs/queueing/spool.py says its form), one write(2), no answer to
  * wait for: the task is recorded when this program has ended with status 0.
  *
  *   AMFS_queue [-C DIR] [--data-arg N] [--even] [--to DIR] [--] PROGRAM [ARGUMENT]... [-if FILE...] [-of FILE...]
  *
  * AMFS_SPOOL names the spool, AMFS_MOUNT the mount in which the caller stands. Where one of them does not help, `amfs queue` is run instead,
- * which finds out. What the options mean is said in amfs/runs/queue_words.py; here is only looked whether they are well-formed.
+ * which finds out. What the options mean is said in amfs/queueing/words.py; here is only looked whether they are well-formed.
  *
  * Exit status: 0; 1 it could not be written; 2 wrong usage; 4 the session is gone. */
 #include <errno.h>

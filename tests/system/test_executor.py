@@ -19,11 +19,11 @@ import pytest
 from fs_session import running
 
 import amfs
+from amfs.functions import crew
+from amfs.functions.executor import CallInterrupted, Executor, RemoteTraceback, WorkerLost
+from amfs.functions.pickles import Pickles
 from amfs.host.processes import is_running
 from amfs.net import call_stream
-from amfs.runs import function_crew
-from amfs.runs.executor import CallInterrupted, Executor, RemoteTraceback, WorkerLost
-from amfs.runs.function_pickles import Pickles
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
 
@@ -388,9 +388,9 @@ def test_what_makes_no_sense_is_refused(how: dict[str, Any], says: str) -> None:
 
 def test_workers_of_other_hosts_come_over_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here there is one host: the executor takes the nodes for those of another, and does not tell them of its Unix socket."""
-    listen = function_crew.Crew._listen
-    monkeypatch.setattr(function_crew, "host_id", lambda: "another")
-    monkeypatch.setattr(function_crew.Crew, "_listen", lambda crew: [place for place in listen(crew) if place.startswith("tcp:")])
+    listen = crew.Crew._listen
+    monkeypatch.setattr(crew, "host_id", lambda: "another")
+    monkeypatch.setattr(crew.Crew, "_listen", lambda self: [place for place in listen(self) if place.startswith("tcp:")])
     with running(1, "--tcp", "127.0.0.1") as session, amfs.Cluster(session.name) as cluster, cluster.executor() as executor:
         assert list(executor.map(abs, range(2000))) == list(range(2000))
         assert len(executor.submit(bytes, 100_000).result(PATIENCE_S)) == 100_000

@@ -14,11 +14,11 @@ import pytest
 from fs_session import PATIENCE_S, running
 
 from amfs.client.files import Files
+from amfs.cluster import Cluster
 from amfs.host.processes import is_running
 from amfs.net.records import QUEUE_LOCK, SessionRecord
-from amfs.runs import spool
-from amfs.runs.cluster import Cluster
-from amfs.runs.queue_client import Queue
+from amfs.queueing import spool
+from amfs.queueing.client import Queue
 
 COMMAND = [sys.executable, "-m", "amfs"]
 

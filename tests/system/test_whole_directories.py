@@ -21,12 +21,12 @@ from amfs.client.files import Files
 from amfs.errors import UsageError
 from amfs.host.digests import BLOCK, Digest, of_file
 from amfs.net.records import SessionRecord
-from amfs.runs.collective import move
-from amfs.runs.differences import diff
-from amfs.runs.loading import dump, load
-from amfs.runs.loading_common import digests
-from amfs.runs.reducing import reduce
-from amfs.runs.shuffle import shuffle
+from amfs.operations.collective import move
+from amfs.operations.differences import diff
+from amfs.operations.loading import dump, load
+from amfs.operations.loading_common import digests
+from amfs.operations.reducing import reduce
+from amfs.operations.shuffle import shuffle
 
 NODES = 4
 

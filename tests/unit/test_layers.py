@@ -23,9 +23,14 @@ PACKAGE = ROOT / "amfs"
 
 #: Lower number, lower layer; the first prefix that fits counts. Packages of one number do not import each other.
 LAYERS: list[tuple[str, int]] = [
-    ("amfs.cli", 11),
-    ("amfs.__main__", 11),
-    ("amfs.bench", 10),
+    ("amfs.cli", 13),
+    ("amfs.__main__", 13),
+    ("amfs.bench", 12),
+    ("amfs.magic", 12),
+    ("amfs.cluster", 11),
+    ("amfs.functions", 10),
+    ("amfs.operations", 10),
+    ("amfs.queueing", 10),
     ("amfs.runs", 9),
     ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
     ("amfs.node", 8),
@@ -58,7 +63,7 @@ ONLY_IN = {
     "fuse": {"amfs.fs.fusepy_adapter"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
-    "fsspec": {"amfs.client.fsspec", "amfs.runs.loading_urls"},
+    "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
 }
 
 

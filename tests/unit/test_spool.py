@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from amfs.errors import UsageError
 from amfs.libexec import program
-from amfs.runs import spool
-from amfs.runs.queue_words import Queued, parse, task_of
-from amfs.runs.shell_functions import script
-from amfs.runs.spool import Record, decode, encode
+from amfs.queueing import spool
+from amfs.queueing.shell_functions import script
+from amfs.queueing.spool import Record, decode, encode
+from amfs.queueing.words import Queued, parse, task_of
 
 WORD = st.sampled_from(["a", "", ".", "q1", "=", "=x", "\n", "-if", "ü", "\udcff", "a b"])
 RECORD = st.builds(Record, WORD, WORD, WORD, st.lists(WORD, max_size=2).map(tuple))

@@ -30,8 +30,8 @@ from amfs.runs.api import Session
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
+    from amfs.functions.pickles import Pickled
     from amfs.runs.api import Handle
-    from amfs.runs.function_pickles import Pickled
 
 _LOOK_S = 0.5  # how often it is looked whether the run still goes on
 _STRANGERS_MAX = 64  # connections whose handshake has not ended
@@ -440,7 +440,7 @@ class Crew:
             env.append(f"PYTHONPATH={path}")
         if "OMP_NUM_THREADS" not in os.environ:
             env.append("OMP_NUM_THREADS=1")  # there is a worker for each slot
-        argv = (sys.executable, "-P", "-m", "amfs.runs.function_worker", self._addresses, self.name, self._record.name, str(worker))
+        argv = (sys.executable, "-P", "-m", "amfs.functions.worker", self._addresses, self.name, self._record.name, str(worker))
         self._session.submit_tasks([Task(str(worker), argv, env=tuple(env), label="python", staged=False)])
 
     def _on_ended(self, handle: Handle) -> None:

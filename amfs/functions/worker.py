@@ -1,6 +1,6 @@
 """A worker of an executor: a process that runs as a task of the session and executes Python functions until it is told to stop.
 
-``python -m amfs.runs.function_worker ADDRESS,… EXECUTOR SESSION NUMBER``. The main thread executes, the *reader* thread takes frames, so
+``python -m amfs.functions.worker ADDRESS,… EXECUTOR SESSION NUMBER``. The main thread executes, the *reader* thread takes frames, so
 that calls can be given back while a long one runs. Every result is sent at once: what a worker that dies has finished is known. If the
 connection ends, the process ends. Must not know: the dispatch of calls (``engine.calls``).
 """
@@ -229,6 +229,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from amfs.runs import function_worker  # functions that are pickled refer to this module, not to __main__
+    from amfs.functions import worker  # functions that are pickled refer to this module, not to __main__
 
-    function_worker.main()
+    worker.main()

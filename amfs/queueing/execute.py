@@ -1,6 +1,6 @@
 """The queue of a session from a Python program: ``Cluster.queue`` and ``Cluster.execute``.
 
-Owns nothing: the tasks are the session's (``queue_client``). Must not know: how tasks run.
+Owns nothing: the tasks are the session's (``queueing.client``). Must not know: how tasks run.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import partial
 from amfs.display.choice import make_progress
 from amfs.display.progress import Progress
 from amfs.display.summary import Summary
-from amfs.runs import queue_messages as q
-from amfs.runs.queue_client import Queue
+from amfs.queueing import messages as q
+from amfs.queueing.client import Queue
 
 
 def execute(session: str | None, *, progress: bool | None = None) -> Summary | None:

@@ -26,9 +26,9 @@ from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task, Workflow, printable, shortened
 from amfs.errors import AmfsError, UsageError, WorkflowError
 from amfs.host.shared_storage import Facts, LocalPaths
-from amfs.runs import queue_messages as q
-from amfs.runs import spool
-from amfs.runs.queue_words import Queued, task_of
+from amfs.queueing import messages as q
+from amfs.queueing import spool
+from amfs.queueing.words import Queued, task_of
 
 if TYPE_CHECKING:
     from amfs.client.files import Files

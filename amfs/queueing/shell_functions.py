@@ -1,8 +1,8 @@
 """The shell functions of ``amfs shell-init``: ``AMFS_queue`` without a process, for bash, zsh and fish.
 
-Owns their text. They write records as ``runs.spool`` reads them. What is not plain (options, no words, a directory outside of the mount)
-they hand to the program AMFS_queue. Each shell process has a spool file of its own, since a shell may split what it writes. The environment
-is written to a file by the shell and looked up among those of earlier calls; only for a new one ``env -0`` is run.
+Owns their text. They write records as ``queueing.spool`` reads them. A call that is not plain (options, no words, a directory outside of
+the mount) they hand to the program AMFS_queue. Each shell process has a spool file of its own, since a shell may split what it writes. The
+environment is written to a file by the shell and looked up among those of earlier calls; only for a new one ``env -0`` is run.
 """
 
 from __future__ import annotations

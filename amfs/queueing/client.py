@@ -19,11 +19,11 @@ from amfs.client import discovery
 from amfs.errors import AmfsError, SessionError
 from amfs.net.records import SessionRecord
 from amfs.provision.daemon import node_environment
-from amfs.runs import queue_messages as q
-from amfs.runs import spool
+from amfs.queueing import messages as q
+from amfs.queueing import spool
 
 START_S = 30.0
-SERVER_MODULE = "amfs.runs.queue_server"
+SERVER_MODULE = "amfs.queueing.server"
 LOG = "queue.log"
 _servers: list[subprocess.Popen[bytes]] = []  # started by this process: kept, so that those that have ended are waited for
 LIVES_MAX = 5  # servers that may die under one command
@@ -44,7 +44,7 @@ class Queue:
         """Record tasks, each the words of ``AMFS_queue``; how many. ``directory``: where the caller stands, ``mount``: the mount in which
         that is. When this returns they are recorded. Raises UsageError for the first that is not well-formed; then none is. Raises
         AmfsError if they could not be written: if the space ran out, the first ones may be recorded all the same."""
-        from amfs.runs.queue_words import check
+        from amfs.queueing.words import check
 
         place = spool.make(self.directory)
         name = spool.keep_environment(place, os.environ if env is None else env)

@@ -25,8 +25,8 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
+from amfs.cluster import newest_cluster
 from amfs.errors import AmfsError, UsageError
-from amfs.runs.cluster import newest_cluster
 
 _PATIENCE_S = 5.0  # after an interrupt, before the rest is killed
 _DRAIN_S = 0.3  # for output that processes in the background may still hold open

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean
 from amfs.client.selected import Selected, files_at
-from amfs.runs.loading_common import digests
+from amfs.operations.loading_common import digests
 
 Content = tuple[int, bytes]  # size, digest
 

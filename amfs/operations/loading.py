@@ -23,7 +23,7 @@ from amfs.engine.spreading import Job, distribute, orders
 from amfs.errors import UsageError
 from amfs.fs.attr import LOST, Attr
 from amfs.host.digests import of_file
-from amfs.runs.loading_common import (
+from amfs.operations.loading_common import (
     AUTO,
     CLIENT,
     LATE_MAX,
@@ -37,7 +37,7 @@ from amfs.runs.loading_common import (
     digests,
     inside_items,
 )
-from amfs.runs.loading_urls import dump_urls, load_urls
+from amfs.operations.loading_urls import dump_urls, load_urls
 
 PASSES = 3  # over what nodes that died had to do
 _TOGETHER = 2  # orders on their way to one node

@@ -18,12 +18,12 @@ from amfs.runs.api import RunResult, Session, run
 if TYPE_CHECKING:
     from amfs.display.summary import Summary
     from amfs.engine.workflow import Task, Workflow
+    from amfs.functions.executor import Executor
+    from amfs.operations.collective import Moved
+    from amfs.operations.differences import Difference
+    from amfs.operations.loading_common import Transferred
+    from amfs.operations.shuffle import Shuffled
     from amfs.provision.owned import OwnedSession
-    from amfs.runs.collective import Moved
-    from amfs.runs.differences import Difference
-    from amfs.runs.executor import Executor
-    from amfs.runs.loading_common import Transferred
-    from amfs.runs.shuffle import Shuffled
 
 
 def _is_path(key: StrPath) -> bool:
@@ -143,8 +143,8 @@ class Cluster:
         return sum(member.slots for member in self.files.connection.members())
 
     def executor(self, max_workers: int | None = None, *, idle_s: float = 10.0, retries: int = 0) -> Executor:
-        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``runs.executor``. Needs ``amfs[functions]``."""
-        from amfs.runs.executor import Executor
+        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``functions.executor``. Needs ``amfs[functions]``."""
+        from amfs.functions.executor import Executor
 
         self._release_slots()
         executor = Executor(self.files, self._session, max_workers or self.slots, idle_s=idle_s, retries=retries, owner=self)
@@ -168,14 +168,14 @@ class Cluster:
         of its file system. Returns how many. ``env``: their environment (default: this program's). They belong to the session, not to this
         program. Raises UsageError for words that are not well-formed, SessionError where the session has no directory on this host."""
         from amfs.client.paths import clean
-        from amfs.runs.queue_client import Queue
+        from amfs.queueing.client import Queue
 
         where = os.fsdecode(clean(directory))
         return Queue(self._session).add([("-C", f"amfs:{where}", *command) for command in commands], os.getcwd(), env=env)
 
     def execute(self, *, progress: bool | None = None) -> Summary | None:
-        """Run what is queued, by whomever, and wait for its end: see ``runs.queued.execute``."""
-        from amfs.runs.queued import execute
+        """Run what is queued, by whomever, and wait for its end: see ``queueing.execute.execute``."""
+        from amfs.queueing.execute import execute
 
         return execute(self._session, progress=progress)
 
@@ -269,52 +269,52 @@ class Cluster:
     # ── whole directories ──────────────────────────────────────────────────────────────────────────
 
     def load(self, sources: str | Sequence[str], path: StrPath, **how: Any) -> Transferred:
-        """Copy local files in, all nodes at the same time: see ``runs.loading.load``."""
-        from amfs.runs.loading import load
+        """Copy local files in, all nodes at the same time: see ``operations.loading.load``."""
+        from amfs.operations.loading import load
 
         return load(self.files, sources, path, **how)
 
     def dump(self, paths: StrPath | Sequence[StrPath], target: str, **how: Any) -> Transferred:
-        """Copy files out, all nodes at the same time: see ``runs.loading.dump``."""
-        from amfs.runs.loading import dump
+        """Copy files out, all nodes at the same time: see ``operations.loading.dump``."""
+        from amfs.operations.loading import dump
 
         return dump(self.files, paths, target, **how)
 
     def diff(self, first: StrPath, second: StrPath) -> Difference:
-        """Compare the contents of two directories, whatever the names: see ``runs.differences.diff``."""
-        from amfs.runs.differences import diff
+        """Compare the contents of two directories, whatever the names: see ``operations.differences.diff``."""
+        from amfs.operations.differences import diff
 
         return diff(self.files, first, second)
 
     def multicast(self, *paths: StrPath, **how: Any) -> Moved:
-        """Copy files to every node: see ``runs.collective.move``."""
+        """Copy files to every node: see ``operations.collective.move``."""
         return self._move("multicast", paths, how)
 
     def gather(self, *paths: StrPath, **how: Any) -> Moved:
-        """Copy files to one node, ``root``: see ``runs.collective.move``."""
+        """Copy files to one node, ``root``: see ``operations.collective.move``."""
         return self._move("gather", paths, how)
 
     def allgather(self, *paths: StrPath, **how: Any) -> Moved:
-        """Gather files on one node, and copy all of them to every node: see ``runs.collective.move``."""
+        """Gather files on one node, and copy all of them to every node: see ``operations.collective.move``."""
         return self._move("allgather", paths, how)
 
     def scatter(self, *paths: StrPath, **how: Any) -> Moved:
-        """Deal files out to the nodes: see ``runs.collective.move``."""
+        """Deal files out to the nodes: see ``operations.collective.move``."""
         return self._move("scatter", paths, how)
 
     def _move(self, kind: str, paths: tuple[StrPath, ...], how: dict[str, Any]) -> Moved:
-        from amfs.runs.collective import move
+        from amfs.operations.collective import move
 
         return move(self.files, kind, paths, **how)
 
     def shuffle(self, source: StrPath, target: StrPath, **how: Any) -> Shuffled:
-        """Group the lines of the files in ``source`` by their key: see ``runs.shuffle.shuffle``."""
-        from amfs.runs.shuffle import shuffle
+        """Group the lines of the files in ``source`` by their key: see ``operations.shuffle.shuffle``."""
+        from amfs.operations.shuffle import shuffle
 
         return shuffle(self.files, source, target, **how)
 
     def reduce(self, source: StrPath, target: StrPath, command: Sequence[str], **how: Any) -> RunResult:
-        """Combine many files into one: see ``runs.reducing.reduce``."""
-        from amfs.runs.reducing import reduce
+        """Combine many files into one: see ``operations.reducing.reduce``."""
+        from amfs.operations.reducing import reduce
 
         return reduce(self.files, source, target, command, **how)

@@ -5,7 +5,7 @@
     with amfs.Cluster(nodes=2, slots=2) as cluster, cluster.executor() as executor:
         squares = list(executor.map(lambda x: x * x, range(1000)))
 
-Owns what people call. The workers and what is on its way to them belong to ``function_crew``.
+Owns what people call. The workers and what is on its way to them belong to ``functions.crew``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from amfs.engine.calls import CallLimits
 from amfs.errors import SystemSetupError
+from amfs.functions.crew import CallInterrupted, Crew, RemoteTraceback, WorkerLost
 from amfs.net.call_stream import CALL, CHUNK
-from amfs.runs.function_crew import CallInterrupted, Crew, RemoteTraceback, WorkerLost
 from amfs.runs.interrupts import watch
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
-    from amfs.runs.function_pickles import Pickled
+    from amfs.functions.pickles import Pickled
 
 __all__ = ["CallInterrupted", "Executor", "RemoteTraceback", "WorkerLost"]
 
@@ -50,7 +50,7 @@ class Executor(futures.Executor):
     ) -> None:
         """``owner``: kept as long as this object or a future of it is."""
         try:
-            from amfs.runs.function_pickles import Pickles
+            from amfs.functions.pickles import Pickles
         except ImportError:
             raise SystemSetupError("Python functions need cloudpickle: pip install 'amfs[functions]'") from None
         if max_workers < 1:
@@ -70,7 +70,7 @@ class Executor(futures.Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
         """Have ``fn(*args, **kwargs)`` executed; returns a Future. Raises BrokenExecutor when workers cannot be started."""
-        from amfs.runs.function_pickles import dumps_call
+        from amfs.functions.pickles import dumps_call
 
         return self._submit(self._pickles.of(fn), CALL, dumps_call(args, kwargs))
 
@@ -78,7 +78,7 @@ class Executor(futures.Executor):
         self, fn: Callable[..., Any], /, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Any]:
         """As ``concurrent.futures.Executor.map``. ``chunksize`` calls travel as one, which saves most of the cost of short ones."""
-        from amfs.runs.function_pickles import dumps_call, dumps_chunk
+        from amfs.functions.pickles import dumps_call, dumps_chunk
 
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")

@@ -20,7 +20,7 @@ from amfs.errors import AmfsError, SystemSetupError, UsageError
 from amfs.host import fusemounts, processes
 from amfs.libexec import program
 from amfs.net.records import SessionRecord
-from amfs.runs import shell_functions, spool
+from amfs.queueing import shell_functions, spool
 
 #: AMFS_NAME runs ``amfs name``.
 COMMANDS = (

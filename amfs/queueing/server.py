@@ -2,7 +2,7 @@
 
 Owns the lock that makes it the only one, its socket, the order of the batches, its own end with the session. It takes tasks from the spool
 when it is asked to, writes them down as a batch, and runs the batches one after the other. Started again after it was killed, it goes on
-with the batches that had not ended. Must not know: what words mean, how tasks run (``queue_batch``).
+with the batches that had not ended. Must not know: what words mean, how tasks run (``queueing.batch``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from amfs.engine.workflow import printable
 from amfs.errors import AmfsError, SessionError
 from amfs.host import processes
 from amfs.net import records
-from amfs.runs import queue_batch, spool
-from amfs.runs import queue_messages as q
-from amfs.runs.queue_batch import QUEUE, Batch, Head
+from amfs.queueing import batch as batches
+from amfs.queueing import messages as q
+from amfs.queueing import spool
+from amfs.queueing.batch import QUEUE, Batch, Head
 
 LOOK_S = 0.5  # between two looks whether the session is still there
 PROBE_EVERY = 10  # of these looks, one asks whether a node lives
@@ -67,7 +68,7 @@ class Server:
         self.tasks = 0
         self.standing: q.Standing | None = None
         self.ending = False
-        for head, found in queue_batch.read_all(self.directory):
+        for head, found in batches.read_all(self.directory):
             self.offsets = head.offsets
             self.tasks = head.first + head.count - 1
             self._add(head, found)
@@ -101,7 +102,7 @@ class Server:
             return 0
         number = max(self.batches, default=0) + 1
         head = Head(number, self.tasks + 1, len(found), offsets)
-        queue_batch.write(self.directory, head, found)
+        batches.write(self.directory, head, found)
         self.offsets = offsets
         self.tasks += len(found)
         self._add(head, found)
@@ -249,7 +250,7 @@ def _watch(name: str, session: Path, inode: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """``python -m amfs.runs.queue_server SESSION``, detached: serve until the session ends."""
+    """``python -m amfs.queueing.server SESSION``, detached: serve until the session ends."""
     record = discovery.find(argv[0])
     session = record.directory
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s queue %(levelname)s: %(message)s")

@@ -12,7 +12,7 @@ from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.errors import SystemSetupError, UsageError
 from amfs.host.digests import Digest
-from amfs.runs.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
+from amfs.operations.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
 
 _PIECE = 1 << 20
 

@@ -1,0 +1,1 @@
+"""Operations on many files of a session at once: load and dump, collectives, shuffle, comparison, reduction."""
