@@ -106,6 +106,15 @@ def test_what_it_makes_is_there_for_the_next(shell: Shell) -> None:
     assert shell.read("c") == b"one\ntwo\n" and shell.read("e/b") == b"o"
     # Another name for what was there is new, though the file is not.
     assert ok(shell.run("mv c n; mv n m", node=1)).result.made == (f"{at}/m",)  # type: ignore[union-attr]
+    # Some programs rename by a link; it is published by its last name, and taken back by it.
+    linked = "echo x > x.tmp; ln x.tmp x; rm x.tmp; ln m o; rm m"
+    for node in (0, 1):
+        missing(shell.run(f"{linked}; exit 1", node=node))
+        assert "x" not in shell.names() and "o" not in shell.names()
+        shell.files.link(f"{at}/l", f"{at}/m")
+    assert ok(shell.run(linked, node=0)).result.made == (f"{at}/x", f"{at}/o")  # type: ignore[union-attr]
+    for node in (0, 1):
+        ok(shell.run("cat x o", node=node))
 
 
 def test_one_that_fails_names_what_it_looked_for_and_leaves_nothing(shell: Shell) -> None:

@@ -63,8 +63,9 @@ class Attempts(Tasks):
         if not good or missing:
             yield from self._take_back(pending, made)
             return Traces(missing=tuple(missing), doubted=good)
-        there = yield from self._publish(pending, [one.ino for one in made if one.kind == FILE])
-        paths = [self._path_of(one.dir, one.name) for one in made if one.kind != FILE or one.ino in there]
+        # By a link, too: a program may link a file to its name and remove the name by which it made it.
+        there = yield from self._publish(pending, list(dict.fromkeys(one.ino for one in made if one.kind in (FILE, LINK))))
+        paths = [self._path_of(one.dir, one.name) for one in made if one.kind not in (FILE, LINK) or one.ino in there]
         return Traces(made=tuple([path for path in paths if path][:NAMES_MAX]))
 
     def _path_of(self, dir: int, name: bytes) -> str:
