@@ -29,10 +29,18 @@ def text_of(notebook: nbformat.NotebookNode) -> str:
     return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
 
 
+#: A cheap one of each kind: functions and tasks; queued tasks. The others are for soak runs. PageRank is below.
+CHEAP = ("montecarlo", "wordlength")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem != "pagerank"], ids=lambda path: path.stem)  # that one is below
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.stem in CHEAP else pytest.mark.soak) for path in NOTEBOOKS if path.stem != "pagerank"],
+    ids=lambda path: path.stem,
+)
 def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AMFS_EXAMPLE_SIZE", {"kmeans": "0.1", "montecarlo": "1e6"}.get(path.stem, "1"))
+    monkeypatch.setenv("AMFS_EXAMPLE_SIZE", {"kmeans": "0.1", "montecarlo": "1e6", "blast": "24"}.get(path.stem, "1"))
     client(path).execute()
     assert not list_all(), "the session is left"
 
