@@ -477,7 +477,7 @@ class Files:
         how: dict[str, Any] = {"permissions": attr.mode & 0o777, "layout": layout, "stripe": stripe}
         with self.open(source, "rb", buffering=0) as old, self.open(target, "wb", buffering=0, **how) as new:
             assert isinstance(old, RawFile) and isinstance(new, RawFile)
-            buffer = bytearray(transfer.IN_FLIGHT * transfer.CHUNK)
+            buffer = bytearray(min(transfer.IN_FLIGHT * transfer.CHUNK, attr.size + 1))  # all of it is asked for at once, there or not
             while count := old.readinto(buffer):
                 new.write(memoryview(buffer)[:count])
                 if progress is not None:
