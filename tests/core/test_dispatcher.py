@@ -593,4 +593,4 @@ class RandomOrders(RuleBasedStateMachine):
 
 
 TestRandomOrders = RandomOrders.TestCase
-TestRandomOrders.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestRandomOrders.settings = settings(max_examples=75, stateful_step_count=30, deadline=None)

@@ -70,7 +70,7 @@ def pasts(draw: st.DrawFn) -> Past:
     return Past(tasks, done, draw(subset), finals)
 
 
-quickly = settings(max_examples=300, deadline=None)
+quickly = settings(max_examples=120, deadline=None)
 
 
 @quickly

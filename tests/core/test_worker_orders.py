@@ -283,4 +283,4 @@ class RandomOrders(RuleBasedStateMachine):
 
 
 TestRandomOrders = RandomOrders.TestCase
-TestRandomOrders.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestRandomOrders.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -65,12 +65,17 @@ def same_mosaics(one: Path, other: Path) -> bool:
     return not any(compare.differing_pixels(one / name, other / name) for name in ("mosaic.fits", "mosaic_area.fits"))
 
 
+_made_by_hand: dict[str, Path] = {}  # pytest sets a fixture up again where another parametrization comes between
+
+
 @pytest.fixture(scope="module", params=available_tools())
 def by_hand(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The tools, and a directory with the mosaic they make serially, without amfs."""
-    base = tmp_path_factory.mktemp(f"by-hand-{request.param}")
-    run_script("serial.py", new_sky(base / "sky"), base / "work", "--tools", request.param, "--uncorrected")
-    return request.param, base / "work"
+    if request.param not in _made_by_hand:
+        base = tmp_path_factory.mktemp(f"by-hand-{request.param}")
+        run_script("serial.py", new_sky(base / "sky"), base / "work", "--tools", request.param, "--uncorrected")
+        _made_by_hand[request.param] = base / "work"
+    return request.param, _made_by_hand[request.param]
 
 
 def test_sky_is_the_same_for_the_same_seed_and_another_for_another(tmp_path: Path) -> None:
@@ -103,6 +108,7 @@ def test_mosaic_through_amfs_is_the_one_made_by_hand(by_hand: tuple[str, Path], 
     assert not left & {"proj", "fit", "corr", "images.tbl", "fits.tbl", "corrections.tbl", "corrected.tbl"}
 
 
+@by_quick_tools
 def test_mosaic_from_a_task_list_is_the_one_made_by_hand(by_hand: tuple[str, Path], tmp_path: Path) -> None:
     kind, work = by_hand
     sky = new_sky(tmp_path / "sky")
@@ -150,7 +156,7 @@ def whole_journal(tmp_path_factory: pytest.TempPathFactory) -> int:
 
 @pytest.mark.slow
 @by_quick_tools
-@pytest.mark.parametrize("part", [0.15, 0.5, 0.85])
+@pytest.mark.parametrize("part", [pytest.param(0.15, marks=pytest.mark.soak), 0.5, pytest.param(0.85, marks=pytest.mark.soak)])
 def test_killed_in_the_middle_and_resumed_gives_the_identical_mosaic(
     part: float, whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -197,6 +203,7 @@ def amfs_command(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@by_quick_tools
 def test_mosaic_on_four_nodes_is_the_one_made_by_hand(four_nodes: str, by_hand: tuple[str, Path], tmp_path: Path) -> None:
     kind, work = by_hand
     sky = new_sky(tmp_path / "sky")

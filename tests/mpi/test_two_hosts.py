@@ -132,6 +132,7 @@ def test_a_node_joins_over_tcp(hosts: Hosts) -> None:
     until(lambda: hosts.on("h1", f"{AMFS} status").returncode == 4)
 
 
+@pytest.mark.soak  # the simulator cuts nodes off, and tests/mpi/test_bootstrap.py starts ranks
 def test_ranks_on_two_hosts_and_a_cut_cable(hosts: Hosts) -> None:
     pytest.importorskip("mpi4py")
     ranks = ["-launcher", "ssh", "-launcher-exec", str(hosts.script), "-localhost", "10.97.0.254", "-hosts", "h1,h2", "-n", "3"]

@@ -439,7 +439,7 @@ class Shards(RuleBasedStateMachine):
 
 
 TestShards = Shards.TestCase
-TestShards.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TestShards.settings = settings(max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 RULES = [name for name, member in vars(Shards).items() if hasattr(member, "hypothesis_stateful_rule")]

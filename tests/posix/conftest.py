@@ -37,8 +37,10 @@ ON_TWO_MOUNTS = frozenset(
 def _is_ordinary(item: pytest.Item) -> bool:
     """Between two nodes every call waits for messages, and all suites take minutes: ordinarily only the areas above run there."""
     spec = getattr(item, "callspec", None)
-    if spec is None or spec.params.get("mounts") != 2 or item.path.name == "test_posix_programs.py":
+    if spec is None or spec.params.get("mounts") != 2:
         return True
+    if item.path.name == "test_posix_programs.py":
+        return "montage" not in item.name  # on several nodes: tests/e2e/test_montage.py
     return spec.params.get("group") in ON_TWO_MOUNTS
 
 

@@ -11,7 +11,7 @@ import mounting
 import pytest
 
 NODES = 3
-ROUNDS = 4
+ROUNDS = 2  # without readers, and with them
 
 
 @pytest.fixture(scope="module", params=["", "--layout striped"], ids=["whole", "striped"])
@@ -35,7 +35,10 @@ def append(path: Path, who: int, lines: int) -> None:
         os.close(fd)
 
 
-@pytest.mark.parametrize(("nodes", "each", "lines"), [(2, 1, 100), (2, 2, 60), (3, 2, 40)], ids=["2x1", "2x2", "3x2"])
+@pytest.mark.parametrize(
+    ("nodes", "each", "lines"),
+    [pytest.param(2, 1, 100, marks=pytest.mark.soak, id="2x1"), pytest.param(2, 2, 60, id="2x2"), pytest.param(3, 2, 40, id="3x2")],
+)
 def test_no_line_is_lost(shared: list[Path], nodes: int, each: int, lines: int) -> None:
     """Whether or not every node has it open for reading, as ``tail -f log`` has."""
     start = multiprocessing.get_context("forkserver")

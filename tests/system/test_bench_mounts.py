@@ -29,7 +29,13 @@ def memory() -> Iterator[Path]:
         yield place
 
 
-@pytest.mark.parametrize("key", [key for key in modes.KEYS if key != modes.REMOTE])
+#: The others differ from "amfs" in options of the mount, which have tests of their own.
+USUAL = ("amfs", "fusepy", "staged")
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=[] if key in USUAL else pytest.mark.soak) for key in modes.KEYS if key != modes.REMOTE]
+)
 def test_every_mode_is_measured_and_ended(key: str, memory: Path) -> None:
     with ExitStack() as stack:
         (place,) = modes.make_places(stack, [key], [1])
@@ -45,6 +51,7 @@ def test_every_mode_is_measured_and_ended(key: str, memory: Path) -> None:
     assert place.judged_as in expected.get(key, {"copy"})
 
 
+@pytest.mark.soak
 def test_clients_are_dealt_to_the_mounts_of_several_nodes(memory: Path) -> None:
     with ExitStack() as stack:
         (place,) = modes.make_places(stack, ["amfs", "copy"], [2])
@@ -54,6 +61,7 @@ def test_clients_are_dealt_to_the_mounts_of_several_nodes(memory: Path) -> None:
     assert all(result.target is None for result in found.results)
 
 
+@pytest.mark.soak  # the table is tested in tests/unit/test_bench_files.py, reading from another node in tests/native
 def test_files_of_another_node() -> None:
     rows = modes.measure_remote(1, 2)
     assert [row.error for row in rows] == [""] * len(rows)
@@ -103,6 +111,7 @@ def test_storage_through_a_mount_and_as_url() -> None:
     assert len(found.results) == 2 * 2 * len(storage.PATTERNS)
 
 
+@pytest.mark.soak
 def test_filecopy_on_a_session_of_two(memory: Path) -> None:
     found = filecopy.run_filecopy(filecopy.Settings(filecopy.WAYS, (2,), 1, 1, 1, 1), directories.disk_directory(), memory)
     assert found.errors == {}
@@ -114,6 +123,7 @@ def test_filecopy_on_a_session_of_two(memory: Path) -> None:
     assert list(memory.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_real_nodes_hold_what_arithmetic_says() -> None:
     workflow = layouts.aggregation(12, 1_000_000)
     expected = striping.compute(workflow, 3)

@@ -88,7 +88,7 @@ def test_a_shuffle(step: str, victim: int) -> None:
 
 
 @pytest.mark.skipif(os.environ.get("AMFS_TESTS_NO_FUSE") == "1", reason="AMFS_TESTS_NO_FUSE=1")
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_an_attempt_at_a_queued_task(tmp_path: Path, victim: int) -> None:
     """One task on each node; the one of the dead node runs again on the other."""
     log = tmp_path / "log"

@@ -77,7 +77,7 @@ def do(file: IO[bytes], step: str, number: int, salt: int) -> Any:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     mode=st.sampled_from(["r+b", "rb", "r+b", "w+b", "r+b", "wb", "ab", "a+b"]), buffering=st.sampled_from([0, 0, -1, 64]),
     layout=st.sampled_from(["whole", "striped"]), steps=steps,
@@ -97,7 +97,7 @@ def test_any_use_of_a_file_is_as_with_open(
 
 
 @pytest.mark.usefixtures("small_pieces")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=200), max_size=40),
     newline=st.sampled_from([None, "", "\n", "\r\n"]), encoding=st.sampled_from(["utf-8", "utf-16"]),

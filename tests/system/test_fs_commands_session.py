@@ -430,14 +430,14 @@ def test_locate_du_and_df(files: Files, run: Run) -> None:
 # ── many, and other sessions ───────────────────────────────────────────────────────────────────────
 
 
-def test_a_directory_with_thousands_of_entries(files: Files, run: Run, tmp_path: Path) -> None:
+def test_a_directory_with_many_entries(files: Files, run: Run, tmp_path: Path) -> None:
     top = tmp_path / "many"
     top.mkdir()
-    for number in range(2500):
+    for number in range(1100):  # a listing comes in pieces of 1,000 at most
         (top / f"f{number:04}").write_bytes(b"%d" % number)
     good(run("put", "-r", "many", "amfs:/"))
-    assert good(run("ls", "/many")).lines == [f"f{number:04}" for number in range(2500)]
-    assert files.read_bytes("/many/f1234") == b"1234"
+    assert good(run("ls", "/many")).lines == [f"f{number:04}" for number in range(1100)]
+    assert files.read_bytes("/many/f1034") == b"1034"
     good(run("rm", "-r", "/many"))
     assert good(run("ls")).lines == []
 

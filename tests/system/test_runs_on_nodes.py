@@ -124,7 +124,7 @@ def test_failures_cross_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
     assert total(summary, "ok") == 1
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.soak)])  # 2: tests/system/test_sessions.py has that, too
 def test_a_node_dies_and_the_result_is_the_same(doomed: SessionRecord, tmp_path: Path, victim: int) -> None:
     """Node 0 is manager and dispatcher. What only the dead node had is made again."""
     width = 40
@@ -206,6 +206,7 @@ def test_a_node_that_is_full_fails_the_reader_and_lives(amfs: Run, tmp_path: Pat
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.soak  # waits 20 s, SubmitterLimits.unreachable_s; the simulator ends all nodes, too
 def test_all_nodes_die_and_the_run_ends(doomed: SessionRecord, tmp_path: Path) -> None:
     log = tmp_path / "log"
     going = start(tmp_path, "".join(f"{i} -b sh -a -c 'echo >> {log}; sleep 1'\n" for i in range(100)))
@@ -217,6 +218,7 @@ def test_all_nodes_die_and_the_run_ends(doomed: SessionRecord, tmp_path: Path) -
     assert "all nodes are lost" in said
 
 
+@pytest.mark.soak  # the same as in test_left_behind.py, on nodes that others use
 def test_a_submitter_that_is_killed_leaves_no_task_running(nodes: str, tmp_path: Path) -> None:
     going = start(tmp_path, f"long -b sh -a -c 'echo $$ > {tmp_path}/pid; exec sleep 300'\n")
     until(lambda: lines(tmp_path / "pid"), "the task does not begin")
@@ -284,6 +286,7 @@ def test_a_run_that_goes_on_cannot_be_resumed(nodes: str, amfs: Run, tmp_path: P
     assert refused.returncode == 2 and "still goes on" in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
 
 
+@pytest.mark.soak  # tests/scenario/manager_dies.txt has the order of events
 def test_readers_that_have_their_input_do_not_mind_that_the_managers_node_dies(doomed: SessionRecord, tmp_path: Path) -> None:
     """Three writers on node 0, readers of 4 s elsewhere: each reads the same bytes before and after."""
     text = "".join(f"w{i} -b sh -node-soft 0 -o f{i} -a -c 'echo $$ > f{i}'\n" for i in range(3))

@@ -120,6 +120,7 @@ def test_a_killed_node_is_noticed_and_the_run_goes_on(home: Path, amfs: Run, tmp
     assert_gone(home, session)
 
 
+@pytest.mark.soak  # in a run: tests/system/test_runs_on_nodes.py
 def test_the_manager_may_die(home: Path, amfs: Run) -> None:
     session = started(home, amfs, "head", 3)
     name = session.name

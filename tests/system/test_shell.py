@@ -343,6 +343,7 @@ def test_a_terminated_shell_ends_its_session(place: Place) -> None:
     until(lambda: not place.left(), lambda: f"left behind: {place.left()}")
 
 
+@pytest.mark.soak  # test_dies_midway.py has the tasks that run again
 def test_a_node_that_dies_is_told_of(place: Place) -> None:
     script = "echo go; for i in 1 2 3 4 5 6; do AMFS_queue sh -c 'sleep 4; echo x >'$i; done; AMFS_execute; echo $?; ls"
     process = place.start(script, "-N", "3", "-s", "2")

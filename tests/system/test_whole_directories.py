@@ -307,6 +307,7 @@ def test_names_in_a_mount_are_names_in_the_session(files: Files, tmp_path: Path)
 # ── a node that dies ───────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.soak  # tests/sim/test_movement.py ends nodes on the way, too
 def test_a_node_that_dies_in_the_middle_is_gone_around() -> None:
     with running(NODES, "--tcp", "127.0.0.1") as session, Files(node=0) as files:
         files.makedirs("/in")

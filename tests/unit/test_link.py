@@ -330,5 +330,5 @@ class LossyChannel(RuleBasedStateMachine):
         self.delivers_runs_of_what_was_sent()
 
 
-LossyChannel.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+LossyChannel.TestCase.settings = settings(max_examples=75, stateful_step_count=60, deadline=None)
 TestLossyChannel = LossyChannel.TestCase
