@@ -130,7 +130,9 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 say "installing amfs[$wanted] into $venv"
 log=$venv/setup.log
-if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input -e ".${wanted:+[$wanted]}" >"$log" 2>&1; then
+compile=--compile
+[ -z "${PYTHONPYCACHEPREFIX:-}" ] || compile=--no-compile  # what pip compiled would go to a place that goes soon
+if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input $compile -e ".${wanted:+[$wanted]}" >"$log" 2>&1; then
     tail -n 25 "$log" >&2
     fail "pip install failed; the whole log is $log"
 fi

@@ -11,7 +11,10 @@ STEPS, MAKERS = 60, 2
 MODES = {"default": {}, "striped": {mounting.LAYOUT: "--layout striped"}, "open": {mounting.OPTIONS: "--cache open"}}
 
 
-@pytest.mark.parametrize(("mode", "load"), [("striped", "load"), ("open", "load"), ("default", "steps"), pytest.param("default", "load", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("mode", "load"),
+    [("striped", "load"), ("open", "load"), ("default", "steps"), pytest.param("default", "load", marks=pytest.mark.soak)],
+)
 def test_changes_are_seen_at_once_beside_makers_of_directories(mode: str, load: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in MODES[mode].items():
         monkeypatch.setenv(name, value)

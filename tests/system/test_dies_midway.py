@@ -1,4 +1,4 @@
-"""A node that dies in the middle of a shuffle, and of an attempt at a queued blind task: the end is right, or one clear error; never a hang."""
+"""A node that dies in the middle of a shuffle, and of an attempt at a queued blind task: a right end or a clear error, and never a hang."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_attempt_at_a_queued_task(tmp_path: Path, victim: int) -> None:
         until(lambda: len(attempts()) == 2, "the tasks do not begin")
         began = attempts()
         assert {number for number, _, _ in began} == {"0", "1"}
-        (number, _, pid) = next(one for one in began if f"node-{victim}." in one[1])
+        lost, _, pid = next(one for one in began if f"node-{victim}." in one[1])
         kill(session, victim)
         until(lambda: not Path(f"/proc/{pid}").exists(), "the task of a dead node goes on")
         (tmp_path / "go").touch()
@@ -117,6 +117,6 @@ def test_an_attempt_at_a_queued_task(tmp_path: Path, victim: int) -> None:
         assert summary is not None
         print(summary, attempts(), cluster.files.listdir("/"))
         assert summary.exit_code == 0 and summary.count("ok") == 2 and summary.lost_nodes == [victim], summary
-        assert [one[0] for one in attempts()[2:]] == [number], "only what was lost runs again"
+        assert [one[0] for one in attempts()[2:]] == [lost], "only what was lost runs again"
         assert sorted(cluster.files.listdir("/")) == ["d0", "d1", "f0", "f1"]
     assert not fusemounts.mounted(session.name)
