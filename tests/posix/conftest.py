@@ -34,11 +34,15 @@ ON_TWO_MOUNTS = frozenset(
 )
 
 
+#: About two nodes: on one mount they are for soak runs.
+OF_TWO_NODES = frozenset(("open_on_one_node", "seen_by_the_other_node"))
+
+
 def _is_ordinary(item: pytest.Item) -> bool:
     """Between two nodes every call waits for messages, and all suites take minutes: ordinarily only the areas above run there."""
     spec = getattr(item, "callspec", None)
     if spec is None or spec.params.get("mounts") != 2:
-        return True
+        return spec is None or spec.params.get("group") not in OF_TWO_NODES
     if item.path.name == "test_posix_programs.py":
         return "montage" not in item.name  # on several nodes: tests/e2e/test_montage.py
     return spec.params.get("group") in ON_TWO_MOUNTS

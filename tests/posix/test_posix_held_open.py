@@ -240,7 +240,7 @@ class Walker:
 
 # With cached opens what is kept open need not show what others write before they close it.
 @pytest.mark.parametrize("two", ["", "--no-passthrough"], ids=["passed", "copied"], indirect=True)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_whatever_is_kept_open_where(two: tuple[Path, Path], seed: int) -> None:
     walker = Walker(two, seed)
     try:
