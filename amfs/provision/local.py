@@ -141,6 +141,7 @@ class LocalProcesses:
 
     def end(self, session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
         remarks: list[str] = []
+        number = _number(session.directory)
         host = processes.host_id()
         local = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host]
         mine = [(pid, started) for pid, started in local if processes.is_running(pid, started)]
@@ -158,9 +159,19 @@ class LocalProcesses:
             remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
             daemon.stop(stubborn)
         daemon.stop(_queue_server(session.directory))
-        if session.path.exists():
+        # Another process that found the session dead may have begun to remove it, and have been ended before it was through. What has been
+        # made under this name since is not ours.
+        if number and _number(session.directory) == number and not (session.directory / records.STARTING).exists():
             records.remove_directory(session.directory)
         return remarks
+
+
+def _number(directory: Path) -> int:
+    """Of its inode; 0: it is not there."""
+    try:
+        return os.stat(directory).st_ino
+    except OSError:
+        return 0
 
 
 def _queue_server(directory: Path) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from waiting import until
 from amfs.host import orphans
 from amfs.host.processes import host_id, is_running
 from amfs.net.records import NodeEntry, SessionRecord, load
+from amfs.provision.local import LocalProcesses
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PATIENCE_S = 60.0  # only turns a hang into a failure
@@ -139,6 +140,14 @@ def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run)
     until(lambda: not any(is_running(entry.pid, entry.started) for entry in session.nodes))
     done = amfs("status", name)
     assert done.returncode == 4 and f"session {name} is gone" in done.stderr
+    assert_gone(home, session)
+
+
+def test_what_another_has_begun_to_remove_goes_too(home: Path, amfs: Run) -> None:
+    """Who finds a session dead removes it, and may be ended in the middle of that, its file gone and the rest not."""
+    session = started(home, amfs, "half", 1)
+    session.path.unlink()
+    LocalProcesses().end(session)
     assert_gone(home, session)
 
 
