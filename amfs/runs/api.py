@@ -13,8 +13,10 @@ A session's poll loop runs in a thread of its own; the methods here may be calle
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from amfs.engine.messages import Result
 
 T = TypeVar("T")
+STOP_S = 5.0  # for the nodes to end the tasks of a run that was interrupted
 
 
 class TaskFailed(AmfsError):
@@ -170,11 +173,24 @@ def run(
         if progress:
             shown.finish(summary)
         return RunResult(summary, workflow, trace)
+    except BaseException:
+        if driver is not None and driver.over is None:
+            _stop(driver)
+        raise
     finally:
         if driver is not None:
             driver.finish()
             _close_trace(driver)
         context.close()
+
+
+def _stop(driver: RunDriver) -> None:
+    """Kill its tasks, after an interrupt. By themselves nodes do so only when they have not heard of the run for long."""
+    end = time.monotonic() + STOP_S
+    with contextlib.suppress(Exception):  # the interrupt is what is told
+        driver.stop("interrupted")
+        while driver.over is None and time.monotonic() < end:
+            driver.turn(0.1)
 
 
 def _open_trace(driver: RunDriver) -> None:
