@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from amfs.engine.messages import Result
 
 T = TypeVar("T")
-STOP_S = 5.0  # for the nodes to end the tasks of a run that was interrupted
 
 
 class TaskFailed(AmfsError):
@@ -175,22 +174,14 @@ def run(
         return RunResult(summary, workflow, trace)
     except BaseException:
         if driver is not None and driver.over is None:
-            _stop(driver)
+            with contextlib.suppress(Exception):  # the first one is told
+                driver.stop_now("interrupted")
         raise
     finally:
         if driver is not None:
             driver.finish()
             _close_trace(driver)
         context.close()
-
-
-def _stop(driver: RunDriver) -> None:
-    """Kill its tasks, after an interrupt. By themselves nodes do so only when they have not heard of the run for long."""
-    end = time.monotonic() + STOP_S
-    with contextlib.suppress(Exception):  # the interrupt is what is told
-        driver.stop("interrupted")
-        while driver.over is None and time.monotonic() < end:
-            driver.turn(0.1)
 
 
 def _open_trace(driver: RunDriver) -> None:
@@ -437,8 +428,6 @@ class Session:
     def wait(self, handles: Iterable[Handle] | None = None, timeout: float | None = None) -> None:
         """Until these tasks (default: all so far) have ended. Raises TaskFailed for the first that failed, TimeoutError after
         ``timeout`` seconds, and, without a timeout, AmfsError for a file that is waited for and that no task so far makes."""
-        import time
-
         waited = list(self._handles if handles is None else handles)
         end = None if timeout is None else time.monotonic() + timeout
         idle = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -298,6 +299,13 @@ class RunDriver:
     def stop(self, reason: str) -> None:
         """End the run now, and kill its tasks."""
         self.context.loop.tell(self.client, StopRun(reason))
+
+    def stop_now(self, reason: str, patience_s: float = 5.0) -> None:
+        """The same, and wait until they are killed. By themselves nodes do so only when they have not heard of the run for long."""
+        end = time.monotonic() + patience_s
+        self.stop(reason)
+        while self.over is None and time.monotonic() < end:
+            self.turn(0.1)
 
     def interrupt(self, reason: str) -> None:
         """Stop, but keep what a resumed run can use: the journal, and on disk the files between the tasks."""
