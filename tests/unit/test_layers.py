@@ -28,6 +28,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.bench", 12),
     ("amfs.magic", 12),
     ("amfs.cluster", 11),
+    ("amfs.scripts", 11),
     ("amfs.functions", 10),
     ("amfs.operations", 10),
     ("amfs.queueing", 10),
@@ -40,6 +41,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.net", 5),
     ("amfs.translate", 5),
     ("amfs.fs", 4),
+    ("amfs.swift", 4),
     ("amfs.engine", 3),
     ("amfs.host", 2),
     ("amfs.display", 2),
@@ -52,7 +54,7 @@ LAYERS: list[tuple[str, int]] = [
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
-PURE_DIRECTORIES = ("engine", "fs/vfs")
+PURE_DIRECTORIES = ("engine", "fs/vfs", "swift")
 PURE_FILES = ("node/core.py",)
 IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
 
@@ -63,6 +65,7 @@ ONLY_IN = {
     "fuse": {"amfs.fs.fusepy_adapter"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
+    "lark": {"amfs.swift"},
     "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
 }
 

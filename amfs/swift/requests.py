@@ -1,0 +1,120 @@
+"""Requests of library functions and mappers to the world. Evaluation yields them as effects and gives back the answers; pure data.
+
+Answers: see each request. A request that cannot be fulfilled is answered by raising ``Refused`` in the generator.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+
+class Refused(Exception):
+    """The world could not do it; ``str`` is a sentence for people ("no such file: x")."""
+
+
+class FileValue(NamedTuple):
+    """A file that is there (of an input of a library function), or that is to be made (of an output). ``name``: as programs see it.
+    ``temporary``: nobody has named it."""
+
+    name: str
+    temporary: bool = False
+
+
+class ReadFile(NamedTuple):
+    """Answer: bytes. The file may be one that a task has made."""
+
+    name: str
+
+
+class WriteFile(NamedTuple):
+    """Answer: None, when the file is there for tasks."""
+
+    name: str
+    data: bytes
+
+
+class Copy(NamedTuple):
+    """Answer: None, when ``target`` has the content of ``source`` for tasks."""
+
+    source: str
+    target: str
+
+
+class Status(NamedTuple):
+    size: int
+    modified: float  # seconds since 1970
+    kind: str  # "file", "directory", "other"
+
+
+class Stat(NamedTuple):
+    """Answer: Status, or None: there is nothing."""
+
+    name: str
+
+
+class Glob(NamedTuple):
+    """Answer: sorted names that fit; ``**`` crosses directories."""
+
+    pattern: str
+
+
+class Execute(NamedTuple):
+    """Run a program here and now, not as a task (``system``, the ``ext`` mapper). Answer: Executed."""
+
+    words: tuple[str, ...]
+
+
+class Executed(NamedTuple):
+    stdout: bytes
+    stderr: bytes
+    status: int
+
+
+class CallPython(NamedTuple):
+    """Answer: str, the expression's value after the code has run. ``persistent``: in a worker that keeps its globals."""
+
+    code: str
+    expression: str
+    persistent: bool
+
+
+class Print(NamedTuple):
+    """Whole lines. Answer: None, at once."""
+
+    text: str
+    error: bool = False
+
+
+class Pause(NamedTuple):
+    """Answer: None, after so many seconds."""
+
+    seconds: float
+
+
+class Clock(NamedTuple):
+    """Answer: float, seconds since 1970."""
+
+
+class Environment(NamedTuple):
+    """Answer: str, or None: not set."""
+
+    name: str
+
+
+class Arguments(NamedTuple):
+    """Of the command line. Answer: (list of plain arguments, dict of -name=value)."""
+
+
+class Nodes(NamedTuple):
+    """Answer: list of host names, one for each node; a rank is an index into it."""
+
+
+class Locate(NamedTuple):
+    """Answer: list of the ranks that hold the file."""
+
+    name: str
+
+
+Request: TypeAlias = (
+    ReadFile | WriteFile | Copy | Stat | Glob | Execute | CallPython | Print | Pause | Clock | Environment | Arguments | Nodes | Locate
+)

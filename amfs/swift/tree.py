@@ -1,0 +1,370 @@
+"""The program as a tree, the same for both languages.
+
+A parser makes the tree; the checker fills what is marked *checked* below; evaluation only reads. Nodes compare by identity. Must not know:
+text, values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from amfs.swift.source import At
+    from amfs.swift.types import Type
+
+
+# ── names ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True, eq=False)
+class TypeName:
+    """A type as written. ``name`` "array", "bag" or "union" has ``parts``: (element, key or None), (element,), the alternatives."""
+
+    at: At
+    name: str
+    parts: tuple[TypeName | None, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Symbol:
+    """A variable. ``scope``: the one that makes it, ``slot``: its number there (*checked*). A scope is a function's body, or the body of a
+    loop: whatever exists several times."""
+
+    name: str
+    type: Type
+    at: At
+    scope: Scope
+    slot: int
+    assigned: bool = False  # somewhere in the program; what is mapped and not assigned is an input
+    is_parameter: bool = False
+    mapping: Mapping | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """``parent``: the scope around it; None: the program's, which has the globals, and is around every function."""
+
+    parent: Scope | None
+    symbols: list[Symbol] = field(default_factory=list)
+
+
+# ── expressions ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True, eq=False)
+class Expression:
+    at: At
+    type: Type | None = field(default=None, init=False)  # checked; of a call with several outputs that of the first, without any None
+
+
+@dataclass(slots=True, eq=False)
+class Literal(Expression):
+    """int, float, str or bool."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Name(Expression):
+    name: str
+    symbol: Symbol | None = field(default=None, init=False)  # checked
+
+
+@dataclass(slots=True, eq=False)
+class Index(Expression):
+    """``base[index]``."""
+
+    base: Expression
+    index: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Member(Expression):
+    """``base.name``; with Swift/K's ``base[*].name`` ``star`` is set."""
+
+    base: Expression
+    name: str
+    star: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Unary(Expression):
+    """``-`` or ``!``."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Binary(Expression):
+    """``left`` and ``right`` have been converted if necessary (*checked*: ``Convert``). ``meaning`` (*checked*): "int", "float", "string",
+    "boolean": of what kind the operation is; for ``%`` with a tuple "format", for ``/`` of strings "path"."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    meaning: str = field(default="", init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Convert(Expression):
+    """Made by the checker, where int becomes float, or a value of a subtype one of its base (then ``operand`` as it is)."""
+
+    operand: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Tuple(Expression):
+    """``(a, b)`` on the right of ``%``, or of a multiple assignment."""
+
+    items: list[Expression]
+
+
+@dataclass(slots=True, eq=False)
+class ArrayLiteral(Expression):
+    """``[1, 2]``, or with ``keys`` ``{"a": 1}``."""
+
+    items: list[Expression]
+    keys: list[Expression] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Range(Expression):
+    """``[first : last : step]``, inclusive."""
+
+    first: Expression
+    last: Expression
+    step: Expression | None
+
+
+@dataclass(slots=True, eq=False)
+class Call(Expression):
+    """Also ``S(1, "x")`` for a struct (``function`` is then None, ``type`` the struct). ``arguments`` (*checked*): in the order of the
+    parameters, defaults filled in, names resolved; further ones belong to the variable parameter."""
+
+    name: str
+    arguments: list[Expression]
+    named: list[tuple[str, Expression]] = field(default_factory=list)
+    annotations: list[Annotation] = field(default_factory=list)
+    function: Function | None = field(default=None, init=False)  # checked: the overload that fits
+
+
+# ── statements ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True, eq=False)
+class Annotation:
+    """``@name``, ``@name=value`` (or with arguments: ``@location=f(x)`` has the call as value)."""
+
+    at: At
+    name: str
+    value: Expression | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Mapping:
+    """``<"name">``: ``mapper`` is "" and ``name`` the expression; else ``<mapper; key=value, …>``."""
+
+    at: At
+    mapper: str
+    name: Expression | None = None
+    parameters: list[tuple[str, Expression]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Statement:
+    at: At
+    #: checked: variables of arrays, bags and structs of outer statements that this one may still write after it has begun. Each is held
+    #: open by the statement until it is done (closing by counting writers).
+    writes: tuple[Symbol, ...] = field(default=(), init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Block(Statement):
+    """Statements side by side. ``scope`` (*checked*): its own, if it is the body of a function or a loop; else None: its variables are in the
+    scope around."""
+
+    statements: list[Statement]
+    scope: Scope | None = field(default=None, init=False)
+    declares: list[Symbol] = field(default_factory=list, init=False)  # checked: variables that live here, parameters not
+
+
+@dataclass(slots=True, eq=False)
+class Declare(Statement):
+    """``T name <mapping> = value;``: one variable. The checker also makes one, without a type name, for an undeclared target."""
+
+    type_name: TypeName | None
+    name: str
+    mapping: Mapping | None = None
+    value: Expression | None = None
+    is_global: bool = False
+    symbol: Symbol | None = field(default=None, init=False)  # checked
+
+
+@dataclass(slots=True, eq=False)
+class Assign(Statement):
+    """``targets = values;``: one value for each target, or a call that has as many outputs. Targets are ``Name``, ``Index``, ``Member``.
+    ``append``: ``+=`` of a bag, ``<<`` of an array with automatic keys."""
+
+    targets: list[Expression]
+    values: list[Expression]
+    append: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Evaluate(Statement):
+    """A call for its own sake."""
+
+    call: Call
+
+
+@dataclass(slots=True, eq=False)
+class If(Statement):
+    condition: Expression
+    then: Block
+    otherwise: Block | None
+
+
+@dataclass(slots=True, eq=False)
+class Switch(Statement):
+    subject: Expression
+    cases: list[tuple[int, Block]]
+    default: Block | None
+
+
+@dataclass(slots=True, eq=False)
+class Foreach(Statement):
+    """``foreach value, key in container { }``. ``value_symbol`` and ``key_symbol`` (*checked*) are in the body's scope."""
+
+    value: str
+    key: str
+    container: Expression
+    body: Block
+    annotations: list[Annotation] = field(default_factory=list)
+    value_symbol: Symbol | None = field(default=None, init=False)
+    key_symbol: Symbol | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class For(Statement):
+    """Swift/T's loop: each round has new variables. ``updates`` are evaluated in the scope of the round that ends; a variable that the body
+    assigns for the next round is not in it."""
+
+    starts: list[Declare]
+    condition: Expression
+    updates: list[tuple[str, Expression]]
+    body: Block
+    annotations: list[Annotation] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Iterate(Statement):
+    """``iterate i { } until (condition);``: the condition is in the body's scope. ``counter_symbol`` (*checked*)."""
+
+    counter: str
+    body: Block
+    until: Expression
+    counter_symbol: Symbol | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Wait(Statement):
+    items: list[Expression]
+    body: Block
+    deep: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Chain(Statement):
+    """``first => second => …``: each begins when all that the one before assigns is there."""
+
+    statements: list[Statement]
+
+
+# ── definitions ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True, eq=False)
+class Formal:
+    """A parameter or an output. ``variable``: ``T... x``."""
+
+    at: At
+    type_name: TypeName
+    name: str
+    default: Expression | None = None
+    variable: bool = False
+    symbol: Symbol | None = field(default=None, init=False)  # checked
+    type: Type | None = field(default=None, init=False)  # checked
+
+
+@dataclass(slots=True, eq=False)
+class Word:
+    """One part of an app's command line. ``kind``: "word"; "file name" (``@x``, ``@filename(x)``) and "file names" (one word for each) demand
+    a file or files. Arrays are flattened, in the order of their keys."""
+
+    at: At
+    expression: Expression
+    kind: str = "word"
+
+
+@dataclass(slots=True, eq=False)
+class App:
+    """The command line of an app function. ``profile``: Swift/K's ``profile "ns:key" = value;``."""
+
+    at: At
+    words: list[Word]
+    stdin: Expression | None = None
+    stdout: Expression | None = None
+    stderr: Expression | None = None
+    profile: list[tuple[str, Expression]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A function of the program (``body`` or ``app``), or of the library (``builtin``). Evaluation of an app waits for all inputs, whether
+    its command line mentions them or not."""
+
+    at: At
+    name: str
+    outputs: list[Formal]
+    inputs: list[Formal]
+    body: Block | None = None
+    app: App | None = None
+    builtin: Builtin | None = None
+    annotations: list[Annotation] = field(default_factory=list)
+    type_parameters: list[str] = field(default_factory=list)
+    scope: Scope | None = field(default=None, init=False)  # checked: of inputs, outputs and the body
+
+
+@dataclass(slots=True, eq=False)
+class Builtin:
+    """A library function. ``call`` gets plain values (``builtins.py`` says which). ``asks``: it is a generator that yields requests
+    (``requests.py``) and is sent the answers."""
+
+    call: Callable[..., Any]
+    asks: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class TypeDefinition:
+    """``fields`` None: another name or a subtype of ``base``."""
+
+    at: At
+    name: str
+    fields: list[tuple[TypeName, str]] | None
+    base: TypeName | None = None
+    alias: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """``language``: "swift-t" or "swift-k". ``remarks``: constructs that have no meaning here, told once for each kind."""
+
+    language: str
+    at: At
+    functions: list[Function]
+    types: list[TypeDefinition]
+    body: Block
+    remarks: list[tuple[At, str]] = field(default_factory=list)

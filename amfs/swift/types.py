@@ -1,0 +1,104 @@
+"""Types of both languages, and which value may stand where.
+
+Types are compared by value. Must not know: syntax, programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Type:
+    """Base of all types; ``str`` is how a program writes it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Basic(Type):
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INT, FLOAT, STRING, BOOLEAN, VOID = Basic("int"), Basic("float"), Basic("string"), Basic("boolean"), Basic("void")
+FILE, BLOB, URL, EXTERNAL, LOCATION = Basic("file"), Basic("blob"), Basic("url"), Basic("external"), Basic("location")
+ANY = Basic("any")  # of a parameter of Swift/K's trace, and of what follows from a mistake: fits everything
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Type):
+    """Sparse, each element assigned once. ``key``: INT, STRING, or another basic type."""
+
+    element: Type
+    key: Type = INT
+
+    def __str__(self) -> str:
+        return f"{self.element}[{'' if self.key == INT else self.key}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Bag(Type):
+    """Values without order or keys."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"bag<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct(Type):
+    """By name. ``fields``: (name, type) in the order of the definition."""
+
+    name: str
+    fields: tuple[tuple[str, Type], ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def field(self, name: str) -> Type | None:
+        return next((type for field, type in self.fields if field == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtype(Type):
+    """``type b a;``: an a may stand where a b is wanted, and not the other way round. Marker types of Swift/K are subtypes of file."""
+
+    name: str
+    base: Type
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Type):
+    """One of these, of a parameter of a library function."""
+
+    types: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return "|".join(map(str, self.types))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Type):
+    """A type variable of a generic library function."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def base_of(type: Type) -> Type:
+    """The type below all subtypes."""
+    while isinstance(type, Subtype):
+        type = type.base
+    return type
+
+
+def is_file(type: Type) -> bool:
+    return base_of(type) in (FILE, URL)
