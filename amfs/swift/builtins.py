@@ -11,8 +11,8 @@
     def read(f: FileValue) -> Generator[Request, Any, str]: ...
 
 Arguments arrive when they are known, containers when they are closed and all in them is known. As plain values: int (64 bits), float, str,
-bool; blob as bytes; file as ``FileValue``; arrays as dict in the order of their keys; bags as list; structs as dict of fields; void as None.
-Several signatures with one name are overloads. Outputs: one value; a tuple for several; None for none or void. An output of type file
+bool; blob as bytes; file as ``FileValue``; arrays as dict in the order of their keys; bags as list; structs as dict of fields; void as
+None. Several signatures with one name are overloads. Outputs: one value; a tuple for several; None for none or void. An output of type file
 arrives as a further keyword argument with its name (``FileValue``): the function makes the file by a request, and returns it. A function
 that cannot do its work raises ``Failure``.
 """

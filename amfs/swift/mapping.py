@@ -13,8 +13,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Mapped(NamedTuple):
-    """A mapped variable. ``name_of``: of a part, for files that are to be made; raises ``builtins.Failure`` if the mapper has no name for it.
-    ``existing``: of an input, the parts that are there and their names; the variable is closed with them. None: the variable is an
+    """A mapped variable. ``name_of``: of a part, for files that are to be made; raises ``builtins.Failure`` if the mapper has no name for
+    it. ``existing``: of an input, the parts that are there and their names; the variable is closed with them. None: the variable is an
     output, or the mapper (single_file) cannot say."""
 
     name_of: Callable[[Path], str]

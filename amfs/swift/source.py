@@ -14,8 +14,8 @@ from amfs.errors import Fault, WorkflowError
 
 
 class Source:
-    """One text. ``name``: as the user knows the file. ``places``: for a text that a preprocessor has made, sorted (offset in ``text``, source,
-    offset there) from which on each piece comes; empty: the text is the file."""
+    """One text. ``name``: as the user knows the file. ``places``: for a text that a preprocessor has made, sorted (offset in ``text``,
+    source, offset there) from which on each piece comes; empty: the text is the file."""
 
     __slots__ = ("_starts", "name", "places", "text")
 

@@ -183,8 +183,8 @@ class Statement:
 
 @dataclass(slots=True, eq=False)
 class Block(Statement):
-    """Statements side by side. ``scope`` (*checked*): its own, if it is the body of a function or a loop; else None: its variables are in the
-    scope around."""
+    """Statements side by side. ``scope`` (*checked*): its own, if it is the body of a function or a loop; else None: its variables are in
+    the scope around."""
 
     statements: list[Statement]
     scope: Scope | None = field(default=None, init=False)
@@ -301,8 +301,8 @@ class Formal:
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """One part of an app's command line. ``kind``: "word"; "file name" (``@x``, ``@filename(x)``) and "file names" (one word for each) demand
-    a file or files. Arrays are flattened, in the order of their keys."""
+    """One part of an app's command line. ``kind``: "word"; "file name" (``@x``, ``@filename(x)``) and "file names" (one word for each)
+    demand a file or files. Arrays are flattened, in the order of their keys."""
 
     at: At
     expression: Expression
