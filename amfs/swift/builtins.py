@@ -15,6 +15,10 @@ bool; blob as bytes; file as ``FileValue``; arrays as dict in the order of their
 None. Several signatures with one name are overloads. Outputs: one value; a tuple for several; None for none or void. An output of type file
 arrives as a further keyword argument with its name (``FileValue``): the function makes the file by a request, and returns it. A function
 that cannot do its work raises ``Failure``.
+
+Signatures of both languages are in Swift/T's syntax. Type ``any`` fits everything. An output of type ``any`` takes the type of what it is
+assigned to (Swift/K's ``readData``); that ``Type`` arrives as a keyword argument with the output's name. ``naming`` instead of ``function``:
+files among the arguments arrive as soon as their names are known (``filename``). A location is a ``Location``.
 """
 
 from __future__ import annotations
@@ -27,10 +31,22 @@ class Failure(Exception):
     """The library function cannot do that, and the run fails; ``str`` is a sentence for people."""
 
 
+class Location(NamedTuple):
+    """Where a task should run: the value of ``@location``. ``rank``: of a node; < 0: anywhere. ``hard``: there and nowhere else.
+    ``node``: any worker of that node will do."""
+
+    rank: int
+    hard: bool = True
+    node: bool = False
+
+
 class Declared(NamedTuple):
+    """``names_only``: files among the arguments need not be there."""
+
     signature: str
     call: Callable[..., Any]
     asks: bool
+    names_only: bool = False
 
 
 class Library:
@@ -47,9 +63,14 @@ class Library:
     def asking(self, *signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return self._declare(signatures, True)
 
-    def _declare(self, signatures: tuple[str, ...], asks: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def naming(self, *signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return self._declare(signatures, False, True)
+
+    def _declare(
+        self, signatures: tuple[str, ...], asks: bool, names_only: bool = False
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def take(call: Callable[..., Any]) -> Callable[..., Any]:
-            self.functions += [Declared(signature, call, asks) for signature in signatures]
+            self.functions += [Declared(signature, call, asks, names_only) for signature in signatures]
             return call
 
         return take

@@ -58,10 +58,17 @@ class Glob(NamedTuple):
     pattern: str
 
 
+class Remove(NamedTuple):
+    """Answer: None, when there is no file of that name any more."""
+
+    name: str
+
+
 class Execute(NamedTuple):
     """Run a program here and now, not as a task (``system``, the ``ext`` mapper). Answer: Executed."""
 
     words: tuple[str, ...]
+    stdin: bytes = b""
 
 
 class Executed(NamedTuple):
@@ -79,7 +86,7 @@ class CallPython(NamedTuple):
 
 
 class Print(NamedTuple):
-    """Whole lines. Answer: None, at once."""
+    """Text as it is, usually whole lines with their newline. Answer: None, at once."""
 
     text: str
     error: bool = False
@@ -109,12 +116,39 @@ class Nodes(NamedTuple):
     """Answer: list of host names, one for each node; a rank is an index into it."""
 
 
+class Place(NamedTuple):
+    """The file of this name shall be on that node: ``Locate`` answers with it until the file is elsewhere. Answer: None."""
+
+    name: str
+    rank: int
+
+
 class Locate(NamedTuple):
-    """Answer: list of the ranks that hold the file."""
+    """Answer: list of the ranks that hold the file; of a file that is not there that of its ``Place``, or none."""
 
     name: str
 
 
+class Random(NamedTuple):
+    """Answer: float, 0 <= x < 1."""
+
+
 Request: TypeAlias = (
-    ReadFile | WriteFile | Copy | Stat | Glob | Execute | CallPython | Print | Pause | Clock | Environment | Arguments | Nodes | Locate
+    ReadFile
+    | WriteFile
+    | Copy
+    | Remove
+    | Stat
+    | Glob
+    | Execute
+    | CallPython
+    | Print
+    | Pause
+    | Clock
+    | Environment
+    | Arguments
+    | Nodes
+    | Place
+    | Locate
+    | Random
 )

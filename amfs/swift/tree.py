@@ -341,10 +341,11 @@ class Function:
 @dataclass(slots=True, eq=False)
 class Builtin:
     """A library function. ``call`` gets plain values (``builtins.py`` says which). ``asks``: it is a generator that yields requests
-    (``requests.py``) and is sent the answers."""
+    (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names."""
 
     call: Callable[..., Any]
     asks: bool = False
+    names_only: bool = False
 
 
 @dataclass(slots=True, eq=False)
