@@ -17,8 +17,8 @@ arrives as a further keyword argument with its name (``FileValue``): the functio
 that cannot do its work raises ``Failure``.
 
 Signatures of both languages are in Swift/T's syntax. Type ``any`` fits everything. An output of type ``any`` takes the type of what it is
-assigned to (Swift/K's ``readData``); that ``Type`` arrives as a keyword argument with the output's name. ``naming`` instead of ``function``:
-files among the arguments arrive as soon as their names are known (``filename``). A location is a ``Location``.
+assigned to (Swift/K's ``readData``); that ``Type`` arrives as a keyword argument with the output's name. A function that is declared by
+``naming`` does not wait for files among its arguments, only for their names (``filename``). A location is a ``Location``.
 """
 
 from __future__ import annotations
@@ -50,9 +50,12 @@ class Declared(NamedTuple):
 
 
 class Library:
-    """The functions of one language. ``constants``: (type, name, value) of global constants."""
+    """The functions of one language. ``constants``: (type, name, value) of global constants. ``types``: definitions, as Swift text.
+    ``modules``: name after ``import`` -> Swift text, for modules that are more than functions of this library."""
 
     def __init__(self) -> None:
+        self.types: list[str] = []
+        self.modules: dict[str, str] = {}
         self.functions: list[Declared] = []
         self.constants: list[tuple[str, str, Any]] = []
         self.refused: dict[str, str] = {}  # known names that do not exist here -> why, and what to do
