@@ -13,8 +13,8 @@
 Arguments arrive when they are known, containers when they are closed and all in them is known. As plain values: int (64 bits), float, str,
 bool; blob as bytes; file as ``FileValue``; arrays as dict in the order of their keys; bags as list; structs as dict of fields; void as
 None. Several signatures with one name are overloads. Outputs: one value; a tuple for several; None for none or void. An output of type file
-arrives as a further keyword argument with its name (``FileValue``): the function makes the file by a request, and returns it. A function
-that cannot do its work raises ``Failure``.
+arrives as a further keyword argument with its name (``FileValue``): the function makes the file by a request, and returns it; if it
+returns another file (``input``), the variable stands for that one. A function that cannot do its work raises ``Failure``.
 
 Signatures of both languages are in Swift/T's syntax. Type ``any`` fits everything. An output of type ``any`` takes the type of what it is
 assigned to (Swift/K's ``readData``); that ``Type`` arrives as a keyword argument with the output's name. A function that is declared by
@@ -24,7 +24,9 @@ assigned to (Swift/K's ``readData``); that ``Type`` arrives as a keyword argumen
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Failure(Exception):
@@ -60,19 +62,19 @@ class Library:
         self.constants: list[tuple[str, str, Any]] = []
         self.refused: dict[str, str] = {}  # known names that do not exist here -> why, and what to do
 
-    def function(self, *signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def function(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False)
 
-    def asking(self, *signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def asking(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, True)
 
-    def naming(self, *signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def naming(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False, True)
 
     def _declare(
         self, signatures: tuple[str, ...], asks: bool, names_only: bool = False
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def take(call: Callable[..., Any]) -> Callable[..., Any]:
+    ) -> Callable[[_F], _F]:
+        def take(call: _F) -> _F:
             self.functions += [Declared(signature, call, asks, names_only) for signature in signatures]
             return call
 

@@ -1,0 +1,29 @@
+"""Names of files as text: parts, joining. What os.path does, without the world."""
+
+from __future__ import annotations
+
+
+def directory_of(name: str) -> str:
+    """As dirname(1): "." without a slash."""
+    stripped = name.rstrip("/")
+    if not stripped:
+        return "/" if name else "."
+    head = stripped.rpartition("/")[0]
+    return (head.rstrip("/") or "/") if "/" in stripped else "."
+
+
+def last_part(name: str) -> str:
+    """As basename(1)."""
+    return name.rstrip("/").rpartition("/")[2] or ("/" if name else "")
+
+
+def split_extension(name: str) -> tuple[str, str]:
+    """("dir/a.b", ".c") of "dir/a.b.c". A name that begins with its only dot has no extension."""
+    head, slash, last = name.rpartition("/")
+    root, dot, extension = last.rpartition(".")
+    return (head + slash + root, dot + extension) if root.strip(".") else (name, "")
+
+
+def joined(directory: str, name: str) -> str:
+    """``directory / name``: one slash between them."""
+    return f"{directory.rstrip('/') or '/'}/{name.lstrip('/')}".replace("//", "/", 1) if directory else name
