@@ -65,8 +65,8 @@ class Library:
     def function(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False)
 
-    def asking(self, *signatures: str) -> Callable[[_F], _F]:
-        return self._declare(signatures, True)
+    def asking(self, *signatures: str, names_only: bool = False) -> Callable[[_F], _F]:
+        return self._declare(signatures, True, names_only)
 
     def naming(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False, True)

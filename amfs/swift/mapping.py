@@ -22,4 +22,6 @@ class Mapped(NamedTuple):
 
 
 #: (parameters as plain values, type of the variable, its name, is it an input?) -> requests, then the result. Raises ``builtins.Failure``.
+#: The name is unique in the run and fit for a file name. Of an array that an app returns as a whole, the files are found by a second call
+#: as for an input, when the task has ended.
 Mapper: TypeAlias = Callable[[Mapping[str, Any], Type, str, bool], Generator[Request, Any, Mapped]]

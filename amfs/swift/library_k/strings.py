@@ -1,0 +1,143 @@
+"""Strings: joining, regular expressions, conversion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amfs.swift.builtins import Failure
+from amfs.swift.formats import format_k, is_float, parse_float, parse_int, text_k
+from amfs.swift.library_k.registry import K
+from amfs.swift.patterns import compiled, substituted
+
+
+@K.function("(string o) strcat(any... parts)")
+def strcat(*parts: Any) -> str:
+    return "".join(map(text_k, parts))
+
+
+@K.function("(string o) regexp(string input, string pattern, string transform)", "(string o) replaceAllRe(string s, string re, string new)")
+def regexp(text: str, pattern: str, transform: str) -> str:
+    return substituted(pattern, transform, text)
+
+
+@K.function("(string o) strcut(string input, string pattern)")
+def strcut(text: str, pattern: str) -> str:
+    match = compiled(pattern).search(text)
+    if match is None or not match.groups():
+        raise Failure(f"strcut: the pattern {pattern!r} has no group that is found in {text!r}")
+    return match[1] or ""
+
+
+@K.function("(string o[]) strsplit(string input, string pattern)", "(string o[]) splitRe(string input, string pattern)")
+def strsplit(text: str, pattern: str) -> dict[int, str]:
+    """Empty strings at the end are left out, as Java does."""
+    parts = compiled(pattern).split(text)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return dict(enumerate(part or "" for part in parts))
+
+
+@K.function("(string o[]) split(string s, string delimiter)")
+def split(text: str, delimiter: str) -> dict[int, str]:
+    return dict(enumerate(text.split(delimiter) if delimiter else list(text)))
+
+
+@K.function('(string o) strjoin(any array, string delimiter="")', '(string o) join(any array, string delimiter="")')
+def strjoin(items: Any, delimiter: str) -> str:
+    if not isinstance(items, dict):
+        raise Failure("strjoin wants an array")
+    return delimiter.join(map(text_k, items.values()))
+
+
+@K.function("(int o) strstr(string s, string sub)", "(int o) indexOf(string s, string sub, int start=0)")
+def strstr(text: str, sub: str, start: int = 0) -> int:
+    return text.find(sub, max(0, start))
+
+
+@K.function("(int o) lastIndexOf(string s, string sub)")
+def last_index_of(text: str, sub: str) -> int:
+    return text.rfind(sub)
+
+
+@K.function("(string o) sprintf(string spec, any... values)", "(string o) format(string spec, any... values)")
+def sprintf(spec: str, *values: Any) -> str:
+    return format_k(spec, values)
+
+
+@K.function("(string o) pad(int size, any value)")
+def pad(size: int, value: Any) -> str:
+    if size > 1_000_000:
+        raise Failure(f"pad: a size of {size} is too large")
+    return text_k(value).zfill(size)
+
+
+@K.function("(string o) trim(string s)")
+def trim(text: str) -> str:
+    return text.strip()
+
+
+@K.function("(string o) toUpper(string s)")
+def to_upper(text: str) -> str:
+    return text.upper()
+
+
+@K.function("(string o) toLower(string s)")
+def to_lower(text: str) -> str:
+    return text.lower()
+
+
+@K.function("(string o) substring(string s, int start, int end=-1)")
+def substring(text: str, start: int, end: int) -> str:
+    """Up to ``end``, not with it."""
+    if start < 0 or start > len(text):
+        raise Failure(f"substring({text!r}, {start}): there are {len(text)} characters")
+    return text[start:] if end < 0 else text[start:end]
+
+
+@K.function("(string o) replaceAll(string s, string old, string new)")
+def replace_all(text: str, old: str, new: str) -> str:
+    return text.replace(old, new) if old else text
+
+
+@K.function("(boolean o) matches(string s, string pattern)")
+def matches(text: str, pattern: str) -> bool:
+    return compiled(pattern).fullmatch(text) is not None
+
+
+@K.function("(boolean o) startsWith(string s, string prefix)")
+def starts_with(text: str, prefix: str) -> bool:
+    return text.startswith(prefix)
+
+
+@K.function("(boolean o) endsWith(string s, string suffix)")
+def ends_with(text: str, suffix: str) -> bool:
+    return text.endswith(suffix)
+
+
+@K.function("(int o) toInt(any value)", "(int o) parseInt(string value)")
+def to_int(value: Any) -> int:
+    """Of a float, or of text like "1.0": the part before the point."""
+    if isinstance(value, str) and is_float(value) and not value.strip().lstrip("+-").isdigit():
+        value = parse_float(value)
+    if isinstance(value, float):
+        if value != value or abs(value) >= 2**63:
+            raise Failure(f"could not convert {text_k(value)} to int")
+        return int(value)
+    return parse_int(value) if isinstance(value, str) else int(value)
+
+
+@K.function("(float o) toFloat(any value)", "(float o) parseFloat(string value)")
+def to_float(value: Any) -> float:
+    return parse_float(value) if isinstance(value, str) else float(value)
+
+
+@K.function("(string o) toString(any value)")
+def to_string(value: Any) -> str:
+    return text_k(value)
+
+
+@K.function("(int o) length(any array)")
+def length(items: Any) -> int:
+    if not isinstance(items, dict | list | str):
+        raise Failure("length wants an array")
+    return len(items)

@@ -1,0 +1,43 @@
+"""Mappers by name: ``find("SimpleMapper")``."""
+
+from __future__ import annotations
+
+from amfs.swift.mappers import lists, programs, rules
+from amfs.swift.mapping import Mapper
+
+#: Name as ``normal`` makes it -> the mapper.
+MAPPERS: dict[str, Mapper] = {
+    "singlefilemapper": lists.single_file,
+    "fixedarraymapper": lists.fixed_array,
+    "arraymapper": lists.array,
+    "csvmapper": lists.csv,
+    "simplemapper": rules.simple,
+    "concurrentmapper": rules.concurrent,
+    "filesysmapper": rules.filesys,
+    "regexpmapper": rules.regexp,
+    "structuredregexpmapper": rules.structured_regexp,
+    "ext": programs.external,
+    "extmapper": programs.external,
+}
+#: As messages name them.
+NAMES = (
+    "single_file_mapper",
+    "simple_mapper",
+    "concurrent_mapper",
+    "filesys_mapper",
+    "fixed_array_mapper",
+    "array_mapper",
+    "regexp_mapper",
+    "structured_regexp_mapper",
+    "csv_mapper",
+    "ext",
+)
+
+
+def normal(name: str) -> str:
+    """``simple_mapper`` and ``SimpleMapper`` are the same."""
+    return name.replace("_", "").lower()
+
+
+def find(name: str) -> Mapper | None:
+    return MAPPERS.get(normal(name))
