@@ -1,0 +1,2 @@
+trace(arg("absent"));
+//! -absent

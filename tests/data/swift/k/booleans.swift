@@ -1,0 +1,2 @@
+trace(true && false, true || false, !true);
+//> SwiftScript trace: false, true, false

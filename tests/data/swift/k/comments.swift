@@ -1,0 +1,6 @@
+# a line
+// another
+/* and
+ more */
+trace("a"); # behind
+//> SwiftScript trace: a

@@ -1,0 +1,3 @@
+string s = "a" + 1 + "b" + 2.5;
+trace(s);
+//> SwiftScript trace: a1b2.5

@@ -1,0 +1,3 @@
+//@ in.txt x
+trace(exists("in.txt"), exists("absent.txt"));
+//> SwiftScript trace: true, false

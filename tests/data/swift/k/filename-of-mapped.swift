@@ -1,0 +1,4 @@
+type file;
+file f <"dir/name.txt">;
+trace(@f, @filename(f));
+//> SwiftScript trace: dir/name.txt, dir/name.txt

@@ -1,0 +1,2 @@
+trace("hello");
+//> SwiftScript trace: hello

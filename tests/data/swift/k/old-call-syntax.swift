@@ -1,0 +1,3 @@
+string s = @strcat("a", @toString(1));
+trace(s);
+//> SwiftScript trace: a1

@@ -1,0 +1,5 @@
+int x; int y;
+y = x + 1;
+trace(y);
+x = 1;
+//> SwiftScript trace: 2

@@ -1,0 +1,2 @@
+trace(strcta("a", "b"));
+//! strcat

@@ -1,0 +1,3 @@
+float x = 3;
+trace(x);
+//> SwiftScript trace: 3.0

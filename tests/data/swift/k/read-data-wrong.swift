@@ -1,0 +1,4 @@
+//@ int.txt many\n
+int i = readData("int.txt");
+trace(i);
+//! many

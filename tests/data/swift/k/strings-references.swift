@@ -1,0 +1,2 @@
+trace(regexp("picture.gif", "(.*)\\.gif", "\\1.jpg"));
+//> SwiftScript trace: picture.jpg

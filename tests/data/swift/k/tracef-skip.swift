@@ -1,0 +1,2 @@
+tracef("%k%s\n", 1, "shown");
+//> shown

@@ -1,0 +1,2 @@
+tracef("%i\n", "text");
+//! %i

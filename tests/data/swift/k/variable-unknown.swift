@@ -1,0 +1,2 @@
+trace(nowhere);
+//! nowhere

@@ -1,0 +1,3 @@
+int x = "text";
+trace(x);
+//! int

@@ -1,0 +1,3 @@
+app (void v) touch(string name) { "touch" name; }
+touch("x") => trace("done");
+//> trace: done

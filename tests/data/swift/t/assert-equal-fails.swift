@@ -1,0 +1,2 @@
+assertEqual(1, 2, "numbers");
+//! 1 != 2: numbers

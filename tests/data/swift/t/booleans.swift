@@ -1,0 +1,2 @@
+trace(true && false, true || false, !false);
+//> trace: 0,1,1

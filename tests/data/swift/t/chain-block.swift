@@ -1,0 +1,5 @@
+int x = 1 =>
+int y = 2 => {
+  trace(x + y);
+}
+//> trace: 3

@@ -1,0 +1,4 @@
+trace("a") => trace("b") => trace("c");
+//> trace: a
+//> trace: b
+//> trace: c

@@ -1,0 +1,3 @@
+//$ -n=5 -wrong=1
+argv_accept("n", "m");
+//! -wrong

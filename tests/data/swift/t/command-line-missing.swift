@@ -1,0 +1,2 @@
+trace(argv("absent"));
+//! -absent

@@ -1,0 +1,5 @@
+// one line
+/* several
+   lines */
+trace(1); // behind
+//> trace: 1

@@ -1,0 +1,3 @@
+string s = "a" + "b" + 1 + "-" + 2.5;
+trace(s);
+//> trace: ab1-2.5

@@ -1,0 +1,2 @@
+trace(getenv("SWIFT_TEST_VARIABLE"), getenv("SWIFT_TEST_NOT_SET"));
+//> trace: value,

@@ -1,0 +1,3 @@
+file f = input("absent.txt");
+trace(read(f));
+//! absent.txt

@@ -1,0 +1,4 @@
+//@ in.txt hello
+file f<"in.txt">;
+trace(read(f));
+//> trace: hello

@@ -1,0 +1,3 @@
+() f(int i) { trace("in", i); }
+f(1);
+//> trace: in,1

@@ -1,0 +1,2 @@
+trace(sqtr(4.0));
+//! sqrt

@@ -1,0 +1,2 @@
+trace(squareroot(4.0));
+//! squareroot

@@ -1,0 +1,3 @@
+(int o) f(int x) { o = x; }
+trace(f("a"));
+//! f

@@ -1,0 +1,2 @@
+printf("hello %s", "world");
+//> hello world

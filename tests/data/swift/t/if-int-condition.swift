@@ -1,0 +1,3 @@
+if (1) { trace("yes"); }
+if (0) { trace("no"); }
+//> trace: yes

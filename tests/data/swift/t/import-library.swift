@@ -1,0 +1,5 @@
+import io;
+import string;
+import math;
+printf("%s", strcat("a", 1));
+//> a1

@@ -1,0 +1,3 @@
+import nosuchmodule;
+trace(1);
+//! nosuchmodule

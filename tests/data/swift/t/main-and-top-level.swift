@@ -1,0 +1,5 @@
+import assert;
+trace("top");
+main { trace("main"); }
+//> trace: top
+//> trace: main

@@ -1,0 +1,2 @@
+main() { trace(1); }
+//> trace: 1

@@ -1,0 +1,3 @@
+int x = 1.5;
+trace(x);
+//! int

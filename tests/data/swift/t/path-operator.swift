@@ -1,0 +1,3 @@
+string dir = "data";
+trace(dir / "f.txt");
+//> trace: data/f.txt

@@ -1,0 +1,3 @@
+pragma worktypedef WORKER2;
+trace(1);
+//> trace: 1

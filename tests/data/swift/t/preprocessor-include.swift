@@ -1,0 +1,3 @@
+#include <builtins.swift>
+trace(1);
+//> trace: 1

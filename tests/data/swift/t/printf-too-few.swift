@@ -1,0 +1,2 @@
+printf("%s %s", "a");
+//! not enough arguments

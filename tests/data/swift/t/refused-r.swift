@@ -1,0 +1,3 @@
+string s = R("x <- 1", "x");
+trace(s);
+//! R

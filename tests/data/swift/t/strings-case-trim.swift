@@ -1,0 +1,2 @@
+trace(toUpper("abc"), toLower("ABC"), trim("  x \n"));
+//> trace: ABC,abc,x

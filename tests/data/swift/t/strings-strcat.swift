@@ -1,0 +1,2 @@
+trace(strcat("a", "b", "c"), strcat());
+//> trace: abc,

@@ -1,0 +1,5 @@
+type point { int x; int y; }
+point p;
+p.x = 1;
+trace(p.y);
+//! y

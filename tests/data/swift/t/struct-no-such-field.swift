@@ -1,0 +1,5 @@
+type point { int x; }
+point p;
+p.x = 1;
+trace(p.z);
+//! z

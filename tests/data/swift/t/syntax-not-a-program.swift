@@ -1,0 +1,2 @@
+this is not swift
+//! 1:

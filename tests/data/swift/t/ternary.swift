@@ -1,0 +1,2 @@
+trace(ternary(1 < 2, "yes", "no"));
+//> trace: yes

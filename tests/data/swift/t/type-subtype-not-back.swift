@@ -1,0 +1,4 @@
+type text file;
+text t = write("x");
+trace(read(t));
+//! text

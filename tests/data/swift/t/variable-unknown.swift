@@ -1,0 +1,3 @@
+trace(conut);
+int count = 1;
+//! conut

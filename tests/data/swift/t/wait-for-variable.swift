@@ -1,0 +1,3 @@
+int x = 1;
+wait (x) { trace("after"); }
+//> trace: after
