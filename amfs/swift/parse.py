@@ -1,0 +1,62 @@
+"""From the text of a script, and of what it imports, to a program. Must not know: files; the caller loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amfs.swift.parse_t import SYNTAX, BuilderT, Import
+from amfs.swift.source import At, Mistake, Source, refuse
+from amfs.swift.tree import Block, Program
+
+#: Name of an imported or included file, "/" between folders, as written -> its text, or None: there is no such file.
+Load = Callable[[str], Source | None]
+
+#: Modules of Swift/T's library. All of the library is always there, so importing one does nothing.
+_MODULES = """apps assert async bag blob builtins coasters container data debug dir EQPy EQR error files gemtc io jni json julia launch
+location math matrix mpe plugin pragmas python R random sqlite stats string sys table tcl turbine types unix"""
+MODULES = frozenset(_MODULES.split())
+
+
+def parse(language: str, source: Source, load: Load) -> Program:
+    """``language``: "swift-t" or "swift-k". Raises ``WorkflowError``, with what is wrong."""
+    try:
+        return _Parser(language, load).program(source)
+    except Mistake as mistake:
+        raise refuse([mistake]) from None
+
+
+class _Parser:
+    def __init__(self, language: str, load: Load) -> None:
+        self.language = language
+        self.load = load
+        self.seen: set[str] = set()
+
+    def program(self, source: Source) -> Program:
+        whole = At(source, 0, len(source.text))
+        program = Program(self.language, whole, [], [], Block(whole, []))
+        self.add(source, program)
+        return program
+
+    def add(self, source: Source, program: Program) -> None:
+        """One text, after all that it imports: a second time nothing."""
+        builder = BuilderT(source)
+        statements = SYNTAX.parse(builder, "start")
+        for wanted in builder.imports:
+            self.take_in(wanted, program)
+        program.functions += builder.functions
+        program.types += builder.types
+        program.remarks += builder.remarks
+        program.body.statements += statements
+
+    def take_in(self, wanted: Import, program: Program) -> None:
+        if wanted.name in self.seen:
+            return
+        self.seen.add(wanted.name)
+        names = [wanted.name + ".swift", wanted.name] if not wanted.name.endswith(".swift") else [wanted.name]
+        if not wanted.quoted and wanted.name in MODULES:
+            return
+        source = next((found for name in names if (found := self.load(name)) is not None), None)
+        if source is not None:
+            self.add(source, program)
+        elif wanted.name not in MODULES:
+            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import")
