@@ -52,12 +52,10 @@ class Declared(NamedTuple):
 
 
 class Library:
-    """The functions of one language. ``constants``: (type, name, value) of global constants. ``types``: definitions, as Swift text.
-    ``modules``: name after ``import`` -> Swift text, for modules that are more than functions of this library."""
+    """The functions of one language. ``constants``: (type, name, value) of global constants. ``types``: definitions, as Swift text."""
 
     def __init__(self) -> None:
         self.types: list[str] = []
-        self.modules: dict[str, str] = {}
         self.functions: list[Declared] = []
         self.constants: list[tuple[str, str, Any]] = []
         self.refused: dict[str, str] = {}  # known names that do not exist here -> why, and what to do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from amfs.swift.library_t.unix import UNIX
 from amfs.swift.parse_t import SYNTAX, BuilderT, Import
 from amfs.swift.source import At, Mistake, Source, refuse
 from amfs.swift.tree import Block, Program
@@ -53,6 +54,9 @@ class _Parser:
             return
         self.seen.add(wanted.name)
         names = [wanted.name + ".swift", wanted.name] if not wanted.name.endswith(".swift") else [wanted.name]
+        if not wanted.quoted and wanted.name == "unix":
+            self.add(Source("unix.swift", UNIX), program)
+            return
         if not wanted.quoted and wanted.name in MODULES:
             return
         source = next((found for name in names if (found := self.load(name)) is not None), None)

@@ -156,7 +156,8 @@ def test_formats_of_swift_k() -> None:
     array = {0: 1, 1: 2}
     shown = format_k("%s %i %f %b %p %q %M %k%%|%5.1f", ["a", 1, 2.5, True, array, array, FileValue("f"), 9, 1.25])
     assert shown == "a 1 2.500000 true {0=1, 1=2} [1,2] f %|  1.2"
-    for format, values in (("%s", [1]), ("%i", [1.5]), ("%b", [1]), ("%q", [1]), ("%M", ["f"]), ("%s", []), ("%s", ["a", "b"]), ("%z", [1])):
+    wrong: list[tuple[str, list[Any]]] = [("%s", [1]), ("%i", [1.5]), ("%b", [1]), ("%q", [1]), ("%M", ["f"])]
+    for format, values in (*wrong, ("%s", []), ("%s", ["a", "b"]), ("%z", [1])):
         with pytest.raises(Failure):
             format_k(format, values)
 

@@ -1,10 +1,6 @@
 """``import unix;``: ordinary programs as app functions."""
 
-from __future__ import annotations
-
-from amfs.swift.library_t.registry import T
-
-T.modules["unix"] = """
+UNIX = """
 app (file o) cp(file i) { "cp" i o; }
 app (file o) cat(file i[]) { "cat" i @stdout=o; }
 app (file o) cat(file i) { "cat" i @stdout=o; }
