@@ -1,0 +1,222 @@
+"""Calls of app functions: each becomes a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from amfs.engine.workflow import Task
+from amfs.swift import tree
+from amfs.swift.builtins import Location
+from amfs.swift.evaluate.calls import BeginCall, Calls, below, places
+from amfs.swift.evaluate.expressions import AFTER, AROUND, PATH, Closure, Frame
+from amfs.swift.evaluate.machine import Job, Machine, all_missing
+from amfs.swift.requests import FileValue
+from amfs.swift.source import At, Mistake
+from amfs.swift.values import Cell, Container, FileCell, Made, StructCell, files_of
+
+#: Annotations of a call or a function that a task minds.
+_PLACING = {"location", "soft_location", "hard_location"}
+
+
+class Output(NamedTuple):
+    """A file that the task makes."""
+
+    cell: FileCell
+    value: FileValue
+
+
+class AppCode:
+    """A compiled app function: its words and redirections are closures over a frame of the function."""
+
+    __slots__ = ("function", "inputs", "layout", "outputs", "prelude", "profile", "stderr", "stdin", "stdout", "words")
+
+    def __init__(self, function: tree.Function) -> None:
+        self.function = function
+        self.layout: Any = None
+        self.inputs = places(function.inputs)
+        self.outputs = places(function.outputs)
+        self.words: list[tuple[At, str, Closure]] = []
+        self.prelude: list[Closure] = []
+        self.profile: list[tuple[str, Closure]] = []
+        self.stdin: Closure | None = None
+        self.stdout: Closure | None = None
+        self.stderr: Closure | None = None
+
+
+class Apps(Calls):
+    """The part of the compiler that knows app functions."""
+
+    def __init__(self, machine: Machine, language: str) -> None:
+        super().__init__(machine, language)
+        self.app_codes: dict[tree.Function, AppCode] = {}
+
+    def app_call(self, call: tree.Call, function: tree.Function) -> BeginCall:
+        arguments, site, at, machine = self.arguments(call, function), self.site(call), call.at, self.machine
+        static, line = machine.limits.static, call.at.line
+        asked = [(one.name, self.cell(one.value)) for one in call.annotations if one.value is not None and one.name in (*_PLACING, "prio")]
+
+        def begin(frame: Frame, outputs: list[Any], after: Job) -> None:
+            given, placing = arguments(frame), [(name, cell(frame)) for name, cell in asked]
+            id, order = below(frame[PATH], site), frame[AFTER]
+            missing: Iterator[Any] = all_missing([*given, *(cell for _, cell in placing)], files=True, signals=static)
+            machine.when(missing, partial(prepare, given, placing, outputs, id, order, after), at)
+
+        def prepare(given: list[Any], placing: Any, outputs: list[Any], id: str, order: tuple[str, ...], after: Job) -> None:
+            machine.attempt(at, partial(name, given, placing, outputs, id, order, after))
+
+        def name(given: list[Any], placing: Any, outputs: list[Any], id: str, order: tuple[str, ...], after: Job) -> None:
+            code = self.app_codes.get(function) or self._compile_app(function)
+            made: list[Output] = []
+            for formal, output in zip(function.outputs, outputs, strict=True):
+                if isinstance(output, Container):
+                    words = f"the app function {function.name} returns the array {formal.name}, and the number of files is not known before"
+                    raise Mistake(at, f"{words}; return files, or a struct of files")
+                self._name_outputs(output, id, formal.name, made)
+            names = {id_(cell): value for cell, value in made}
+            frame = [None] * code.layout.size
+            frame[AROUND], frame[PATH], frame[AFTER] = self.globals, id, order  # type: ignore[call-overload]
+            for place, cell in zip(code.inputs, given, strict=True):
+                frame[place] = cell
+            for place, output in zip(code.outputs, outputs, strict=True):
+                frame[place] = _named(output, names)
+            for start in code.prelude:
+                start(frame)
+            machine.attempt(at, partial(submit, code, frame, given, placing, outputs, made, id, order, after))
+
+        def submit(
+            code: AppCode, frame: Frame, given: list[Any], placing: Any, outputs: list[Any], made: list[Output], id: str,
+            order: tuple[str, ...], after: Job,
+        ) -> None:  # fmt: skip
+            argv: list[str] = []
+            for where, kind, word in code.words:
+                argv += self._words(where, kind, word(frame))
+            redirected = [self._file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr)]
+            inputs = dict.fromkeys(file.promise.value.name for cell in given for file in files_of(cell))
+            signals = _signals(outputs)
+            if static:
+                order = (*order, *(id for cell in given for one in _signals([cell]) for id in one.promise.value))
+            if not argv or not argv[0]:
+                raise Mistake(function.at, f"the app function {function.name} names no program")
+            values = [value for _, value in made]
+            fields = self._fields(at, placing)
+            task = Task(
+                id, tuple(argv), tuple(inputs), tuple(value.name for value in values), redirected[0], redirected[1], redirected[2],
+                env=tuple(env for key, value in code.profile if (env := _environment(key, self.text(value(frame))))),
+                label=function.name, line=line, after=tuple(dict.fromkeys(order)),
+                keep=tuple(value.name for value in values if not value.temporary),
+                scratch=tuple(value.name for value in values if value.temporary), **fields,
+            )  # fmt: skip
+            for cell, value in made:
+                machine.promise_file(cell, value, at)
+            for one in signals:
+                machine.set(one.promise, (id,), at)
+            machine.submit(task, partial(done, made, signals))
+            after()
+
+        def done(made: list[Output], signals: list[Made]) -> None:
+            for cell, value in made:
+                machine.arrive(cell, value, at)
+            for one in signals:
+                machine.signal(one, at)
+
+        return begin
+
+    def _fields(self, at: At, placing: list[tuple[str, Cell]]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for name, cell in placing:
+            value = cell.value
+            if name == "prio":
+                fields["priority"] = int(value)
+                continue
+            place = value if isinstance(value, Location) else Location(int(value))
+            if place.rank >= 0:
+                fields["node"] = place.rank
+                fields["node_soft"] = name == "soft_location" or (not place.hard and name != "hard_location")
+        return fields
+
+    def _name_outputs(self, output: Any, id: str, part: str, made: list[Output]) -> None:
+        """Raises ``Blocked``, and then nothing has been done."""
+        if isinstance(output, StructCell):
+            for name, field in output.fields.items():
+                self._name_outputs(field, id, f"{part}.{name}", made)
+        elif isinstance(output, FileCell):
+            made.append(Output(output, self.name_of(output, id, part)))
+
+    # ── the command line ───────────────────────────────────────────────────────────────────────────
+
+    def _compile_app(self, function: tree.Function) -> AppCode:
+        app, code = function.app, AppCode(function)
+        assert app is not None
+
+        def work() -> Closure:
+            self.naming = True
+            code.words = [(word.at, word.kind, self.value(word.expression)) for word in app.words]
+            code.profile = [(key, self.value(value)) for key, value in app.profile]
+            code.stdin, code.stdout, code.stderr = (
+                self.value(one) if one is not None else None for one in (app.stdin, app.stdout, app.stderr)
+            )
+            code.prelude = self.prelude
+            return lambda frame: None
+
+        code.layout = self.in_function(function, work).layout
+        self.app_codes[function] = code
+        return code
+
+    def _words(self, at: At, kind: str, value: Any) -> list[str]:
+        """The words of a value on a command line; of an array one for each element."""
+        if isinstance(value, dict):
+            return [word for item in value.values() for word in self._words(at, kind, item)]
+        if isinstance(value, list):
+            return [word for item in value for word in self._words(at, kind, item)]
+        if value is None:
+            return []
+        if kind != "word" and not isinstance(value, FileValue | str):
+            raise Mistake(at, "this is no file, so it has no name")
+        word = value.name if isinstance(value, FileValue) else self.text(value)
+        if "\0" in word:
+            raise Mistake(at, "a word of a command line must not contain a NUL character")
+        return [word]
+
+    def _file_word(self, at: At, closure: Closure | None, frame: Frame) -> str:
+        if closure is None:
+            return ""
+        value = closure(frame)
+        if not isinstance(value, FileValue | str):
+            raise Mistake(at, "standard input and output are redirected to one file each")
+        return value.name if isinstance(value, FileValue) else value
+
+
+def _named(output: Any, names: dict[int, FileValue]) -> Any:
+    """What stands for an output on the command line: it has its name already."""
+    if isinstance(output, FileCell):
+        cell = FileCell(output.label)
+        cell.promise.value = names[id_(output)]
+        return cell
+    if isinstance(output, StructCell):
+        proxy = StructCell((), output.label)
+        proxy.fields = {name: _named(field, names) for name, field in output.fields.items()}
+        proxy.closed = True
+        return proxy
+    return output
+
+
+def _signals(cells: list[Any]) -> list[Made]:
+    """The signals among outputs or inputs, in structs too."""
+    found: list[Made] = []
+    for cell in cells:
+        if isinstance(cell, Made):
+            found.append(cell)
+        elif isinstance(cell, StructCell):
+            found += _signals(list(cell.fields.values()))
+    return found
+
+
+def _environment(key: str, value: str) -> str:
+    """Of ``profile "env:NAME" = value``; '' for other profiles, which are about what is not here."""
+    space, _, name = key.replace("::", ":").partition(":")
+    return f"{name}={value}" if space.lower() == "env" and name else ""
+
+
+id_: Callable[[Any], int] = id

@@ -1,0 +1,66 @@
+"""What goes into the evaluation of a program, and what comes out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from amfs.engine.workflow import Task
+from amfs.errors import WorkflowError
+from amfs.swift.requests import Request
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Begin(NamedTuple):
+    """The first event."""
+
+
+class TaskEnded(NamedTuple):
+    """A task has ended; ``ok``: its outputs are there."""
+
+    id: str
+    ok: bool
+
+
+class Answered(NamedTuple):
+    """A request has been fulfilled, or ``answer`` is a ``Refused``."""
+
+    serial: int
+    answer: Any
+
+
+Event: TypeAlias = Begin | TaskEnded | Answered
+
+# ── effects ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Submit(NamedTuple):
+    """Run these; each is to be answered by ``TaskEnded``. Their inputs exist, or are outputs of tasks submitted before."""
+
+    tasks: list[Task]
+
+
+class Ask(NamedTuple):
+    """Fulfil a request, and answer by ``Answered``. ``serial`` 0: no answer is wanted."""
+
+    serial: int
+    request: Request
+
+
+class Finished(NamedTuple):
+    """The program has come to its end. ``error``: what went wrong in it, None if nothing (tasks may have failed all the same)."""
+
+    error: WorkflowError | None = None
+
+
+Effect: TypeAlias = Submit | Ask | Finished
+
+
+class Limits(NamedTuple):
+    """How far a program unfolds ahead of what has been done. ``tasks``: begun and not ended. ``waiting``: statements that wait. ``rounds``:
+    of a loop, begun at a time. ``static``: no task will ever end (a task list is made)."""
+
+    tasks: int = 4000
+    waiting: int = 40_000
+    rounds: int = 64
+    static: bool = False

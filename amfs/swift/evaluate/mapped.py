@@ -1,0 +1,102 @@
+"""Mapped variables: which files stand for them, and inputs that are there from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from amfs.swift import tree
+from amfs.swift.builtins import Failure
+from amfs.swift.evaluate.calls import Calls
+from amfs.swift.evaluate.expressions import Closure, Frame
+from amfs.swift.evaluate.machine import all_missing
+from amfs.swift.mapping import Mapped, Mapper, Path
+from amfs.swift.requests import FileValue, Stat
+from amfs.swift.source import Mistake
+from amfs.swift.values import Container, FileCell, Group, StructCell, is_group, plain
+
+
+class Mappings(Calls):
+    """The part of the compiler that knows mapped variables."""
+
+    def mapping(self, symbol: tree.Symbol, mapping: tree.Mapping) -> Closure:
+        """Begin to find the names. The groups of an input are held, and let go when its parts are there."""
+        fetch, at, machine = self.fetch(symbol), mapping.at, self.machine
+        is_input = not symbol.assigned
+        if mapping.name is not None:
+            given: list[tuple[str, Closure]] = [("file", self.cell(mapping.name))]
+            mapper: Mapper = _named
+        else:
+            from amfs.swift.mappers import NAMES, find  # few programs have mappers
+            from amfs.swift.source import suggestion
+
+            found = find(mapping.mapper)
+            if found is None:
+                raise Mistake(at, f"there is no mapper {mapping.mapper}", suggestion(mapping.mapper, NAMES))
+            given, mapper = [(name, self.cell(value)) for name, value in mapping.parameters], found
+        prelude = tuple(self.prelude)
+
+        def begin(frame: Frame) -> None:
+            for start in prelude:
+                start(frame)
+            cells = [(name, cell(frame)) for name, cell in given]
+            machine.when(all_missing([cell for _, cell in cells], names=True), partial(find_names, fetch(frame), cells), at)
+
+        def find_names(target: Any, cells: list[tuple[str, Any]]) -> None:
+            parameters = {name: plain(cell, True) for name, cell in cells}
+            machine.ask(_found(mapper, parameters, symbol, is_input), partial(known, target), at)
+
+        def known(target: Any, mapped: Mapped) -> None:
+            target.namer.name_of = mapped.name_of
+            machine.wake(target.namer)
+            if not is_input:
+                return
+            if mapped.existing is not None:
+                for path, name in mapped.existing:
+                    machine.arrive(self._part(target, path, at), FileValue(name), at)
+                if isinstance(target, Group):
+                    machine.release(target)
+            elif isinstance(target, FileCell):
+                machine.arrive(target, FileValue(mapped.name_of(())), at)
+            elif is_group(symbol.type):
+                machine.release(target)
+
+        return begin
+
+    def _part(self, cell: Any, path: Path, at: Any) -> FileCell:
+        for step in path:
+            if isinstance(cell, Container):
+                cell = self.machine.enter(cell, step, at)
+            else:
+                assert isinstance(cell, StructCell)
+                cell = cell.fields[str(step)]
+        assert isinstance(cell, FileCell), path
+        return cell
+
+
+def _named(given: Any, type: Any, name: str, is_input: bool) -> Generator[Any, Any, Mapped]:
+    """``<"name">``."""
+    file = given["file"]
+    file = file.name if isinstance(file, FileValue) else file
+    yield from ()
+    if not file:
+        raise Failure(f"{name} is mapped to an empty name")
+
+    def name_of(path: Path) -> str:
+        if path:
+            raise Failure(f"{name} is mapped to one file, {file!r}, and has several")
+        return str(file)
+
+    return Mapped(name_of, None)
+
+
+def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_input: bool) -> Generator[Any, Any, Mapped]:
+    """The names; files that must be there are."""
+    mapped = yield from mapper(parameters, symbol.type, symbol.name, is_input)
+    if is_input and not is_group(symbol.type):
+        names = [name for _, name in mapped.existing] if mapped.existing is not None else [mapped.name_of(())]
+        for name in names:
+            if "://" not in name and (yield Stat(name)) is None:
+                raise Failure(f"{symbol.name}: the input file {name!r} does not exist")
+    return mapped
