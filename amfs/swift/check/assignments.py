@@ -1,0 +1,265 @@
+"""Which statement assigns what: ``Statement.writes``, what is assigned twice, what is read and never assigned.
+
+A part of a variable is known when its fields and literal keys say it: s.f and A[3] are, A[i] may be any element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amfs.swift.check.expressions import Path, Read, place
+from amfs.swift.check.statements import Statements
+from amfs.swift.source import At, Mistake
+from amfs.swift.tree import (
+    Assign,
+    Block,
+    Chain,
+    Declare,
+    Evaluate,
+    For,
+    Foreach,
+    Function,
+    If,
+    Iterate,
+    Program,
+    Statement,
+    Switch,
+    Symbol,
+    Wait,
+)
+from amfs.swift.types import ANY, VOID, Array, Bag, Struct, base_of, is_file
+
+Key = tuple[Symbol, Path]
+
+
+class Sets:
+    """``sure``: assigned whatever happens; ``perhaps``: in one of several branches. With the place."""
+
+    __slots__ = ("perhaps", "sure")
+
+    def __init__(self) -> None:
+        self.sure: dict[Key, At] = {}
+        self.perhaps: dict[Key, At] = {}
+
+
+def is_container(symbol: Symbol) -> bool:
+    return isinstance(base_of(symbol.type), Array | Bag | Struct) or symbol.type == ANY
+
+
+class Assignments:
+    def __init__(self, program: Program, statements: Statements, reads: list[Read], mistakes: list[Mistake]) -> None:
+        self.program = program
+        self.carried = statements.carried
+        self.reads = reads
+        self.mistakes = mistakes
+        self.all: dict[Symbol, set[Path]] = {}  # every part that some statement assigns
+        self._methods: dict[type, Callable[[Any, Sets], dict[Symbol, None]]] = {
+            Block: self.block,
+            Declare: self.declare,
+            Assign: self.assign,
+            Evaluate: self.evaluate,
+            If: self.if_,
+            Switch: self.switch,
+            Foreach: self.foreach,
+            For: self.for_,
+            Iterate: self.iterate,
+            Wait: self.wait,
+            Chain: self.chain,
+        }
+
+    def check(self) -> None:
+        found = Sets()
+        self.block(self.program.body, found)
+        sure = dict(found.sure)
+        for function in self.program.functions:
+            inner = Sets()
+            if function.body is not None:
+                self.block(function.body, inner)
+                self.outputs(function, inner)
+            sure.update(inner.sure)
+        self.unassigned()
+
+    # ── two assignments ────────────────────────────────────────────────────────────────────────────
+
+    def record(self, sets: Sets, key: Key, at: At, sure: bool) -> None:
+        """Adds one assignment; tells of another that surely happens too."""
+        symbol, path = key
+        if "[]" in path or (path and isinstance(base_of(symbol.type), Bag)):
+            return
+        for length in range(len(path) + 1):
+            part = symbol, path[:length]
+            before = sets.sure.get(part) or (sets.perhaps.get(part) if sure else None)
+            if before is not None:
+                self.twice(symbol, path, at, before)
+                break
+        else:
+            if not path:
+                before = next((where for (other, _), where in sets.sure.items() if other is symbol), None)
+                if before is not None:
+                    self.twice(symbol, path, at, before)
+        (sets.sure if sure else sets.perhaps).setdefault(key, at)
+
+    def twice(self, symbol: Symbol, path: Path, at: At, before: At) -> None:
+        text = symbol.name + "".join(path)
+        self.mistakes.append(Mistake(at, f"'{text}' is assigned a second time", f"the first assignment is at {before}"))
+
+    def merge(self, sets: Sets, inner: Sets) -> None:
+        for key, at in inner.sure.items():
+            self.record(sets, key, at, True)
+        for key, at in inner.perhaps.items():
+            self.record(sets, key, at, False)
+
+    def alternatives(self, sets: Sets, branches: list[Sets], complete: bool) -> None:
+        """Of branches one happens, or none if they are not complete."""
+        sure: dict[Key, At] = {}
+        if complete:
+            sure = {key: at for key, at in branches[0].sure.items() if all(key in other.sure for other in branches[1:])}
+        every: dict[Key, At] = {}
+        for branch in branches:
+            for found in (branch.sure, branch.perhaps):
+                for key, at in found.items():
+                    if key not in sure:
+                        every.setdefault(key, at)
+        for key, at in sure.items():
+            self.record(sets, key, at, True)
+        for key, at in every.items():
+            self.record(sets, key, at, False)
+
+    # ── statements: each gives the containers that it writes ───────────────────────────────────────
+
+    def statement(self, statement: Statement, sets: Sets) -> dict[Symbol, None]:
+        written = self._methods[type(statement)](statement, sets)
+        statement.writes = tuple(written)
+        return written
+
+    def block(self, block: Block, sets: Sets) -> dict[Symbol, None]:
+        written: dict[Symbol, None] = {}
+        for statement in block.statements:
+            written |= self.statement(statement, sets)
+        block.writes = tuple(written)
+        return self.without(written, block.declares)
+
+    def without(self, written: dict[Symbol, None], local: list[Symbol]) -> dict[Symbol, None]:
+        return {symbol: None for symbol in written if symbol not in local} if local and written else written
+
+    def declare(self, declare: Declare, sets: Sets) -> dict[Symbol, None]:
+        symbol = declare.symbol
+        assert symbol is not None
+        if declare.value is None:
+            return {}
+        self.all.setdefault(symbol, set()).add(())
+        self.record(sets, (symbol, ()), declare.at, True)
+        return {symbol: None} if is_container(symbol) else {}
+
+    def assign(self, assign: Assign, sets: Sets) -> dict[Symbol, None]:
+        written: dict[Symbol, None] = {}
+        for target in assign.targets:
+            root, path = place(target)
+            symbol = root.symbol
+            assert symbol is not None
+            self.all.setdefault(symbol, set()).add(path)
+            if not assign.append:
+                self.record(sets, (symbol, path), target.at, True)
+            if is_container(symbol):
+                written[symbol] = None
+        return written
+
+    def evaluate(self, evaluate: Evaluate, sets: Sets) -> dict[Symbol, None]:
+        return {}
+
+    def chain(self, chain: Chain, sets: Sets) -> dict[Symbol, None]:
+        written: dict[Symbol, None] = {}
+        for statement in chain.statements:
+            written |= self.statement(statement, sets)
+        return written
+
+    def wait(self, wait: Wait, sets: Sets) -> dict[Symbol, None]:
+        return self.block(wait.body, sets)
+
+    def if_(self, node: If, sets: Sets) -> dict[Symbol, None]:
+        then, otherwise = Sets(), Sets()
+        written = self.block(node.then, then)
+        if node.otherwise is not None:
+            written = written | self.block(node.otherwise, otherwise)
+        self.alternatives(sets, [then, otherwise], node.otherwise is not None)
+        return written
+
+    def switch(self, node: Switch, sets: Sets) -> dict[Symbol, None]:
+        branches: list[Sets] = []
+        written: dict[Symbol, None] = {}
+        for block in [*(block for _, block in node.cases), *([] if node.default is None else [node.default])]:
+            branches.append(Sets())
+            written = written | self.block(block, branches[-1])
+        if branches:
+            self.alternatives(sets, branches, node.default is not None)
+        return written
+
+    def loop(self, body: Block, sets: Sets, own: list[Symbol]) -> dict[Symbol, None]:
+        inner = Sets()
+        written = self.without(self.block(body, inner), own)
+        local = {*body.declares, *own, *(body.scope.symbols if body.scope else ())}
+        for (symbol, path), at in [*inner.sure.items(), *inner.perhaps.items()]:
+            if symbol in local or symbol in self.carried:
+                continue
+            if (symbol, path) in inner.sure:
+                text = symbol.name + "".join(path)
+                message = f"'{text}' is assigned in each round of the loop, and it can have one value only"
+                self.mistakes.append(Mistake(at, message, f"declare {symbol.name} in the loop" if not path else ""))
+            else:
+                self.record(sets, (symbol, path), at, False)
+        return written
+
+    def foreach(self, node: Foreach, sets: Sets) -> dict[Symbol, None]:
+        return self.loop(node.body, sets, [one for one in (node.value_symbol, node.key_symbol) if one is not None])
+
+    def for_(self, node: For, sets: Sets) -> dict[Symbol, None]:
+        updated = {name for name, _ in node.updates}
+        starts = [start.symbol for start in node.starts if start.symbol is not None]
+        for start in node.starts:
+            assert start.symbol is not None
+            if start.name in updated:
+                self.carried.discard(start.symbol)
+        written = self.loop(node.body, sets, starts)
+        for start in node.starts:
+            symbol = start.symbol
+            assert symbol is not None
+            if start.name in updated and self.all.get(symbol):
+                message = f"the next value of {start.name!r} is given by the head of the loop and by its body"
+                self.mistakes.append(Mistake(start.at, message))
+            elif start.name not in updated and not self.all.get(symbol):
+                message = f"nothing gives {start.name!r} its value for the next round"
+                self.mistakes.append(Mistake(start.at, message, f"write '{start.name} = …' after the condition of the loop"))
+        return written
+
+    def iterate(self, node: Iterate, sets: Sets) -> dict[Symbol, None]:
+        return self.loop(node.body, sets, [node.counter_symbol] if node.counter_symbol is not None else [])
+
+    # ── what nobody assigns ────────────────────────────────────────────────────────────────────────
+
+    def outputs(self, function: Function, sets: Sets) -> None:
+        for formal in function.outputs:
+            symbol = formal.symbol
+            assert symbol is not None
+            if symbol.assigned or isinstance(base_of(symbol.type), Array | Bag) or not formal.name:
+                continue
+            hint = f"write '{formal.name} = make_void();'" if symbol.type == VOID and self.program.language == "swift-t" else ""
+            self.mistakes.append(Mistake(formal.at, f"nothing in {function.name} assigns its output {formal.name!r}", hint))
+
+    def unassigned(self) -> None:
+        told: set[tuple[Symbol, Path]] = set()
+        for read in self.reads:
+            symbol = read.symbol
+            if symbol.is_parameter and not isinstance(base_of(symbol.type), Struct):
+                continue
+            if not symbol.assigned:
+                self.never(read, told)
+
+    def never(self, read: Read, told: set[tuple[Symbol, Path]]) -> None:
+        symbol = read.symbol
+        type_ = base_of(symbol.type)
+        if isinstance(type_, Array | Bag) or type_ == ANY or symbol.mapping is not None or (symbol, ()) in told:
+            return
+        told.add((symbol, ()))
+        hint = f"give it a name: 'file {symbol.name}<\"…\">', or input(\"…\")" if is_file(type_) else ""
+        self.mistakes.append(Mistake(read.at, f"nothing assigns {symbol.name!r}: this would wait for ever", hint))

@@ -1,0 +1,114 @@
+"""The checker finds names, types and writers; what is wrong it tells with the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amfs.errors import WorkflowError
+from amfs.swift.check import check
+from amfs.swift.library_t import T
+from amfs.swift.parse import parse
+from amfs.swift.source import Source
+from amfs.swift.tree import Assign, Convert, Declare, Foreach, If, Program
+
+
+def checked(text: str) -> Program:
+    program = parse("swift-t", Source("script.swift", text), lambda name: None)
+    check(program, T)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("int x = 1; x = 2;", "'x' is assigned a second time"),
+        ("int x; if (true) { x = 1; } x = 2;", "'x' is assigned a second time"),
+        ("int A[]; A[0] = 1; A[0] = 2;", "'A[0]' is assigned a second time"),
+        ("int x; foreach i in [0:9] { x = i; }", "'x' is assigned in each round of the loop"),
+        ("int x; trace(x);", "nothing assigns 'x'"),
+        ("file f; trace(filename(f)); string s = read(f);", "nothing assigns 'f'"),
+        ("trace(y);", "there is no variable 'y'"),
+        ("int total = 1; trace(totl);", "did you mean 'total'?"),
+        ("prinft(\"x\");", "did you mean 'printf'?"),
+        ("int x = 1.5;", "variable 'x' is of type int, and this is of type float"),
+        ("(int o) f(int i) { trace(i); }", "nothing in f assigns its output 'o'"),
+        ("(int o) f(int i) { i = 2; o = 1; }", "'i' is an input of f"),
+        ("type S { int a; } S s; s.b = 1;", "type S has no field 'b'"),
+        ("x = 1 + true;", "'+' does not go with int and boolean"),
+        ("trace(f(1));", "there is no function 'f'"),
+        ("int x = 1; (int o) f() { o = x; }", "declare it 'global const'"),
+        ("foreach v in 3 { trace(v); }", "foreach needs an array or a range"),
+        ("a, b = 1 + 1;", "one value cannot be assigned to 2 variables"),
+        ("x = x + 1;", "computed from itself"),
+        ("for (int i = 0; i < 3; j = 1) { trace(i); }", "'j' is not a variable of this loop"),
+        ("app (int o) f() { \"x\"; }", "an app makes files"),
+        ("flaot x = 1;", "did you mean 'float'?"),
+    ],
+)
+def test_mistakes(text: str, message: str) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        checked(text)
+    assert message in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(WorkflowError) as caught:
+        checked("trace(a);\ntrace(b);\nint c = \"x\";")
+    assert len(caught.value.faults) == 3
+
+
+def test_what_a_statement_writes() -> None:
+    program = checked("int A[]; int B[]; foreach i in [0:9] { int C[]; C[0] = i; if (i > 3) { A[i] = C[0]; } } B[0] = size(A);")
+    _, _, loop, assign = program.body.statements
+    assert isinstance(loop, Foreach) and isinstance(assign, Assign)
+    assert [one.name for one in loop.writes] == ["A"]
+    assert [one.name for one in assign.writes] == ["B"]
+    _, inner, condition = loop.body.statements
+    assert [one.name for one in inner.writes] == ["C"]
+    assert isinstance(condition, If) and [one.name for one in condition.writes] == ["A"]
+    assert loop.body.scope is not None and [one.name for one in loop.body.scope.symbols] == ["i", "C"]
+
+
+def test_promotion_and_undeclared_variables() -> None:
+    program = checked('float x = 1 + 1; A[0]["k"] = x; y = A[0]["k"] / 2;')
+    declared = {one.name: str(one.symbol.type) for one in program.body.statements if isinstance(one, Declare) and one.symbol}
+    assert declared == {"A": "float[string][]", "y": "float", "x": "float"}
+    (x,) = [one for one in program.body.statements if isinstance(one, Declare) and one.name == "x"]
+    assert isinstance(x.value, Convert)
+
+
+def test_overloads() -> None:
+    checked(
+        """
+        (int o) f(int i) { o = 1; }
+        (int o) f(string s, int n=3) { o = n; }
+        <U> (U o) first(U A[]) { o = A[0]; }
+        int a = f(1) + f("x") + f("x", n=4) + first([1, 2]);
+        string s = first(["x"]);
+        float m = sum([1.5, 2]) + toint("3");
+        """
+    )
+
+
+def test_deep_nesting() -> None:
+    depth = 10_000
+    checked("x = " + "-(" * depth + "1" + ")" * depth + ";")
+    checked("x = " + "1 + (" * depth + "1" + ")" * depth + ";")
+    checked("x = " + "1 + " * depth + "1;")
+    checked("if (true) {" * depth + "}" * depth)
+    checked("if (true) { } else " * depth + "{}")
+    with pytest.raises(WorkflowError, match="nests too deeply"):
+        checked("x = " + "[" * 200_000 + "1" + "]" * 200_000 + ";")
+
+
+@pytest.mark.parametrize("name", ["t"])
+def test_the_small_programs_are_told_apart(name: str) -> None:
+    """Those with an expected output pass; test_swift_programs.py looks at the messages of the others."""
+    folder = Path(__file__).parent.parent / "data" / "swift" / name
+    for path in sorted(folder.glob("*.swift")):
+        text = path.read_text(encoding="utf-8")
+        if "//!" in text or "#" in text or "import" in text:
+            continue
+        checked(text)
