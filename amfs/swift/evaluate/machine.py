@@ -91,7 +91,7 @@ class Machine:
             self._end(WorkflowError([Fault(self.program, 0, "the program is nested too deeply")]))
         else:
             if not (self.tasks or self.asked):
-                self._end(self._stuck() if self.waiting and not self.failed else None)
+                self._end(self.stuck() if self.waiting and not self.failed else None)
         effects, self.effects = self.effects, []
         if self.batch:
             effects.insert(0, Submit(self.batch))
@@ -345,7 +345,7 @@ class Machine:
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
-    def _stuck(self) -> WorkflowError:
+    def stuck(self) -> WorkflowError:
         """Nothing can go on. What is waited for, and where."""
         places: dict[int, tuple[Any, list[At]]] = {}
         for waiting in self.waiting:

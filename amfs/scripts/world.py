@@ -1,0 +1,175 @@
+"""What a running script asks for: files (those of the run too), programs, Python, output. Answers come when they are there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from amfs.engine.workflow import Task
+from amfs.errors import AmfsError
+from amfs.swift import requests as r
+from amfs.swift.evaluate.calls import NAMELESS
+from amfs.translate.swift_host import Host
+
+
+class Run(Protocol):
+    """The run that the tasks of a script belong to."""
+
+    def add(self, tasks: list[Task]) -> None:
+        """Submit. Raises ``WorkflowError``."""
+
+    def read(self, name: str) -> bytes:
+        """A file that a task has made. Raises ``FileNotFoundError``, ``AmfsError``."""
+
+    def nodes(self) -> list[str]:
+        """Host names, by rank."""
+
+    def locate(self, name: str) -> list[int]:
+        """Ranks of the nodes that hold a file that a task has made."""
+
+
+#: Requests that may take long: they are carried out in threads of their own.
+_SLOW = (r.Execute, r.CallPython, r.ReadFile, r.Stat, r.Glob, r.Locate)
+
+_THREADS = 16
+
+
+class World(Host):
+    """See the module. ``show``: writes text out (text, is it an error)."""
+
+    def __init__(
+        self, run: Run, base: str, arguments: Sequence[str] = (), *, slots: int = 0, environment: Mapping[str, str] | None = None,
+        show: Callable[[str, bool], None] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(base, arguments, environment)
+        self.run = run
+        self.slots = slots or len(os.sched_getaffinity(0))
+        self.show = show or _show
+        self.made: set[str] = set()  # by tasks, on their way or there
+        self._written: list[str] = []  # files that nobody has named
+        self._pool: ThreadPoolExecutor | None = None
+        self._python: Any = None
+        self._timers: set[threading.Timer] = set()
+        self._lock = threading.Lock()
+
+    def fulfil(self, request: r.Request, done: Callable[[Any], None]) -> None:
+        """``done`` gets the answer, in this thread or another one."""
+        if isinstance(request, r.Print):
+            self.show(request.text, request.error)
+            done(None)
+        elif isinstance(request, r.Pause):
+            self._pause(request.seconds, done)
+        elif isinstance(request, _SLOW) and not self._is_quick(request):
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max(_THREADS, 2 * self.slots), "amfs script")
+            self._pool.submit(lambda: done(self._safely(request)))
+        else:
+            done(self._safely(request))
+
+    def _is_quick(self, request: r.Request) -> bool:
+        name = getattr(request, "name", "")
+        return isinstance(request, r.Stat | r.ReadFile | r.Glob | r.Locate) and name not in self.made
+
+    def _safely(self, request: r.Request) -> Any:
+        try:
+            return self.answer(request)
+        except (AmfsError, ValueError, subprocess.SubprocessError) as error:
+            return r.Refused(str(error))
+
+    def _pause(self, seconds: float, done: Callable[[Any], None]) -> None:
+        def over() -> None:
+            self._timers.discard(timer)
+            done(None)
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), over)
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
+
+    # ── files ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _ReadFile(self, request: r.ReadFile) -> bytes:
+        return self.run.read(request.name) if request.name in self.made else super()._ReadFile(request)
+
+    def _Stat(self, request: r.Stat) -> r.Status | None:
+        if request.name in self.made and not os.path.exists(self.path(request.name)):
+            try:
+                return r.Status(len(self.run.read(request.name)), time.time(), "file")
+            except FileNotFoundError:
+                return None
+        return super()._Stat(request)
+
+    def _WriteFile(self, request: r.WriteFile) -> None:  # type: ignore[override]
+        path = self.path(request.name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}.{threading.get_ident()}~"
+        with open(part, "wb") as file:
+            file.write(request.data)
+        os.replace(part, path)
+        if request.name.startswith(NAMELESS):
+            self._written.append(request.name)
+
+    def _Copy(self, request: r.Copy) -> None:  # type: ignore[override]
+        self._WriteFile(r.WriteFile(request.target, self._ReadFile(r.ReadFile(request.source))))
+
+    def _Remove(self, request: r.Remove) -> None:  # type: ignore[override]
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(request.name))
+
+    # ── places ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _Nodes(self, request: r.Nodes) -> list[str]:
+        return self.run.nodes()
+
+    def _Locate(self, request: r.Locate) -> list[int]:
+        ranks = self.run.locate(request.name) if request.name in self.made else []
+        return ranks or super()._Locate(request)
+
+    # ── programs ───────────────────────────────────────────────────────────────────────────────────
+
+    def _Execute(self, request: r.Execute) -> r.Executed:  # type: ignore[override]
+        ended = subprocess.run(
+            list(request.words), input=request.stdin, capture_output=True, cwd=self.base, env=dict(self.environment), check=False
+        )
+        return r.Executed(ended.stdout, ended.stderr, ended.returncode)
+
+    def _CallPython(self, request: r.CallPython) -> str:  # type: ignore[override]
+        with self._lock:
+            if self._python is None:
+                from amfs.scripts.python_workers import PythonWorkers
+
+                self._python = PythonWorkers(self.slots, self.base, self.environment)
+        return str(self._python.call(request.code, request.expression, request.persistent))
+
+    def close(self) -> None:
+        """Leave nothing behind: processes, threads, files that nobody has named."""
+        for timer in list(self._timers):
+            timer.cancel()
+        if self._python is not None:
+            self._python.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        _remove(self.base, self._written)
+
+
+def _remove(base: str, names: Iterable[str]) -> None:
+    """Files, and the directories that they leave empty."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(base, name))
+            parts = name.split("/")
+            for count in range(len(parts) - 1, 0, -1):
+                os.rmdir(os.path.join(base, *parts[:count]))
+
+
+def _show(text: str, error: bool) -> None:
+    stream = sys.stderr if error else sys.stdout
+    stream.write(text)
+    stream.flush()

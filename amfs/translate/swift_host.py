@@ -1,0 +1,123 @@
+"""What Swift programs ask of this machine: files, names, the environment. The part that needs no run."""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from amfs.swift import requests as r
+from amfs.swift.source import Source
+
+
+class Host:
+    """Answers requests. ``base``: names are relative to it; ``arguments``: of the command line of the script."""
+
+    def __init__(self, base: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        self.base = base
+        self.arguments = split_arguments(arguments)
+        self.environment = os.environ if environment is None else environment
+        self.places: dict[str, int] = {}
+        self.chance = random.Random()
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.base, name.removeprefix("file://localhost").removeprefix("file://"))
+
+    def answer(self, request: r.Request) -> Any:
+        """The answer, or ``Refused``."""
+        method = getattr(self, f"_{type(request).__name__}")
+        try:
+            return method(request)
+        except OSError as error:
+            return r.Refused(f"{getattr(request, 'name', '')}: {error.strerror or error}")
+        except r.Refused as refused:
+            return refused
+
+    def _ReadFile(self, request: r.ReadFile) -> bytes:
+        with open(self.path(request.name), "rb") as file:
+            return file.read()
+
+    def _Stat(self, request: r.Stat) -> r.Status | None:
+        try:
+            found = os.stat(self.path(request.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        kind = "file" if stat.S_ISREG(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "other"
+        return r.Status(found.st_size, found.st_mtime, kind)
+
+    def _Glob(self, request: r.Glob) -> list[str]:
+        return sorted(glob.glob(request.pattern, root_dir=self.base, recursive=True))
+
+    def _Environment(self, request: r.Environment) -> str | None:
+        return self.environment.get(request.name)
+
+    def _Arguments(self, request: r.Arguments) -> tuple[list[str], dict[str, str]]:
+        return self.arguments
+
+    def _Clock(self, request: r.Clock) -> float:
+        return time.time()
+
+    def _Random(self, request: r.Random) -> float:
+        return self.chance.random()
+
+    def _Nodes(self, request: r.Nodes) -> list[str]:
+        return [os.uname().nodename]
+
+    def _Place(self, request: r.Place) -> None:
+        self.places[request.name] = request.rank
+
+    def _Locate(self, request: r.Locate) -> list[int]:
+        return [self.places[request.name]] if request.name in self.places else []
+
+    def _needs_a_run(self, request: r.Request) -> None:
+        raise r.Refused("this needs a run: it does something that a task list cannot")
+
+    _Remove = _Copy = _Execute = _CallPython = _WriteFile = _needs_a_run
+
+    def _Pause(self, request: r.Pause) -> None:
+        pass
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """(plain arguments, those of the form -name=value or --name=value; -name alone has the value "")."""
+    plain: list[str] = []
+    named: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name and (equals or not _is_number(word)):
+            named[name] = value
+        else:
+            plain.append(word)
+    return plain, named
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def loader(script: str) -> Any:
+    """``load`` for the parser: imported files, beside the script and in the directories of SWIFT_LIB and SWIFT_PATH."""
+    beside = os.path.dirname(os.path.abspath(script)) if script not in ("", "-", "standard input") else os.getcwd()
+    searched = [beside]
+    for variable in ("SWIFT_LIB", "SWIFT_PATH"):
+        searched += [directory for directory in os.environ.get(variable, "").split(":") if directory]
+
+    def load(name: str) -> Source | None:
+        for directory in searched:
+            path = os.path.join(directory, name)
+            try:
+                with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                    return Source(os.path.relpath(path) if directory == beside else path, file.read())
+            except OSError:
+                continue
+        return None
+
+    return load
