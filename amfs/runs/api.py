@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amfs.display.front_end import in_notebook
 from amfs.engine.checks import StreamChecker
-from amfs.engine.paths import shared_path
-from amfs.engine.states import FINISHED, Outcome
+from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
-from amfs.host.shared_storage import exists
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
 from amfs.runs.interrupts import watch
@@ -474,24 +472,21 @@ class Session:
         lost = self._in_loop(lambda: self._want(name))
         if lost is not None:
             self.wait([lost])
-        return self._in_loop(lambda: self._reader(name))()
+        from amfs.runs.reading import reader
 
-    def _reader(self, name: str) -> Callable[[], bytes]:
-        """Chooses in the loop's thread how to read; the reading itself happens in the caller's."""
-        key = self._driver.maker.scope + name
-        path = shared_path(self._options.base, name, self._options.hashed_outputs)
-        store = self._context.store
-        if store is not None and os.path.exists(store.path_of(key)):
-            fd = os.open(store.path_of(key), os.O_RDONLY | os.O_CLOEXEC)
-            return lambda: _read_all(fd)
-        writer = self._plan.writers.get(name)
-        if store is None and writer is not None and self._driver.submitter.state[writer] == FINISHED:
-            from amfs.runs.fetcher import Fetcher
+        return self._in_loop(lambda: reader(self._driver, name))()
 
-            return Fetcher(self._driver, key).read
-        if exists(self._context.shared, path):
-            return lambda: self._context.shared.read(path)
-        raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {self._options.base}")
+    def locate(self, name: str) -> list[int]:
+        """Which nodes hold a file that a task of this session has made."""
+        from amfs.runs.reading import holders
+
+        return self._in_loop(lambda: holders(self._driver, name))()
+
+    def nodes(self) -> list[str]:
+        """The names of the nodes' hosts, by number of the node."""
+        from amfs.runs.reading import hosts
+
+        return self._in_loop(lambda: hosts(self._driver))
 
     def summary(self) -> str:
         """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
@@ -590,8 +585,3 @@ class Session:
             self.close()
         else:
             self._abandon("interrupted" if issubclass(kind, KeyboardInterrupt) else "stopped by an error")
-
-
-def _read_all(fd: int) -> bytes:
-    with os.fdopen(fd, "rb") as file:
-        return file.read()

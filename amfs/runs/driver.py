@@ -206,7 +206,7 @@ class RunDriver:
     def _for_reader(self, message: m.Message) -> None:
         if isinstance(message, m.Located):
             for at in message.files:
-                for reader in self.readers.get(at.name, ()):
+                for reader in list(self.readers.get(at.name, ())):
                     reader.located(at)
         elif isinstance(message, m.Content):
             for blob in message.blobs:

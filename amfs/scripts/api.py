@@ -19,9 +19,12 @@ class SessionRun:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.ended: Callable[[Handle], None] | None = None
 
     def add(self, tasks: list[Task]) -> None:
-        self.session.submit_tasks(tasks)
+        for handle in self.session.submit_tasks(tasks):
+            if handle.skipped and self.ended is not None:
+                self.ended(handle)
 
     def read(self, name: str) -> bytes:
         return self.session.read(name)
@@ -50,7 +53,7 @@ def run_program(
         script.ended(handle.id, handle.ok)
 
     before: Any = session.on_ended
-    session.on_ended = ended
+    session.on_ended = run.ended = ended
     try:
         error = script.run()
     finally:

@@ -1,0 +1,86 @@
+"""Looking at the files of a run while it goes on: their content, and which nodes hold them. What is called in the loop's thread says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amfs.engine import messages as m
+from amfs.engine.paths import shared_path
+from amfs.engine.states import FINISHED
+from amfs.host.shared_storage import exists
+from amfs.runs.fetcher import PATIENCE_S, Fetcher
+
+if TYPE_CHECKING:
+    from amfs.runs.driver import RunDriver
+
+
+def reader(driver: RunDriver, name: str) -> Callable[[], bytes]:
+    """How to read a file that a task has made; to be called in the loop's thread, the result in another one. Raises FileNotFoundError."""
+    options, context = driver.options, driver.context
+    key = driver.maker.scope + name
+    path = shared_path(options.base, name, options.hashed_outputs)
+    store = context.store
+    if store is not None and os.path.exists(store.path_of(key)):
+        fd = os.open(store.path_of(key), os.O_RDONLY | os.O_CLOEXEC)
+        return lambda: _read_all(fd)
+    writer = driver.plan.writers.get(name)
+    if store is None and writer is not None and driver.submitter.state[writer] == FINISHED:
+        return Fetcher(driver, key).read
+    if exists(context.shared, path):
+        return lambda: context.shared.read(path)
+    raise FileNotFoundError(f"{name}: no task of this session has made it, and it is not in {options.base}")
+
+
+def _read_all(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+class Locator:
+    """Asks which nodes hold a file. Made in the loop's thread, waited for in another."""
+
+    def __init__(self, driver: RunDriver, name: str) -> None:
+        self._driver = driver
+        self._key = driver.maker.scope + name
+        self._done = threading.Event()
+        self._holders: tuple[int, ...] = ()
+        driver.readers.setdefault(self._key, []).append(self)
+        driver.send(driver.submitter.table.node_of(self._key), m.Locate(driver.context.run, (self._key,)))
+
+    def located(self, at: m.FileAt) -> None:
+        self._driver.readers[self._key].remove(self)
+        self._holders = at.holders
+        self._done.set()
+
+    def content(self, blob: m.Blob) -> None:
+        """Somebody else's."""
+
+    def failed(self, why: str) -> None:
+        self._done.set()
+
+    def wait(self) -> list[int]:
+        """The nodes; none if the file is not there, or nobody answers."""
+        self._done.wait(PATIENCE_S)
+        return sorted(self._holders)
+
+
+def holders(driver: RunDriver, name: str) -> Callable[[], list[int]]:
+    """How to know which nodes hold a file; to be called in the loop's thread, the result in another one."""
+    writer = driver.plan.writers.get(name)
+    if writer is None or driver.submitter.state[writer] != FINISHED:
+        return list
+    if driver.context.store is not None:
+        return lambda: [0]
+    return Locator(driver, name).wait
+
+
+def hosts(driver: RunDriver) -> list[str]:
+    """The names of the nodes' hosts, by number of the node; "" where there is none any more. In the loop's thread."""
+    view = driver.context.view
+    if driver.context.store is not None or view is None:
+        return [os.uname().nodename]
+    names = {member.node: member.host for member in view.members}
+    return [names.get(node, "") for node in range(max(names, default=-1) + 1)]
