@@ -20,12 +20,15 @@ PNG_SECONDS_MAX = 60
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here.")
 @click.option("--to", type=click.Choice(FORMS), help="Form of the picture (default: by the ending of OUT, else svg).")
 @click.option("--group/--all", "grouped", default=None, help="One box for tasks of one kind and level, or one for every task.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
-def graph(source: str, output: str, to: str | None, grouped: bool | None, format_: str, files: str | None) -> int:
+def graph(
+    source: str, arguments: tuple[str, ...], output: str, to: str | None, grouped: bool | None, format_: str, files: str | None
+) -> int:
     """Draw the workflow FILE ("-": standard input): who waits for whom, from left to right.
 
     Solid lines are files, dashed ones order without files. With more than 60 tasks, or 30 side by side, tasks of one kind and level
@@ -42,7 +45,7 @@ def graph(source: str, output: str, to: str | None, grouped: bool | None, format
     converter = shutil.which("rsvg-convert") if form == "png" else ""
     if converter is None:
         raise SystemSetupError("PNG needs rsvg-convert (Debian: librsvg2-bin), which is not on PATH; every browser shows the SVG")
-    workflow = load(source, format=format_, files=files)
+    workflow = load(source, format=format_, files=files, arguments=arguments)
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)
     for words in later_in_words(workflow):

@@ -17,10 +17,11 @@ KINDS_SHOWN = 30
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def info(source: str, format_: str, files: str | None, output: str) -> int:
+def info(source: str, arguments: tuple[str, ...], format_: str, files: str | None, output: str) -> int:
     """Say what is in the workflow FILE ("-": standard input): tasks by kind, files by role, edges, depth, width, critical path, bytes.
 
     Nothing is run, and no file of the workflow needs to be there. What the document says that has no meaning here is told on stderr.
@@ -29,7 +30,7 @@ def info(source: str, format_: str, files: str | None, output: str) -> int:
     from amfs.translate.detect import load
     from amfs.translate.shape import later_in_words, shape_of
 
-    workflow = versioned(load(source, format=format_, files=files))
+    workflow = versioned(load(source, format=format_, files=files, arguments=arguments))
     shape = shape_of(workflow)
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)

@@ -49,11 +49,12 @@ REMARKS_SHOWN = 20
     "session does not answer; 5 this machine lacks something; 130 interrupted."
 )
 @click.argument("file", default="-", shell_complete=local_files)
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option(
     "--format",
     "format_",
     default="auto",
-    help="tasklist, jsonl, commands, usage, dax, pegasus, wfformat or makeflow; found by content when not given.",
+    help="tasklist, jsonl, commands, usage, dax, pegasus, wfformat, makeflow, swift-t or swift-k; found by content when not given.",
 )
 @click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
 @click.option("--synthetic", is_flag=True, help="Replay: instead of its program every task reads, waits and writes as was recorded.")
@@ -103,9 +104,9 @@ REMARKS_SHOWN = 20
     default="text",
     help="Progress and summary as text (default) or as JSON Lines.",
 )
-def run(file: str, **given: Any) -> int:
+def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
     """Run the workflow in FILE: a task list, JSON Lines, plain command lines ("-": standard input, also while it grows), or a document:
-    Pegasus DAX or YAML, WfFormat, Makeflow.
+    Pegasus DAX or YAML, WfFormat, Makeflow; or a Swift script (Swift/T or Swift/K).
 
     Names in it are relative to the current directory: inputs are found there, final outputs land there.
 
@@ -115,17 +116,44 @@ def run(file: str, **given: Any) -> int:
       ls *.log | sed 's/^/gzip /' | amfs run   command lines as they come
       amfs run --resume tasks.txt              what an earlier run did not finish
       amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
+      amfs run sweep.swift -- -n=100           a script and its arguments
     """
     from amfs.display.choice import make_progress
 
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
+    script = script_format(file, given["format_"])
+    if arguments and not script:
+        raise UsageError(f"{file} is no script, so it takes no arguments")
     with _place(given) as directory:
         options = _options(file, {**given, "directory": directory})
         progress = make_progress(output=given["output"], quiet=given["quiet"])
-        driver = Driver(file, options, progress, given["format_"], given["files"], given)
+        if script and not given["synthetic"]:
+            from amfs.cli.run_script import ScriptDriver
+
+            if given["files"] is not None:
+                raise UsageError("--files is for task lists, and this is a script")
+            driver: Driver = ScriptDriver(file, options, progress, script, arguments, given)
+        else:
+            driver = Driver(file, options, progress, given["format_"], given["files"], {**given, "arguments": arguments})
         driver.journal_asked = given["journal"] is not None or given["resume"]
         return driver.run()
+
+
+def script_format(file: str, format: str) -> str:
+    """The format of a script, by what the user says or what is in the file; '' if it is none."""
+    from amfs.translate.detect import SCRIPTS, peek
+
+    if format != "auto":
+        return format if format in SCRIPTS else ""
+    if file == "-" or _grows(file):
+        return ""
+    try:
+        with open(file, "rb") as opened:
+            found, _ = peek(opened, file)
+    except OSError:
+        return ""  # whoever reads it says so
+    return found if found in SCRIPTS else ""
 
 
 def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:
@@ -206,6 +234,8 @@ def _live_session() -> str | None:
 class Driver:
     """One ``amfs run``: loads, drives the loop, handles signals, prints."""
 
+    unfolds = False  # its tasks are not those of a list
+
     def __init__(
         self, file: str, options: RunOptions, progress: Progress, format_: str, files: str | None, given: Mapping[str, Any]
     ) -> None:
@@ -243,13 +273,14 @@ class Driver:
             past = read(options.journal)
             if past is None:
                 self.notes.append(f"nothing to resume: there is no journal {options.journal}")
-        growing = _grows(self.file) and not self._is_document()
+        growing = self.unfolds or (_grows(self.file) and not self._is_document())
         tasks, plan, checker = self._open_list() if growing else self._load(past)
         context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
         driver = None
         try:
             driver = RunDriver(
-                context, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, expander=self.expander,
+                context, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, on_skip=self._skipped,
+                expander=self.expander,
             )  # fmt: skip
             self._catch(driver)
             if options.keep_sandbox and options.session is None:
@@ -263,7 +294,7 @@ class Driver:
                 driver.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
             if growing:
                 self.open = True
-                if self.file == "-" and sys.stdin.isatty():
+                if self.file == "-" and not self.unfolds and sys.stdin.isatty():
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(driver, checker)
             shown = now()
@@ -348,7 +379,8 @@ class Driver:
         place = FilesPlace(self.options.base, self.options.session)
         strict = self.given["strict"]
         if self.given["synthetic"]:
-            workflow = load(source, format=self.format, files=self.files, strict=strict)
+            arguments = self.given["arguments"]
+            workflow = load(source, format=self.format, files=self.files, strict=strict, arguments=arguments)
             for words in later_in_words(workflow):
                 self.progress.message(f"{words}; a replay makes no documents, so it is replayed as one task")
             workflow, plan = self._replay(workflow, place)
@@ -462,6 +494,9 @@ class Driver:
         signal.signal(signal.SIGTERM, on_signal)
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
             signal.signal(signal.SIGHUP, on_signal)
+
+    def _skipped(self, tid: int, skipped: bool) -> None:
+        """An earlier run has done a task of a list that grows; or it must run again."""
 
     def _ended(self, task: Any, result: Any) -> None:
         failed = result.outcome != Outcome.OK

@@ -29,6 +29,7 @@ OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("--to", type=click.Choice(OUTPUTS), help="Format to write. Without it, FILE is only checked.")
 @click.option(
     "-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here, not to stdout."
@@ -37,10 +38,12 @@ OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
 @click.option("--check", "checked", is_flag=True, help="Check also what 'amfs run' checks: files, programs, cycles.")
 @click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
-def translate(source: str, to: str | None, output: str, format_: str, files: str | None, checked: bool, strict: bool) -> None:
+def translate(
+    source: str, arguments: tuple[str, ...], to: str | None, output: str, format_: str, files: str | None, checked: bool, strict: bool
+) -> None:
     """Convert the workflow in FILE ("-": standard input) between formats, or only check it.
 
-    Read are task lists, JSON Lines, command lines, Pegasus DAX and YAML, WfFormat and Makeflow; which one FILE is in is found by its
+    Read are task lists, JSON Lines, command lines, Pegasus DAX and YAML, WfFormat, Makeflow and Swift; which one FILE is in is found by its
     content. Task list and JSON Lines say all that can be said of a workflow: nothing is lost either way. What has no meaning here is told
     on standard error. A file with several writers becomes several files (see docs/reference/dax.md).
     """
@@ -49,9 +52,9 @@ def translate(source: str, to: str | None, output: str, format_: str, files: str
     if format_ == "filelist":
         raise UsageError("a file list alone is no workflow; give it with --files")
     if checked or to is None:
-        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files, strict=strict)
+        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files, arguments=arguments, strict=strict)
     else:
-        workflow = versioned(load(source, format=format_, files=files, strict=strict))
+        workflow = versioned(load(source, format=format_, files=files, arguments=arguments, strict=strict))
         Graph(workflow)  # raises for cycles, as 'amfs info' does
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)

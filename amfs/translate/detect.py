@@ -9,7 +9,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -30,7 +30,13 @@ DOCUMENTS = {
     "pegasus": ("amfs.translate.pegasus", "PegasusReader"),
     "wfformat": ("amfs.translate.wfformat", "WfFormatReader"),
     "makeflow": ("amfs.translate.makeflow", "MakeflowReader"),
+    "swift": ("amfs.translate.swift", "SwiftReader"),
+    "swift-t": ("amfs.translate.swift", "SwiftTReader"),
+    "swift-k": ("amfs.translate.swift", "SwiftKReader"),
 }
+
+#: Those of them that are programs: a run may make more of them than reading.
+SCRIPTS = ("swift", "swift-t", "swift-k")
 
 #: What ``format`` may be.
 FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUMENTS)
@@ -225,14 +231,23 @@ class Loaded(NamedTuple):
     suspects: set[str]
 
 
-def load(source: Source, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False) -> Workflow:
+def load(
+    source: Source,
+    *,
+    format: str = "auto",
+    files: Source | None = None,
+    name: str = "",
+    strict: bool = False,
+    arguments: Sequence[str] = (),
+) -> Workflow:
     """Read a workflow from a path, "-" (standard input) or a binary file object, to its end.
 
     ``files``: a file list that goes with it. ``name``: of the workflow, if it does not say itself. ``strict``: constructs that have no
-    meaning here are faults, not remarks. Raises WorkflowError with every fault of the text, UsageError if it cannot be read at all.
-    Checked are form, ids and texts, so that it can be written down again in any format; for the rest see ``load_checked``.
+    meaning here are faults, not remarks. ``arguments``: of a script. Raises WorkflowError with every fault of the text, UsageError if it
+    cannot be read at all. Checked are form, ids and texts, so that it can be written down again in any format; for the rest see
+    ``load_checked``.
     """
-    workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict)
+    workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments)
     faults = faults or whole_faults(workflow)
     if faults:
         raise WorkflowError(faults)
@@ -248,18 +263,27 @@ def load_checked(
     name: str = "",
     strict: bool = False,
     prepare: Callable[[Workflow], None] | None = None,
+    arguments: Sequence[str] = (),
 ) -> tuple[Workflow, Plan]:
     """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
-    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict)
+    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments)
     if prepare is not None and not faults:
         prepare(workflow)
     with _quiet_gc():
         return workflow, check(workflow, place, known=faults, excused=suspects)
 
 
-def read(source: Source, *, format: str = "auto", files: Source | None = None, name: str = "", strict: bool = False) -> Loaded:
+def read(
+    source: Source,
+    *,
+    format: str = "auto",
+    files: Source | None = None,
+    name: str = "",
+    strict: bool = False,
+    arguments: Sequence[str] = (),
+) -> Loaded:
     """``load`` without raising for faults."""
-    reader, title, found = _read_all(source, format)
+    reader, title, found = _read_all(source, format, arguments)
     faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
@@ -285,7 +309,7 @@ def read(source: Source, *, format: str = "auto", files: Source | None = None, n
     return Loaded(workflow, faults, reader.suspects)
 
 
-def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
+def _read_all(source: Source, format: str, arguments: Sequence[str] = ()) -> tuple[Reader, str, str]:
     """(reader, title, format found) of a text read to its end."""
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -298,12 +322,15 @@ def _read_all(source: Source, format: str) -> tuple[Reader, str, str]:
             data = chain(taken(pieces), _chunks(file))
             if found:
                 document = make_document_reader(found, title)
+                document.arguments = arguments
                 for piece in data:
                     document.feed(piece)
                     if document.dead:
                         break
                 document.finish()
                 return document, title, found
+            if arguments:
+                raise UsageError(f"{title} is no script, so it takes no arguments")
             parser = Parser(title, format)
             for piece in data:
                 parser.feed(piece)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -43,6 +43,7 @@ class DocumentReader(Reader):
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.dead = False  # no use in feeding more
+        self.arguments: Sequence[str] = ()  # of a script, which a document is not
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
         self.later: Mapping[str, Later] = {}  # jobs that stand for sub-workflows whose documents other jobs make
         self.absent: dict[str, str] = {}  # catalogs that are named and not there: kind -> what to tell those who miss something

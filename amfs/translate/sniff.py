@@ -28,6 +28,18 @@ class Undetected(ValueError):
 _XML = re.compile(rb"\s*+<")
 _ADAG = re.compile(rb"<([\w.-]+:)?adag[\s/>]")
 _PEGASUS = re.compile(rb"""^["']?(x-)?pegasus["']?[ \t]*:(\s|\Z)|^jobs[ \t]*:[ \t]*(#.*)?$""", re.MULTILINE)
+
+#: What lines of Swift scripts look like, and of nothing else: definitions, loops over ranges, mapped files, typed assignments.
+_SWIFT = re.compile(
+    rb"""^[ \t]*(?:(?:@\w+(?:=\S+)?\s+)*app[ \t]*\([^()\n]*\)[ \t]*\w+[ \t]*\(|app[ \t]+\w+[ \t]*\([^()\n]*\)[ \t]*\{
+    |\((?:\s*[\w<>]+[ \t]+\w+(?:\[\w*\])*\s*,?)+\)[ \t]*\w+[ \t]*\([^()\n]*\)\s*\{
+    |foreach[ \t]+\w+(?:[ \t]*,[ \t]*\w+)?[ \t]+in[ \t(\[]|type[ \t]+\w+[ \t]*(?:;|\{)
+    |(?:global[ \t]+const[ \t]+)?(?:file|int|float|string|boolean)(?:[ \t]*\[\w*\])*[ \t]+\w+(?:\[\w*\])*
+    [ \t]*(?:=[^=\n].*;|<[^\n]*>.*;|;)
+    |import[ \t]+(?:io|sys|files|string|math|stats|assert|unix|python|location|random|blob|matrix)[ \t]*;
+    |(?:trace|tracef|printf)[ \t]*\(.*\)[ \t]*;)""".replace(b"\n    ", b""),
+    re.MULTILINE,
+)
 _JSON = re.compile(rb"(?:\s|#[^\n]*\n)*+\{")  # JX may begin with a comment
 _TOKEN = re.compile(rb'"(?P<text>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:)?|[{\[]|(?P<close>[}\]])', re.DOTALL)
 _KEYS = {"schemaVersion": "wfformat", "wfcommons": "wfformat", "workflow": "wfformat", "pegasus": "pegasus", "x-pegasus": "pegasus",
@@ -57,6 +69,8 @@ def sniff_document(head: bytes, *, whole: bool = True) -> str:
         return "dax" if _ADAG.search(text) else ""
     if start := _JSON.match(text):
         return _sniff_json(text, start.end() - 1, whole)
+    if _SWIFT.search(text):
+        return "swift"
     if _PEGASUS.search(text):
         return "pegasus"
     lines = text[:HEAD].decode("utf-8", "replace").split("\n", 4 * _SAMPLE_LINES)[: 4 * _SAMPLE_LINES]
@@ -123,6 +137,8 @@ def may_be_document(head: bytes) -> bool:
 
 def format_of_name(source: str) -> str:
     """The format that a file's name promises; only what nobody calls anything else."""
+    if source.endswith(".swift"):
+        return "swift"
     return "makeflow" if _MAKEFLOW_NAME.search(posixpath.basename(source)) else ""
 
 
@@ -221,6 +237,6 @@ def refuse_name(source: str) -> None:
 def _unsure(looks_like: str) -> Undetected:
     return Undetected(
         f'this looks like {looks_like}. Known are: a task list (ID -b PROGRAM …), JSON Lines ({{"type": "task", …}}), command lines'
-        " (also with -if … -of …), Pegasus DAX and YAML, WfFormat, Makeflow; name the format with --format if it is one of these"
+        " (also with -if … -of …), Pegasus DAX and YAML, WfFormat, Makeflow, Swift; name the format with --format if it is one of these"
         " (--format commands runs each line)"
     )
