@@ -208,11 +208,11 @@ class Loops(Calls):
                 inner[place] = make(label, None, ())
             for place in groups:
                 inner[place].holds = 1
+            body(inner)
             for start in of_updates:
                 start(inner)
             for place, cell in updates:
                 machine.take_over(inner[place], cell(inner), at)
-            body(inner)
             for place in groups:
                 machine.release(inner[place])
             following = [None] * layout.size
