@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs.cli.run import Driver
+from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError, WorkflowError
 

@@ -34,7 +34,7 @@ _SWIFT = re.compile(
     rb"""^[ \t]*(?:(?:@\w+(?:=\S+)?\s+)*app[ \t]*\([^()\n]*\)[ \t]*\w+[ \t]*\(|app[ \t]+\w+[ \t]*\([^()\n]*\)[ \t]*\{
     |\((?:\s*[\w<>]+[ \t]+\w+(?:\[\w*\])*\s*,?)+\)[ \t]*\w+[ \t]*\([^()\n]*\)\s*\{
     |foreach[ \t]+\w+(?:[ \t]*,[ \t]*\w+)?[ \t]+in[ \t(\[]|type[ \t]+\w+[ \t]*(?:;|\{)
-    |(?:global[ \t]+const[ \t]+)?(?:file|int|float|string|boolean)(?:[ \t]*\[\w*\])*[ \t]+\w+(?:\[\w*\])*
+    |(?:global[ \t]+const[ \t]+)?file(?:[ \t]*\[\w*\])*[ \t]+\w+(?:\[\w*\])*
     [ \t]*(?:=[^=\n].*;|<[^\n]*>.*;|;)
     |import[ \t]+(?:io|sys|files|string|math|stats|assert|unix|python|location|random|blob|matrix)[ \t]*;
     |(?:trace|tracef|printf)[ \t]*\(.*\)[ \t]*;)""".replace(b"\n    ", b""),

@@ -1,0 +1,344 @@
+"""One run for ``amfs run``: loads a workflow, drives the loop, handles signals, prints how it went."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from amfs.engine.states import Outcome
+from amfs.errors import AmfsError, Fault, Telling, WorkflowError, told
+
+_NO_SPACE = os.strerror(errno.ENOSPC).encode()
+
+#: How the launcher says where it saved what a task printed, if that is more than goes into a message.
+_WHOLE = re.compile(
+    r"(?:; |\A)(?:all|(only the first) \d+ of) (\d+) bytes of stdout(?: \(.*?\))?: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL
+)
+
+if TYPE_CHECKING:
+    from amfs.client.place import FilesPlace
+    from amfs.display.progress import Progress
+    from amfs.engine.checks import Plan
+    from amfs.engine.workflow import Workflow
+    from amfs.runs.context import RunOptions
+    from amfs.runs.driver import RunDriver
+    from amfs.runs.expansion import Expander
+    from amfs.runs.journal import Past
+
+#: Remarks on a document that are shown; they are one for each kind of construct.
+REMARKS_SHOWN = 20
+
+
+class Driver:
+    """One ``amfs run``: loads, drives the loop, handles signals, prints."""
+
+    unfolds = False  # its tasks are not those of a list
+
+    def __init__(
+        self, file: str, options: RunOptions, progress: Progress, format_: str, files: str | None, given: Mapping[str, Any]
+    ) -> None:
+        self.given = given
+        self.stream: Any = None  # a pipe whose first lines were looked at
+        self.file = file
+        self.options = options
+        self.progress = progress
+        self.format = format_
+        self.files = files
+        self.signal = 0
+        self.open = False
+        self.faulty = False
+        self.telling = Telling()
+        self.journal_asked = True
+        self.notes: list[str] = []  # said at the end
+        self.broken: Exception | None = None
+        self.sandboxes = ""  # where kept ones go
+        self.far: set[int] = set()  # tasks whose whole stdout is on another host
+        self.expander: Expander | None = None
+
+    def run(self) -> int:
+        from amfs.node.loop import now
+        from amfs.runs.context import RunContext
+        from amfs.runs.driver import RunDriver
+        from amfs.runs.journal import read, unwritable
+
+        options = self.options
+        if options.journal is not None and not self.journal_asked and (why := unwritable(options.journal)):
+            options.journal = None
+            self.progress.message(f"no journal is kept, so this run cannot be resumed: {why}")
+        past = None
+        if options.resume:
+            assert options.journal is not None
+            past = read(options.journal)
+            if past is None:
+                self.notes.append(f"nothing to resume: there is no journal {options.journal}")
+        growing = self.unfolds or (grows(self.file) and not self._is_document())
+        tasks, plan, checker = self._open_list() if growing else self._load(past)
+        context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
+        driver = None
+        try:
+            driver = RunDriver(
+                context, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, on_skip=self._skipped,
+                expander=self.expander,
+            )  # fmt: skip
+            self._catch(driver)
+            if options.keep_sandbox and options.session is None:
+                self.sandboxes = tempfile.mkdtemp(prefix="amfs-sandboxes-")
+            driver.begin()
+            members = driver.submitter.members
+            self.progress.start(None if growing else len(tasks), len(members), sum(members.values()))
+            if options.trace:
+                from amfs.runs.trace import TraceWriter
+
+                driver.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
+            if growing:
+                self.open = True
+                if self.file == "-" and not self.unfolds and sys.stdin.isatty():
+                    self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
+                self._read_along(driver, checker)
+            shown = now()
+            gone = 0
+            while driver.over is None:
+                driver.turn(min(1.0, self.progress.interval))
+                time_now = now()
+                for node in driver.tally.lost_nodes[gone:]:
+                    self.progress.message(f"node {node} was lost; what it had and is still wanted is made again")
+                gone = len(driver.tally.lost_nodes)
+                if time_now - shown >= self.progress.interval:
+                    shown = time_now
+                    self.progress.update(driver.snapshot(self.open))
+                if self.broken is not None:
+                    raise self.broken
+            return self._finish(driver)
+        finally:
+            if driver is not None:
+                driver.finish()
+                if driver.trace is not None:
+                    driver.trace.close()
+            context.close()
+
+    def _finish(self, driver: RunDriver) -> int:
+        from amfs.runs.driver import exit_code_of
+
+        code, outcome = exit_code_of(driver, self.signal)
+        assert driver.over is not None
+        if driver.over.reason:
+            self.notes.append(driver.over.reason)
+        if self.faulty:
+            code = code or 2
+            outcome = "failed" if outcome == "finished" else outcome
+        if code and driver.journal is not None and driver.submitter.ended:
+            self.notes.append("what is done is in the journal; run again with --resume to do the rest")
+        if kept := driver.set_aside():
+            self.notes.append(kept)
+        if self.options.trace:
+            self.notes.append(f"trace written to {self.options.trace}")
+        store = driver.context.store
+        if store is not None and any(
+            result.outcome != Outcome.OUTPUT_LOST and _NO_SPACE in result.stderr + result.detail.encode("utf-8", "replace")
+            for _, result in driver.tally.failures
+        ):
+            self.notes.append(f"files between tasks and sandboxes are in {store.path.parent}: if that is what is full, see --store")
+        if self.sandboxes:
+            self._keep_sandboxes(driver)
+        driver.tally.failures = [(tid, self._for_people(result)) for tid, result in driver.tally.failures]
+        summary = driver.summary(code, outcome, self.notes)
+        if driver.trace is not None:
+            from amfs.display.progress import summary_fields
+
+            driver.trace.close(summary_fields(summary))
+        self.progress.finish(summary)
+        return code
+
+    def _keep_sandboxes(self, driver: RunDriver) -> None:
+        """Move kept sandboxes out of the store, which ends with this process."""
+        store = driver.context.store
+        assert store is not None
+        for name in os.listdir(store.sandboxes):
+            shutil.copytree(os.path.join(store.sandboxes, name), os.path.join(self.sandboxes, name), symlinks=True)
+        try:
+            os.rmdir(self.sandboxes)
+        except OSError:  # there is something in it
+            self.notes.append(f"sandboxes of failed tasks are kept in {self.sandboxes}")
+
+    def _for_people(self, result: Any) -> Any:
+        """The result as it will be true when this process has ended: with the last place of its sandbox, without a file that is gone."""
+        detail = _WHOLE.sub(lambda found: found[0] if result.tid in self.far else "", result.detail)
+        if self.sandboxes:
+            detail = re.sub(r"(; sandbox kept: )/.*(/[^/]+)\Z", lambda found: f"{found[1]}{self.sandboxes}{found[2]}", detail)
+        return msgspec.structs.replace(result, detail=detail)
+
+    def _load(self, past: Past | None) -> tuple[Any, Any, None]:
+        from amfs.client.place import FilesPlace
+        from amfs.runs.expansion import Expander, take_in_made
+        from amfs.translate.detect import load, load_checked
+        from amfs.translate.shape import later_in_words
+
+        source: Any = self.stream or (self.file if self.file != "-" else sys.stdin.buffer)
+        place = FilesPlace(self.options.base, self.options.session)
+        strict = self.given["strict"]
+        if self.given["synthetic"]:
+            arguments = self.given["arguments"]
+            workflow = load(source, format=self.format, files=self.files, strict=strict, arguments=arguments)
+            for words in later_in_words(workflow):
+                self.progress.message(f"{words}; a replay makes no documents, so it is replayed as one task")
+            workflow, plan = self._replay(workflow, place)
+        else:
+            hashed = self.options.hashed_outputs
+            workflow, plan = load_checked(
+                source, place, format=self.format, files=self.files, strict=strict,
+                prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
+            )  # fmt: skip
+            if plan.later:
+                self.expander = Expander(workflow, plan, place, hashed, self.progress.message)
+        for remark in workflow.remarks[:REMARKS_SHOWN]:
+            self.progress.message(str(remark))
+        if len(workflow.remarks) > REMARKS_SHOWN:
+            self.progress.message(f"{len(workflow.remarks) - REMARKS_SHOWN} more remarks; `amfs translate {self.file}` shows all of them")
+        return workflow.tasks, plan, None
+
+    def _replay(self, workflow: Workflow, place: FilesPlace) -> tuple[Workflow, Plan]:
+        from amfs.cli.synthetic import make_given
+        from amfs.engine.checks import check
+        from amfs.libexec import program
+        from amfs.translate.synthetic import replay
+
+        synthetic = program("amfs-synthetic")
+        scales = {name: 1.0 if self.given[name] is None else self.given[name] for name in ("time_scale", "size_scale")}
+        workflow, given = replay(workflow, synthetic, busy=self.given["busy"], **scales)
+        make_given(synthetic, given, place.base)
+        return workflow, check(workflow, place)
+
+    def _is_document(self) -> bool:
+        """Is what a pipe brings a document, or to be replayed? Then it must be read to its end before anything can run."""
+        from amfs.translate.detect import DOCUMENTS, peek
+
+        if self.given["synthetic"] or self.format in DOCUMENTS:
+            return True
+        if self.format != "auto" or (self.file == "-" and sys.stdin.isatty()):
+            return False
+        found, self.stream = peek(self._open_stream())
+        return found != ""
+
+    def _open_stream(self) -> Any:
+        return sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # lives as long as the thread that reads it
+
+    def _open_list(self) -> tuple[Any, Any, Any]:
+        from amfs.client.place import FilesPlace
+        from amfs.engine.checks import StreamChecker
+
+        checker = StreamChecker(FilesPlace(self.options.base, self.options.session), self.options.source)
+        return [], checker.plan, checker
+
+    def _read_along(self, driver: RunDriver, checker: Any) -> None:
+        """Read the list in a thread, as it grows; its tasks join the run in batches."""
+        from amfs.translate.detect import read_stream
+
+        loop = driver.context.loop
+        stream: Any = self.stream or self._open_stream()
+
+        def fault(one: Fault) -> None:
+            loop.post(lambda: self._fault(one))
+
+        def follow() -> None:
+            try:
+                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault):
+                    loop.post(lambda task=task: self._add(driver, checker, task))  # type: ignore[misc]
+            except AmfsError as error:
+                broken = error
+                loop.post(lambda: self._break(broken))
+            loop.post(lambda: self._end_of_list(driver, checker))
+
+        threading.Thread(target=follow, name="list reader", daemon=True).start()
+
+    def _add(self, driver: RunDriver, checker: Any, task: Any) -> None:
+        faults = checker.add(task)
+        if faults:
+            for one in faults:
+                self._fault(one)
+        elif not driver.submitter.ending:
+            driver.add([task])
+
+    def _fault(self, fault: Fault) -> None:
+        self.faulty = True
+        if self.telling.tells(fault):
+            self.progress.fault(str(fault))
+
+    def _break(self, error: AmfsError) -> None:
+        if isinstance(error, WorkflowError):
+            for one in error.faults:
+                self._fault(one)
+        else:
+            self.broken = error
+
+    def _end_of_list(self, driver: RunDriver, checker: Any) -> None:
+        self.open = False
+        orphans = checker.finish()
+        for line in self.telling.rest():
+            self.progress.fault(line)
+        for line in told(Fault("", 0, words) for words in orphans.values()):
+            self.progress.message(line)
+        driver.close_list(tuple(orphans))
+
+    def _catch(self, driver: RunDriver) -> None:
+        words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal was closed"}
+
+        def on_signal(number: int, frame: object) -> None:
+            if self.signal:
+                os._exit(128 + number)  # what runs is ended by the kernel and the launcher's watcher
+            self.signal = number
+            driver.context.loop.post(lambda: driver.interrupt(words[signal.Signals(number)]))
+
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            signal.signal(signal.SIGHUP, on_signal)
+
+    def _skipped(self, tid: int, skipped: bool) -> None:
+        """An earlier run has done a task of a list that grows; or it must run again."""
+
+    def _ended(self, task: Any, result: Any) -> None:
+        failed = result.outcome != Outcome.OK
+        if failed and (result.outcome == Outcome.UPSTREAM_FAILED or self.signal):
+            return
+        whole = self._whole(task, result)
+        if result.stdout or whole or (result.stderr and not failed):
+            self.progress.task_output(task.id, result.stdout, b"" if failed else result.stderr, whole)
+        if whole:
+            os.unlink(whole)
+        if failed:
+            self.progress.task_failed(task.id, self._for_people(result).detail, result.stderr)
+
+    def _whole(self, task: Any, result: Any) -> str:
+        """The file with all that a task wrote to stdout, if its result holds the beginning only."""
+        found = _WHOLE.search(result.detail)
+        if found is None:
+            return ""
+        if os.path.isfile(found[3]):
+            if found[1]:
+                size = os.path.getsize(found[3])
+                more = f"only the first {size} are passed on (declare a file to have more)"
+                self.progress.fault(f"task {task.id} printed {found[2]} bytes; {more}")
+            return found[3]
+        self.far.add(result.tid)
+        self.progress.fault(f"task {task.id} printed more than is passed on here; node {result.node} has {found[0].lstrip('; ')}")
+        return ""
+
+
+def grows(file: str) -> bool:
+    """Is it a pipe, a terminal or a socket, whose end may be far away?"""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode if file == "-" else os.stat(file).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
