@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -117,6 +118,7 @@ class ScriptDriver(Driver):
             self.program = program_of(source_of("standard input", sys.stdin.buffer.read()), language)
         else:
             self.program = read_program(file, language)
+        gc.freeze()  # the program stays: no collection need look at it
         seen = set()
         for at, words in self.program.remarks:
             if words not in seen:

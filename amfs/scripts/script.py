@@ -6,6 +6,7 @@ The evaluation belongs to the thread that calls ``run``; tasks and answers come 
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,11 @@ from amfs.swift.evaluate.statements import compile_program
 from amfs.swift.tree import Program
 
 #: Events that are handled before tasks are submitted.
-_AT_ONCE = 512
+_AT_ONCE = 4096
+
+#: With so many tasks out nothing is urgent, and ends of tasks are taken in after this many seconds, many at once: a thread that is woken
+#: for each of them takes more of the loop's time than they need.
+_PLENTY, _REST = 500, 0.02
 
 
 class Script:
@@ -48,6 +53,8 @@ class Script:
         finished = self._carry_out(self.machine.handle(Begin()))
         while finished is None:
             self._submit()
+            if len(self.machine.tasks) > _PLENTY:
+                time.sleep(_REST)
             event = self._events.get()
             for _ in range(_AT_ONCE):
                 if event is None:
