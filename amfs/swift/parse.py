@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from amfs.swift.library_t.unix import UNIX
+from amfs.swift.parse_k import SYNTAX_K, BuilderK
 from amfs.swift.parse_t import SYNTAX, BuilderT, Import
 from amfs.swift.source import At, Mistake, Source, refuse
 from amfs.swift.tree import Block, Program
@@ -40,8 +41,8 @@ class _Parser:
 
     def add(self, source: Source, program: Program) -> None:
         """One text, after all that it imports: a second time nothing."""
-        builder = BuilderT(source)
-        statements = SYNTAX.parse(builder, "start")
+        builder = BuilderK(source) if self.language == "swift-k" else BuilderT(source)
+        statements = (SYNTAX_K if self.language == "swift-k" else SYNTAX).parse(builder, "start")
         for wanted in builder.imports:
             self.take_in(wanted, program)
         program.functions += builder.functions

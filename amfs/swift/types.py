@@ -24,6 +24,7 @@ class Basic(Type):
 
 INT, FLOAT, STRING, BOOLEAN, VOID = Basic("int"), Basic("float"), Basic("string"), Basic("boolean"), Basic("void")
 FILE, BLOB, URL, EXTERNAL, LOCATION = Basic("file"), Basic("blob"), Basic("url"), Basic("external"), Basic("location")
+AUTO = Basic("auto")  # key of Swift/K's arrays that number their elements themselves
 ANY = Basic("any")  # of a parameter of Swift/K's trace, and of what follows from a mistake: fits everything
 
 

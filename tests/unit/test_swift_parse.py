@@ -148,3 +148,33 @@ def test_deep_nesting_parses() -> None:
     program("x = " + "-" * depth + "y;")
     program("if (true) {" * depth + "}" * depth)
     program("x = " + "1 + " * depth + "1;")
+
+
+def test_statements_of_k() -> None:
+    found = program(
+        """
+        # a comment
+        type file; type messagefile {} type vol { file img; int n, m[]; };
+        app (file o) count(file i) { wc "-l" @i @strcat("a", "b") 1 i.x[2] stdout=@filename(o); }
+        (file o) old(file i[]) { app { cat @filenames(i) stdout=@o; } }
+        file[] a <simple_mapper; prefix="x", suffix=".t">;
+        file b <single_file_mapper; file=@strcat("a", "b")>;
+        file c <"name">;
+        int[auto] d; d << 3;
+        (c, b) = g(a[0], x=3);
+        iterate i { trace(@a[i].img); } until (i > 3);
+        trace(a[*].img);
+        """,
+        "swift-k",
+    )
+    count, old = found.functions
+    assert count.app is not None and old.app is not None
+    assert [word.kind for word in count.app.words] == ["word", "word", "file name", "word", "word", "word"]
+    assert [word.kind for word in old.app.words] == ["word", "file names"]
+    assert isinstance(count.app.words[0].expression, Literal)
+    a, b, c = found.body.statements[:3]
+    assert isinstance(a, Declare) and a.mapping is not None and a.mapping.mapper == "simple_mapper"
+    assert isinstance(b, Declare) and b.mapping is not None and [key for key, _ in b.mapping.parameters] == ["file"]
+    assert isinstance(c, Declare) and c.mapping is not None and c.mapping.mapper == ""
+    append = found.body.statements[4]
+    assert isinstance(append, Assign) and append.append

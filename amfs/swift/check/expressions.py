@@ -27,7 +27,7 @@ from amfs.swift.tree import (
     Tuple,
     Unary,
 )
-from amfs.swift.types import ANY, BOOLEAN, FLOAT, INT, STRING, Array, Basic, Struct, Type, base_of
+from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, STRING, Array, Struct, Type, base_of
 
 NUMBERS = (INT, FLOAT)
 
@@ -361,5 +361,3 @@ class Expressions:
         return self.calls.check(node, frame)
 
 
-#: Key of Swift/K's arrays that number their elements themselves.
-AUTO = Basic("auto")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amfs.swift.tree import ArrayLiteral, Convert, Expression, Literal, Range
-from amfs.swift.types import ANY, FILE, FLOAT, INT, URL, Array, Bag, Parameter, Struct, Subtype, Type, Union
+from amfs.swift.types import ANY, AUTO, FILE, FLOAT, INT, URL, Array, Bag, Parameter, Struct, Subtype, Type, Union
 
 #: What a fit costs: of several functions the one that costs least is meant.
 EXACT, SUBTYPE, UNION, PROMOTION, WHATEVER = 0, 1, 1, 10, 30
@@ -38,7 +38,8 @@ def fit(actual: Type, wanted: Type, bound: Bindings, promote: bool = True) -> in
     if isinstance(wanted, Array):
         if not isinstance(actual, Array):
             return fit(actual.base, wanted, bound, promote) if isinstance(actual, Subtype) else None
-        if actual.key not in (wanted.key, ANY) and not isinstance(wanted.key, Parameter) and wanted.key != ANY:
+        numbered = {actual.key, wanted.key} == {AUTO, INT}
+        if actual.key not in (wanted.key, ANY) and not numbered and not isinstance(wanted.key, Parameter) and wanted.key != ANY:
             return None
         if isinstance(wanted.key, Parameter) and fit(actual.key, wanted.key, bound, False) is None:
             return None

@@ -26,6 +26,7 @@ from amfs.swift.tree import (
 )
 from amfs.swift.types import (
     ANY,
+    AUTO,
     BLOB,
     BOOLEAN,
     EXTERNAL,
@@ -111,6 +112,8 @@ class Types:
         for definition in program.types:
             if definition.name in self._definitions:
                 self.mistakes.append(Mistake(definition.at, f"type {definition.name} is defined a second time"))
+            elif definition.name == "file" and definition.base is None and definition.fields is None:
+                continue  # Swift/K's programs define it, and have it anyway
             elif definition.name in BASIC:
                 self.mistakes.append(Mistake(definition.at, f"type {definition.name} exists already"))
             self._definitions.setdefault(definition.name, definition)
@@ -175,6 +178,8 @@ class Types:
         if name.name == "array":
             element, key = name.parts
             assert element is not None
+            if key is not None and key.name == "auto":
+                return Array(self.resolve(element, parameters, wide), AUTO)
             key_type = INT if key is None else self.resolve(key, parameters, wide)
             return Array(self.resolve(element, parameters, wide), key_type)
         if name.name == "bag":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from amfs.swift.check.expressions import AUTO, Expressions, place
+from amfs.swift.check.expressions import Expressions, place
 from amfs.swift.check.fitting import fit
 from amfs.swift.check.names import Frame, Types, resolve_formal
 from amfs.swift.source import At, Mistake
@@ -38,6 +38,7 @@ from amfs.swift.tree import (
 )
 from amfs.swift.types import (
     ANY,
+    AUTO,
     BOOLEAN,
     EXTERNAL,
     INT,

@@ -1,0 +1,178 @@
+"""Swift/K: from text to a tree. What it has in common with Swift/T, and that is most, is in parse_t.py.
+
+The grammar is in grammar_common.lark and grammar_k.lark. Must not know: what names mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from lark import Token
+
+from amfs.swift.parse_t import BuilderT, Header, Redirection
+from amfs.swift.source import At, Mistake
+from amfs.swift.syntax import Items, PlainCall, Syntax
+from amfs.swift.tree import (
+    App,
+    Block,
+    Call,
+    Expression,
+    Function,
+    Index,
+    Literal,
+    Mapping,
+    Member,
+    Name,
+    Statement,
+    TypeDefinition,
+    Word,
+)
+
+SYNTAX_K = Syntax(("grammar_common.lark", "grammar_k.lark"), ("start",))
+
+#: Functions whose value is several words of a command line.
+SEVERAL = ("filenames",)
+
+
+class AtFile:
+    """``@x``: the name of the file x. What follows belongs to x: ``@x.y[1]``."""
+
+    __slots__ = ("at", "inner")
+
+    def __init__(self, at: At, inner: Expression) -> None:
+        self.at, self.inner = at, inner
+
+
+class Profile(NamedTuple):
+    at: At
+    key: str
+    value: Expression
+
+
+class OldApp(Statement):
+    """``app { … }``, all that the body of a procedure has."""
+
+    def __init__(self, at: At, app: App) -> None:
+        super().__init__(at)
+        self.app = app
+
+
+class BuilderK(BuilderT):
+    def constant(self, name: str) -> Any:
+        return {"true": True, "false": False}.get(name)
+
+    # ── expressions ────────────────────────────────────────────────────────────────────────────────
+
+    def value(self, node: Any) -> Any:
+        if isinstance(node, AtFile):
+            return Call(node.at, "filename", [super().value(node.inner)])
+        return super().value(node)
+
+    def index(self, base: Any, left: Token, index: Any, right: Token) -> Any:
+        if isinstance(base, AtFile):
+            return AtFile(self.at(base, right), Index(self.at(base.inner, right), base.inner, self.value(index)))
+        return super().index(base, left, index, right)
+
+    def member(self, base: Any, dot: Token, name: Token) -> Any:
+        if isinstance(base, AtFile):
+            return AtFile(self.at(base, name), Member(self.at(base.inner, name), base.inner, str(name)))
+        return super().member(base, dot, name)
+
+    def star(self, base: Any, left: Token, star: Token, right: Token, dot: Token, name: Token) -> Any:
+        if isinstance(base, AtFile):
+            return AtFile(self.at(base, name), Member(self.at(base.inner, name), base.inner, str(name), star=True))
+        return Member(self.at(base, name), self.value(base), str(name), star=True)
+
+    def at_name(self, sign: Token, name: Token) -> AtFile:
+        return AtFile(self.at(sign, name), Name(self.at(name, name), str(name)))
+
+    def at_call(self, sign: Token, name: Token, *rest: Any) -> PlainCall:
+        """``@f(x)`` is an old way to write ``f(x)``."""
+        return self.call(name, *rest)
+
+    def at_parenthesis(self, sign: Token, left: Token, inner: Any, right: Token) -> Any:
+        inner = self.value(inner)
+        return AtFile(self.at(sign, right), inner)
+
+    # ── statements ─────────────────────────────────────────────────────────────────────────────────
+
+    def mapper(self, left: Token, name: Token, semicolon: Token, *rest: Any) -> Mapping:
+        return Mapping(self.at(left, rest[-1]), str(name), None, list(rest[:-1:2]))
+
+    def mapper_parameter(self, name: Token, equals: Token, value: Any) -> tuple[str, Expression]:
+        return str(name), self.value(value)
+
+    def mapping(self, left: Token, name: Any, right: Token) -> Mapping:
+        if isinstance(name, Name) and (name.name.lower().endswith("mapper") or name.name == "ext"):
+            return Mapping(self.at(left, right), name.name)
+        return super().mapping(left, name, right)
+
+    def new_type(self, word: Token, name: Token, *base: Any) -> None:
+        at = self.at(word, name)
+        self.types.append(TypeDefinition(at, str(name), None, self.type_name(base[0]) if base else None))
+
+    def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> None:
+        super().struct(word, name, left, *rest)
+        if not self.types[-1].fields:
+            self.types[-1].fields = None
+
+    def old_app(self, word: Token, left: Token, app: App, right: Token) -> Statement:
+        return OldApp(self.at(word, right), app)
+
+    def function(self, header: Header, body: Block) -> None:
+        old = [one for one in body.statements if isinstance(one, OldApp)]
+        if not old:
+            self.functions.append(self.define(header, body))
+        elif len(body.statements) > 1:
+            raise Mistake(old[0].at, "a procedure with an app has nothing else in its body")
+        else:
+            self.functions.append(self.define(header, app=old[0].app))
+
+    def app_function(self, *parts: Any) -> None:
+        _word, *rest = parts
+        outputs = self.formals(rest.pop(0)) if isinstance(rest[0], Items) else []
+        name, inputs, _left, app, _right = rest
+        self.functions.append(Function(self.at(name, inputs), str(name), outputs, self.formals(inputs), app=app))
+
+    # ── app bodies ─────────────────────────────────────────────────────────────────────────────────
+
+    def command(self, *parts: Any) -> App:
+        app = super().command(*parts)
+        app.profile = [(part.key, part.value) for part in parts if isinstance(part, Profile)]
+        first = app.words[0]
+        if isinstance(first.expression, Name) and first.kind == "word":
+            first.expression = Literal(first.at, first.expression.name)
+        return app
+
+    def profile(self, word: Token, key: Token, equals: Token, value: Any, semicolon: Token) -> Profile:
+        return Profile(self.at(word, semicolon), self.text_of(key), self.value(value))
+
+    def redirection(self, word: Token, value: Word) -> Redirection:
+        return Redirection(self.at(word, value), str(word)[:-1].strip().removeprefix("@"), value.expression)
+
+    def word(self, *parts: Any) -> Word:
+        if len(parts) == 1:
+            return self.single_word(parts[0])
+        pieces = list(parts)
+        if isinstance(pieces[0], Token):  # -1
+            number = self.negative_word(pieces[0], pieces[1])
+            pieces[:2] = [number.expression]
+        if len(pieces) == 1:
+            return Word(pieces[0].at, pieces[0])
+        expression = self.operators(*(piece if at % 2 else self.plain(piece) for at, piece in enumerate(pieces)))
+        return Word(expression.at, expression)
+
+    def plain(self, piece: Any) -> Any:
+        return piece.expression if isinstance(piece, Word) else piece
+
+    def single_word(self, piece: Any) -> Word:
+        if isinstance(piece, Word):
+            return piece
+        if isinstance(piece, AtFile):
+            return Word(piece.at, self.value(piece.inner), "file name")
+        expression = self.value(piece)
+        if isinstance(expression, Call) and expression.name in SEVERAL and len(expression.arguments) == 1:
+            return Word(expression.at, expression.arguments[0], "file names")
+        if isinstance(expression, Call) and expression.name == "filename" and len(expression.arguments) == 1:
+            return Word(expression.at, expression.arguments[0], "file name")
+        return Word(expression.at, expression)
