@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from amfs.engine.workflow import Task
 from amfs.swift import tree
 from amfs.swift.builtins import Location
-from amfs.swift.evaluate.calls import BeginCall, Calls, below, places
+from amfs.swift.evaluate.calls import BeginCall, Calls, below, file_name, part_of, places
+from amfs.swift.evaluate.dynamic import WRAP, unpacked
 from amfs.swift.evaluate.expressions import AFTER, AROUND, PATH, Closure, Frame
 from amfs.swift.evaluate.machine import Job, Machine, all_missing
+from amfs.swift.mapping import Path
 from amfs.swift.requests import FileValue
 from amfs.swift.source import At, Mistake
-from amfs.swift.values import Cell, Container, FileCell, Made, StructCell, files_of
+from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCell, files_of
 
 #: Annotations of a call or a function that a task minds.
 _PLACING = {"location", "soft_location", "hard_location"}
@@ -69,10 +71,8 @@ class Apps(Calls):
         def name(given: list[Any], placing: Any, outputs: list[Any], id: str, order: tuple[str, ...], after: Job) -> None:
             code = self.app_codes.get(function) or self._compile_app(function)
             made: list[Output] = []
+            self._refuse_unknown(function, outputs, at)
             for formal, output in zip(function.outputs, outputs, strict=True):
-                if isinstance(output, Container):
-                    words = f"the app function {function.name} returns the array {formal.name}, and the number of files is not known before"
-                    raise Mistake(at, f"{words}; return files, or a struct of files")
                 self._name_outputs(output, id, formal.name, made)
             names = {id_(cell): value for cell, value in made}
             frame = [None] * code.layout.size
@@ -94,12 +94,16 @@ class Apps(Calls):
                 argv += self._words(where, kind, word(frame))
             redirected = [self._file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr)]
             inputs = dict.fromkeys(file.promise.value.name for cell in given for file in files_of(cell))
-            signals = _signals(outputs)
+            signals, arrays = _signals(outputs), _arrays(outputs)
             if static:
                 order = (*order, *(id for cell in given for one in _signals([cell]) for id in one.promise.value))
             if not argv or not argv[0]:
                 raise Mistake(function.at, f"the app function {function.name} names no program")
             values = [value for _, value in made]
+            if arrays:
+                archive = FileValue(file_name(id, "archive.tar"), True)
+                values.append(archive)
+                argv = ["/bin/sh", "-c", WRAP, "sh", archive.name, *argv]
             fields = self._fields(at, placing)
             task = Task(
                 id, tuple(argv), tuple(inputs), tuple(value.name for value in values), redirected[0], redirected[1], redirected[2],
@@ -112,8 +116,11 @@ class Apps(Calls):
                 machine.promise_file(cell, value, at)
             for one in signals:
                 machine.set(one.promise, (id,), at)
-            machine.submit(task, partial(done, made, signals))
-            after()
+            if not arrays:
+                machine.submit(task, partial(done, made, signals))
+                after()
+                return
+            machine.submit(task, partial(fill, made, signals, arrays, values[-1].name, after))
 
         def done(made: list[Output], signals: list[Made]) -> None:
             for cell, value in made:
@@ -121,7 +128,35 @@ class Apps(Calls):
             for one in signals:
                 machine.signal(one, at)
 
+        def fill(made: list[Output], signals: list[Made], arrays: list[Container], archive: str, after: Job) -> None:
+            """Of arrays the mapper says what they are, now that the files are there."""
+            if not arrays:
+                done(made, signals)
+                after()
+                return
+            array, rest = arrays[0], arrays[1:]
+
+            def found(existing: list[tuple[Path, str]]) -> None:
+                for path, file in existing:
+                    if path[: len(array.path)] == array.path:
+                        machine.arrive(part_of(machine, array, path[len(array.path) :], at), FileValue(file), at)
+                fill(made, signals, rest, archive, after)
+
+            assert array.namer is not None
+            machine.ask(unpacked(array.namer, archive), found, at)
+
         return begin
+
+    def _refuse_unknown(self, function: tree.Function, outputs: list[Any], at: At) -> None:
+        """Raises ``Mistake`` for an array whose files nobody can find afterwards, ``Blocked`` as long as nobody knows that."""
+        for array in _arrays(outputs):
+            if array.namer is not None and array.namer.name_of is None:
+                raise Blocked(array.namer)
+            if self.machine.limits.static:
+                raise Mistake(at, "this needs a run: which files are in the array is known when the task has ended")
+            if array.namer is None or array.namer.again is None:
+                words = f"the app function {function.name} returns an array, and which files are in it is not known"
+                raise Mistake(at, words, "return files, or a struct of files; in Swift/K map the array")
 
     def _fields(self, at: At, placing: list[tuple[str, Cell]]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -200,6 +235,17 @@ def _named(output: Any, names: dict[int, FileValue]) -> Any:
         proxy.closed = True
         return proxy
     return output
+
+
+def _arrays(cells: list[Any]) -> list[Container]:
+    """The arrays among outputs, in structs too."""
+    found: list[Container] = []
+    for cell in cells:
+        if isinstance(cell, Container):
+            found.append(cell)
+        elif isinstance(cell, StructCell):
+            found += _arrays(list(cell.fields.values()))
+    return found
 
 
 def _signals(cells: list[Any]) -> list[Made]:

@@ -13,6 +13,7 @@ from amfs.swift import tree
 from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Expressions, Frame, Layout
 from amfs.swift.evaluate.machine import Job, Machine, all_missing
+from amfs.swift.mapping import Path
 from amfs.swift.requests import FileValue
 from amfs.swift.source import At, Mistake
 from amfs.swift.types import ANY, Array, is_file
@@ -326,6 +327,14 @@ def guarded(at: At, call: Callable[..., Any], values: Any, further: dict[str, An
         raise Mistake(at, str(failure)) from None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise Mistake(at, f"this library function cannot do that: {error}") from error
+
+
+def part_of(machine: Machine, cell: Any, path: Path, at: At) -> FileCell:
+    """The file at that place in a cell; arrays get the part."""
+    for step in path:
+        cell = machine.enter(cell, step, at) if isinstance(cell, Container) else cell.fields[str(step)]
+    assert isinstance(cell, FileCell), path
+    return cell
 
 
 def release_all(machine: Machine, groups: list[Any]) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from amfs.swift import tree
 from amfs.swift.builtins import Failure
-from amfs.swift.evaluate.calls import Calls
+from amfs.swift.evaluate.calls import Calls, part_of
 from amfs.swift.evaluate.expressions import Closure, Frame
 from amfs.swift.evaluate.machine import all_missing
 from amfs.swift.mapping import Mapped, Mapper, Path
 from amfs.swift.requests import FileValue, Stat
 from amfs.swift.source import Mistake
-from amfs.swift.values import Container, FileCell, Group, StructCell, is_group, plain
+from amfs.swift.values import FileCell, Group, is_group, plain
 
 
 class Mappings(Calls):
@@ -45,6 +45,8 @@ class Mappings(Calls):
 
         def find_names(target: Any, cells: list[tuple[str, Any]]) -> None:
             parameters = {name: plain(cell, True) for name, cell in cells}
+            if mapping.name is None:
+                target.namer.again = partial(mapper, parameters, symbol.type, symbol.name, True)
             machine.ask(_found(mapper, parameters, symbol, is_input), partial(known, target), at)
 
         def known(target: Any, mapped: Mapped) -> None:
@@ -54,7 +56,7 @@ class Mappings(Calls):
                 return
             if mapped.existing is not None:
                 for path, name in mapped.existing:
-                    machine.arrive(self._part(target, path, at), FileValue(name), at)
+                    machine.arrive(part_of(machine, target, path, at), FileValue(name), at)
                 if isinstance(target, Group):
                     machine.release(target)
             elif isinstance(target, FileCell):
@@ -63,16 +65,6 @@ class Mappings(Calls):
                 machine.release(target)
 
         return begin
-
-    def _part(self, cell: Any, path: Path, at: Any) -> FileCell:
-        for step in path:
-            if isinstance(cell, Container):
-                cell = self.machine.enter(cell, step, at)
-            else:
-                assert isinstance(cell, StructCell)
-                cell = cell.fields[str(step)]
-        assert isinstance(cell, FileCell), path
-        return cell
 
 
 def _named(given: Any, type: Any, name: str, is_input: bool) -> Generator[Any, Any, Mapped]:
