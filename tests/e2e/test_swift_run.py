@@ -164,3 +164,24 @@ def test_a_program_in_a_session_of_python(tmp_path: Path, monkeypatch: pytest.Mo
         assert not failed
     assert "".join(shown) == "total: 110\n"
     shutil.rmtree(tmp_path / "out")
+
+
+def test_an_array_that_an_app_returns_is_what_the_mapper_finds(amfs: Run, tmp_path: Path) -> None:
+    text = """type file;
+app (file out[]) split(int n) {
+  sh "-c" "for i in $(seq $0); do echo part $i > part-$i.txt; done; echo junk > junk" n;
+}
+app (file o) cat(file a[]) { cat @filenames(a) stdout=@o; }
+file parts[] <filesys_mapper; prefix="part-", suffix=".txt">;
+parts = split(3);
+foreach p, i in parts { tracef("%i %s\\n", i, @filename(p)); }
+file all <"all.out"> = cat(parts);
+"""
+    (tmp_path / "x.swift").write_text(text)
+    ended = amfs("run", "--local", "x.swift")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == ["0 part-1.txt", "1 part-2.txt", "2 part-3.txt"]
+    assert (tmp_path / "all.out").read_text() == "part 1\npart 2\npart 3\n"
+    assert not (tmp_path / "junk").exists()
+    ended = amfs("translate", "--to", "tasklist", "x.swift")
+    assert ended.returncode == 2 and "x.swift:7" in ended.stderr and "needs a run" in ended.stderr

@@ -16,7 +16,7 @@ from amfs.swift.requests import Glob, ReadFile, WriteFile
 from amfs.swift.values import Namer
 
 #: Runs a command, and packs all files in its directory.
-WRAP = 'archive=$1; shift; "$@" || exit; find . -type f ! -path "./$archive" -print | tar --format=ustar -cf "$archive" -T -'
+WRAP = 'archive=$1; shift; "$@" || exit; find . -type f ! -path "./$archive" -print0 | tar --format=ustar -cf "$archive" --null -T -'
 
 _BLOCK = 512
 

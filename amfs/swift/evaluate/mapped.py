@@ -49,10 +49,14 @@ class Mappings(Calls):
                 target.namer.again = partial(mapper, parameters, symbol.type, symbol.name, True)
             machine.ask(_found(mapper, parameters, symbol, is_input), partial(known, target), at)
 
-        def known(target: Any, mapped: Mapped) -> None:
+        def known(target: Any, found: tuple[Mapped, str]) -> None:
+            mapped, absent = found
             target.namer.name_of = mapped.name_of
             machine.wake(target.namer)
             if not is_input:
+                return
+            if absent:
+                machine.miss(target, f"{symbol.name}: the input file {absent!r} does not exist")
                 return
             if mapped.existing is not None:
                 for path, name in mapped.existing:
@@ -83,12 +87,11 @@ def _named(given: Any, type: Any, name: str, is_input: bool) -> Generator[Any, A
     return Mapped(name_of, None)
 
 
-def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_input: bool) -> Generator[Any, Any, Mapped]:
-    """The names; files that must be there are."""
+def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_input: bool) -> Generator[Any, Any, tuple[Mapped, str]]:
+    """The names; and of a single input that is not there its name."""
     mapped = yield from mapper(parameters, symbol.type, symbol.name, is_input)
     if is_input and not is_group(symbol.type):
-        names = [name for _, name in mapped.existing] if mapped.existing is not None else [mapped.name_of(())]
-        for name in names:
-            if "://" not in name and (yield Stat(name)) is None:
-                raise Failure(f"{symbol.name}: the input file {name!r} does not exist")
-    return mapped
+        name = mapped.existing[0][1] if mapped.existing else mapped.name_of(())
+        if "://" not in name and (yield Stat(name)) is None:
+            return mapped, name
+    return mapped, ""
