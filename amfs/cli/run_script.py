@@ -70,6 +70,9 @@ class LoopRun:
         if faults:
             raise WorkflowError(faults)
 
+    def makes(self, name: str) -> bool:
+        return name in self.driver.plan.writers
+
     def read(self, name: str) -> bytes:
         from amfs.runs.reading import reader
 

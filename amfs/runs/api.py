@@ -476,6 +476,10 @@ class Session:
 
         return self._in_loop(lambda: reader(self._driver, name))()
 
+    def makes(self, name: str) -> bool:
+        """Is the file an output of a task of this session, ended or not?"""
+        return name in self._plan.writers
+
     def locate(self, name: str) -> list[int]:
         """Which nodes hold a file that a task of this session has made."""
         from amfs.runs.reading import holders

@@ -26,6 +26,9 @@ class SessionRun:
             if handle.skipped and self.ended is not None:
                 self.ended(handle)
 
+    def makes(self, name: str) -> bool:
+        return self.session.makes(name)
+
     def read(self, name: str) -> bytes:
         return self.session.read(name)
 

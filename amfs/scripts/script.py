@@ -73,7 +73,6 @@ class Script:
     def _submit(self) -> None:
         if self._batch:
             batch, self._batch = self._batch, []
-            self._world.made.update(name for task in batch for name in task.outputs)
             self._run.add(batch)
 
     def _carry_out(self, effects: list[Effect]) -> Finished | None:

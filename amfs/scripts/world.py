@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +25,9 @@ class Run(Protocol):
 
     def add(self, tasks: list[Task]) -> None:
         """Submit. Raises ``WorkflowError``."""
+
+    def makes(self, name: str) -> bool:
+        """Is it the output of a task, ended or not?"""
 
     def read(self, name: str) -> bytes:
         """A file that a task has made. Raises ``FileNotFoundError``, ``AmfsError``."""
@@ -52,10 +56,11 @@ class World(Host):
         self.run = run
         self.slots = slots or len(os.sched_getaffinity(0))
         self.show = show or _show
-        self.made: set[str] = set()  # by tasks, on their way or there
         self._written: list[str] = []  # files that nobody has named
         self._pool: ThreadPoolExecutor | None = None
         self._python: Any = None
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
         self._timers: set[threading.Timer] = set()
         self._lock = threading.Lock()
 
@@ -75,7 +80,7 @@ class World(Host):
 
     def _is_quick(self, request: r.Request) -> bool:
         name = getattr(request, "name", "")
-        return isinstance(request, r.Stat | r.ReadFile | r.Glob | r.Locate) and name not in self.made
+        return isinstance(request, r.Stat | r.ReadFile | r.Glob | r.Locate) and not self.run.makes(name)
 
     def _safely(self, request: r.Request) -> Any:
         try:
@@ -96,10 +101,10 @@ class World(Host):
     # ── files ──────────────────────────────────────────────────────────────────────────────────────
 
     def _ReadFile(self, request: r.ReadFile) -> bytes:
-        return self.run.read(request.name) if request.name in self.made else super()._ReadFile(request)
+        return self.run.read(request.name) if self.run.makes(request.name) else super()._ReadFile(request)
 
     def _Stat(self, request: r.Stat) -> r.Status | None:
-        if request.name in self.made and not os.path.exists(self.path(request.name)):
+        if self.run.makes(request.name) and not os.path.exists(self.path(request.name)):
             try:
                 return r.Status(len(self.run.read(request.name)), time.time(), "file")
             except FileNotFoundError:
@@ -129,16 +134,24 @@ class World(Host):
         return self.run.nodes()
 
     def _Locate(self, request: r.Locate) -> list[int]:
-        ranks = self.run.locate(request.name) if request.name in self.made else []
+        ranks = self.run.locate(request.name) if self.run.makes(request.name) else []
         return ranks or super()._Locate(request)
 
     # ── programs ───────────────────────────────────────────────────────────────────────────────────
 
     def _Execute(self, request: r.Execute) -> r.Executed:  # type: ignore[override]
-        ended = subprocess.run(
-            list(request.words), input=request.stdin, capture_output=True, cwd=self.base, env=dict(self.environment), check=False
-        )
-        return r.Executed(ended.stdout, ended.stderr, ended.returncode)
+        pipe = subprocess.PIPE
+        with self._lock:
+            if self._closed:
+                raise r.Refused("the run has ended")
+            process = subprocess.Popen(
+                list(request.words), stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.base, env=dict(self.environment), process_group=0
+            )
+            self._running.add(process)
+        with process:
+            stdout, stderr = process.communicate(request.stdin)
+        self._running.discard(process)
+        return r.Executed(stdout, stderr, process.returncode)
 
     def _CallPython(self, request: r.CallPython) -> str:  # type: ignore[override]
         with self._lock:
@@ -150,8 +163,14 @@ class World(Host):
 
     def close(self) -> None:
         """Leave nothing behind: processes, threads, files that nobody has named."""
+        with self._lock:
+            self._closed = True
+            running = list(self._running)
         for timer in list(self._timers):
             timer.cancel()
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         if self._python is not None:
             self._python.close()
         if self._pool is not None:

@@ -185,3 +185,22 @@ file all <"all.out"> = cat(parts);
     assert not (tmp_path / "junk").exists()
     ended = amfs("translate", "--to", "tasklist", "x.swift")
     assert ended.returncode == 2 and "x.swift:7" in ended.stderr and "needs a run" in ended.stderr
+
+
+def test_an_interrupt_ends_what_the_script_itself_has_started(tmp_path: Path) -> None:
+    (tmp_path / "x.swift").write_text(
+        'import sys;\n(string out, int code) = system(["sh", "-c", "echo $$ > pid; exec sleep 100"]);\ntrace(code);\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amfs", "run", "--local", "x.swift"], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True
+    )
+    pid = tmp_path / "pid"
+    end = time.monotonic() + 60
+    while not pid.exists() or not pid.read_text():
+        assert time.monotonic() < end and process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert process.stderr is not None
+    process.stderr.close()
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
