@@ -7,6 +7,7 @@ from collections.abc import Callable
 from amfs.swift.library_t.unix import UNIX
 from amfs.swift.parse_k import SYNTAX_K, BuilderK
 from amfs.swift.parse_t import SYNTAX, BuilderT, Import
+from amfs.swift.preprocess import preprocess
 from amfs.swift.source import At, Mistake, Source, refuse
 from amfs.swift.tree import Block, Program
 
@@ -41,6 +42,8 @@ class _Parser:
 
     def add(self, source: Source, program: Program) -> None:
         """One text, after all that it imports: a second time nothing."""
+        if self.language == "swift-t":
+            source = preprocess(source, self.load)
         builder = BuilderK(source) if self.language == "swift-k" else BuilderT(source)
         statements = (SYNTAX_K if self.language == "swift-k" else SYNTAX).parse(builder, "start")
         for wanted in builder.imports:
