@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
+from amfs.engine.workflow import Task, complete
 from amfs.errors import AmfsError, UsageError, WorkflowError
 
 if TYPE_CHECKING:
     from amfs.display.progress import Progress
-    from amfs.engine.workflow import Task
     from amfs.runs.context import RunOptions
     from amfs.runs.driver import RunDriver
     from amfs.scripts.script import Script
 
 T = TypeVar("T")
+
+_DONE = Task("done", ("true",))
+
+
+def _remains(task: Task) -> Task:
+    """What is kept of a task that has ended, as scripts may have millions: what happens to its files at the end of the run."""
+    if not task.outputs:
+        return _DONE
+    return Task(task.id, _DONE.argv, outputs=task.outputs, keep=task.keep, scratch=task.scratch, label=task.label, line=task.line)
 
 
 class LoopRun:
@@ -55,8 +64,6 @@ class LoopRun:
         self.in_loop(lambda: self._add(tasks))
 
     def _add(self, tasks: list[Task]) -> None:
-        from amfs.engine.workflow import complete
-
         faults = []
         accepted = []
         for task in tasks:
@@ -181,8 +188,12 @@ class ScriptDriver(Driver):
 
     def _ended(self, task: Any, result: Any) -> None:
         super()._ended(task, result)
-        if self.script is not None:
-            self.script.ended(task.id, result.outcome == Outcome.OK)
+        if self.script is None or self.loop_run is None:
+            return
+        self.script.ended(task.id, result.outcome == Outcome.OK)
+        driver = self.loop_run.driver
+        if result.outcome == Outcome.OK and driver.context.store is not None and driver.resumed_list is None:
+            driver.tasks[result.tid] = _remains(task)  # on this machine nothing is lost, so it never runs again
 
     def _finish(self, driver: RunDriver) -> int:
         assert self.script is not None and self.loop_run is not None
