@@ -1,3 +1,4 @@
+//@ dir/name.txt x
 type file;
 file f <"dir/name.txt">;
 trace(@f, @filename(f));

@@ -1,2 +1,2 @@
-trace(strcta("a", "b"));
+trace(strcatt("a", "b"));
 //! strcat

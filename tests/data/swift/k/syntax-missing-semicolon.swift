@@ -1,3 +1,2 @@
-int x = 1
-trace(x);
+int x = 1 trace(x);
 //! ;

@@ -5,6 +5,6 @@ int A[];
 A[3] = 1;
 A[5] = 2;
 foreach k in keys_integer(A) { trace(k); }
-//> trace: 2,1,0,b,a
+//> trace: 2,1,0,a,b
 //> trace: 3
 //> trace: 5
