@@ -83,6 +83,7 @@ COMMANDS: dict[str, Entry] = {
     "down": Entry("amfs.cli.down:down", CLUSTER, "Stop a session and remove what it left behind."),
     "status": Entry("amfs.cli.status:status", CLUSTER, "Show sessions, their nodes and what they are doing."),
     "node": Entry("amfs.cli.node:node", CLUSTER, "Run one node server; join a session from any host."),
+    "check": Entry("amfs.cli.check:check", LOOK, "Say what is wrong with Swift scripts, without running them."),
     "info": Entry("amfs.cli.info:info", LOOK, "Say what is in a workflow, without running it."),
     "graph": Entry("amfs.cli.graph:graph", LOOK, "Draw a workflow as SVG, Graphviz, Mermaid or PNG."),
     "explain": Entry("amfs.cli.explain:explain", LOOK, "Say why a task is not running."),

@@ -56,6 +56,9 @@ WORDS = {
     "$END": "the end of the program",
 }
 
+#: Dimensions of an array.
+MARKS_MAX = 100
+
 #: An expression can begin with each of these.
 STARTS_EXPRESSION = {"ID", "INT", "STRING", "LPAR", "LSQB"}
 
@@ -287,6 +290,8 @@ class Builder:
 
     def marked(self, element: TypeName, marks: Sequence[TypeName]) -> TypeName:
         """``element name[][string]``: the first mark is the outermost array."""
+        if len(marks) > MARKS_MAX:
+            raise Mistake(marks[0].at, f"this type has more than {MARKS_MAX} dimensions")
         for mark in reversed(marks):
             element = TypeName(element.at, "array", (element, mark.parts[1]))
         return element
@@ -337,14 +342,16 @@ class Syntax:
         self._starts = list(starts)
         self._words = WORDS | (words or {})
         self._lark: lark.Lark | None = None
+        self.cache = ""  # a file for the tables, which take 0.4 s to make and 0.05 s to read; set by who knows files
 
     def _parser(self) -> lark.Lark:
         if self._lark is None:
             package = resources.files(__package__)
             text = "".join((package / name).read_text("utf-8") for name in self._grammars)
             self._lark = lark.Lark(
-                text, parser="lalr", start=self._starts, keep_all_tokens=True, maybe_placeholders=False, transformer=_Callbacks()
-            )
+                text, parser="lalr", start=self._starts, keep_all_tokens=True, maybe_placeholders=False, transformer=_Callbacks(),
+                cache=self.cache or False,
+            )  # fmt: skip
         return self._lark
 
     def parse(self, builder: Builder, start: str) -> Any:

@@ -10,6 +10,8 @@ from amfs.swift.check import check
 from amfs.swift.library_k import K
 from amfs.swift.library_t import T
 from amfs.swift.parse import parse
+from amfs.swift.parse_k import SYNTAX_K
+from amfs.swift.parse_t import SYNTAX
 from amfs.swift.source import Source
 from amfs.swift.static import tasks_of
 from amfs.swift.tree import Program
@@ -49,9 +51,23 @@ def program_of(source: Source, language: str = "auto") -> Program:
     """A text, parsed and checked. Raises ``WorkflowError`` with all mistakes."""
     if language == "auto":
         language = language_of(source.text)
+    _keep_tables()
     program = parse(language, source, loader(source.name))
     check(program, LIBRARIES[language])
     return program
+
+
+def _keep_tables() -> None:
+    """The tables of the parsers are kept in the user's cache: making them takes ten times as long as reading them."""
+    folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "amfs")
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        mine = os.stat(folder).st_uid == os.getuid() and os.access(folder, os.W_OK)
+    except OSError:
+        return
+    if mine:  # what is read from there is trusted
+        SYNTAX.cache = os.path.join(folder, "swift-t.tables")
+        SYNTAX_K.cache = os.path.join(folder, "swift-k.tables")
 
 
 class SwiftReader(DocumentReader):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from amfs.cli.check import check as command
 from amfs.errors import WorkflowError
+from amfs.swift import depth as depths
 from amfs.swift.builtins import Library
 from amfs.swift.check import check
 from amfs.swift.library_k import K
@@ -94,15 +97,20 @@ def test_overloads() -> None:
     )
 
 
-def test_deep_nesting() -> None:
+def test_deep_nesting(monkeypatch: pytest.MonkeyPatch) -> None:
     depth = 10_000
     checked("x = " + "-(" * depth + "1" + ")" * depth + ";")
     checked("x = " + "1 + (" * depth + "1" + ")" * depth + ";")
     checked("x = " + "1 + " * depth + "1;")
     checked("if (true) {" * depth + "}" * depth)
     checked("if (true) { } else " * depth + "{}")
+    with pytest.raises(WorkflowError, match="arrays nest more than 100 deep"):
+        checked("x = " + "[" * depth + "1" + "]" * depth + ";")
+    with pytest.raises(WorkflowError, match="100 dimensions"):
+        checked("int x" + "[]" * depth + ";")
+    monkeypatch.setattr(depths, "LEVELS_MAX", 100)
     with pytest.raises(WorkflowError, match="nests too deeply"):
-        checked("x = " + "[" * 200_000 + "1" + "]" * 200_000 + ";")
+        checked("x = " + "!(" * depth + "true" + ")" * depth + ";")
 
 
 @pytest.mark.parametrize(("name", "library"), [("t", T), ("k", K)])
@@ -114,3 +122,17 @@ def test_the_small_programs_pass(name: str, library: Library) -> None:
         if "//!" in text or "import" in text or "#in" in text or "#de" in text:
             continue
         check(parse(f"swift-{name}", Source(str(path), text), lambda name: None), library)
+
+
+def test_amfs_check(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.swift", tmp_path / "bad.swift"
+    good.write_text("trace(1);\n")
+    bad.write_text("x = 1;\ntrace(y);\ntrace(x + true);\n")
+    runner = CliRunner()
+    found = runner.invoke(command, [str(good)], standalone_mode=False)
+    assert (found.return_value, "no mistakes" in found.output) == (0, True)
+    found = runner.invoke(command, [str(bad), str(good)], standalone_mode=False)
+    assert found.return_value == 2
+    assert "bad.swift:2: 7: there is no variable 'y' here" in found.output
+    assert "bad.swift:3: 7: '+' does not go with int and boolean" in found.output
+    assert "good.swift: Swift/T" in found.output

@@ -31,6 +31,9 @@ from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, STRING, Array, Stru
 
 NUMBERS = (INT, FLOAT)
 
+#: Arrays in arrays: types are compared level by level.
+ARRAYS_MAX = 100
+
 #: A part of a variable: ".field", "[key]" of a literal key, "[]" of any other.
 Path = tuple[str, ...]
 
@@ -54,6 +57,13 @@ def place(node: Expression) -> tuple[Name, Path]:
             raise Mistake(node.at, "a variable is expected here")
         node = node.base
     return node, tuple(reversed(parts))
+
+
+def too_deep(type: Type) -> bool:
+    levels = 0
+    while isinstance(type, Array) and levels <= ARRAYS_MAX:
+        type, levels = type.element, levels + 1
+    return levels > ARRAYS_MAX
 
 
 def rooted(node: Expression) -> bool:
@@ -333,6 +343,8 @@ class Expressions:
                 raise Mistake(node.keys[0].at, f"a value of type {key} cannot be a key")
             self.same_keys(node.keys)
         node.type = Array(element, key)
+        if too_deep(node.type):
+            raise Mistake(At(node.at.source, node.at.start, node.at.start + 1), f"arrays nest more than {ARRAYS_MAX} deep here")
         return node
 
     def same_keys(self, keys: list[Expression]) -> None:
