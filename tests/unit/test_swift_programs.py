@@ -7,7 +7,6 @@ file. ``//@ name text``: this file is there before. ``//$ words``: its command l
 from __future__ import annotations
 
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,6 @@ def named(text: str, mark: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("[tk]/*.swift")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_program_does_what_it_says(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = path.read_text()
-    if path.stem.startswith("preprocessor") and find_spec("amfs.swift.preprocess") is None:
-        pytest.skip("no preprocessor")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SWIFT_TEST_VARIABLE", "value")
     for name, content in named(text, "@"):
