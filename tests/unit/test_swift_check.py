@@ -32,6 +32,8 @@ def checked(text: str) -> Program:
         ("int x; if (true) { x = 1; } x = 2;", "'x' is assigned a second time"),
         ("int A[]; A[0] = 1; A[0] = 2;", "'A[0]' is assigned a second time"),
         ("int x; foreach i in [0:9] { x = i; }", "'x' is assigned in each round of the loop"),
+        ("int x; if (true) { x = 1; } trace(x);", "'x' is assigned only under a condition"),
+        ("int x; switch (3) { case 1: x = 1; } trace(x);", "'x' is assigned only under a condition"),
         ("int x; trace(x);", "nothing assigns 'x'"),
         ("file f; trace(filename(f)); string s = read(f);", "nothing assigns 'f'"),
         ("trace(y);", "there is no variable 'y'"),
@@ -82,6 +84,13 @@ def test_promotion_and_undeclared_variables() -> None:
     assert declared == {"A": "float[string][]", "y": "float", "x": "float"}
     (x,) = [one for one in program.body.statements if isinstance(one, Declare) and one.name == "x"]
     assert isinstance(x.value, Convert)
+
+
+def test_branches_that_may_belong_together_are_left_to_the_run() -> None:
+    checked("int x; if (true) { x = 1; } if (false) { x = 2; } trace(x);")
+    checked("int x; if (true) { x = 1; } else { x = 2; } trace(x);")
+    checked("int x; if (true) { x = 1; trace(x); }")
+    checked("int x; if (true) { x = 1; } if (true) { trace(x); }")
 
 
 def test_overloads() -> None:

@@ -53,6 +53,11 @@ class Assignments:
         self.carried = statements.carried
         self.reads = reads
         self.mistakes = mistakes
+        self.several: set[Key] = set()  # assigned in more than one branch, of different statements
+        self.plainly: dict[Symbol, Read] = {}  # read under no other condition than that under which they are declared
+        for read in reads:
+            if read.branches is statements.globals.born.get(read.symbol) and not read.path:
+                self.plainly.setdefault(read.symbol, read)
         self.all: dict[Symbol, set[Path]] = {}  # every part that some statement assigns
         self._methods: dict[type, Callable[[Any, Sets], dict[Symbol, None]]] = {
             Block: self.block,
@@ -98,6 +103,8 @@ class Assignments:
                 before = next((where for (other, _), where in sets.sure.items() if other is symbol), None)
                 if before is not None:
                     self.twice(symbol, path, at, before)
+        if not sure and key in sets.perhaps:
+            self.several.add(key)
         (sets.sure if sure else sets.perhaps).setdefault(key, at)
 
     def twice(self, symbol: Symbol, path: Path, at: At, before: At) -> None:
@@ -138,6 +145,8 @@ class Assignments:
         for statement in block.statements:
             written |= self.statement(statement, sets)
         block.writes = tuple(written)
+        for symbol in block.declares:
+            self.conditional(symbol, sets)
         return self.without(written, block.declares)
 
     def without(self, written: dict[Symbol, None], local: list[Symbol]) -> dict[Symbol, None]:
@@ -208,6 +217,7 @@ class Assignments:
                 self.mistakes.append(Mistake(at, message, f"declare {symbol.name} in the loop" if not path else ""))
             else:
                 self.record(sets, (symbol, path), at, False)
+                self.several.add((symbol, path))  # in one of the rounds
         return written
 
     def foreach(self, node: Foreach, sets: Sets) -> dict[Symbol, None]:
@@ -234,6 +244,15 @@ class Assignments:
 
     def iterate(self, node: Iterate, sets: Sets) -> dict[Symbol, None]:
         return self.loop(node.body, sets, [node.counter_symbol] if node.counter_symbol is not None else [])
+
+    def conditional(self, symbol: Symbol, sets: Sets) -> None:
+        """Assigned in one branch, and read whichever is taken."""
+        key: Key = (symbol, ())
+        read = self.plainly.get(symbol)
+        if read is None or key not in sets.perhaps or key in sets.sure or key in self.several or is_container(symbol):
+            return
+        message = f"{symbol.name!r} is assigned only under a condition: without it, this would wait for ever"
+        self.mistakes.append(Mistake(read.at, message, f"assign it in the other branch too; the assignment is at {sets.perhaps[key]}"))
 
     # ── what nobody assigns ────────────────────────────────────────────────────────────────────────
 

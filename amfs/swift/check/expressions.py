@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from amfs.swift.builtins import Library
 from amfs.swift.check.calls import Calls
 from amfs.swift.check.fitting import common, converted, fit_node
-from amfs.swift.check.names import KEYS, Frame, Functions, Types
+from amfs.swift.check.names import KEYS, Branches, Frame, Functions, Types
 from amfs.swift.source import At, Mistake, suggestion
 from amfs.swift.tree import (
     ArrayLiteral,
@@ -42,7 +42,7 @@ class Read(NamedTuple):
     symbol: Symbol
     path: Path
     at: At
-    branches: tuple[tuple[object, int], ...]
+    branches: Branches
 
 
 def place(node: Expression) -> tuple[Name, Path]:

@@ -54,18 +54,23 @@ KEYS = (INT, STRING, FLOAT, BOOLEAN)
 _NAME_OF_SIGNATURE = re.compile(r"\s*(?:<[^>]*>\s*)?(?:\([^)]*\)\s*)?(\w+)\s*\(")
 
 
+#: The branch of an if or switch in which something stands, and the branch around that; None: it is in none. Compared by identity.
+Branches = tuple[Any, object, int] | None
+
+
 class Frame:
     """What is visible in one block. ``scope``: where its variables live. ``block``: which lists them. ``branches``: the conditions under
-    which it runs, one (statement, branch) for each if and switch around it, up to the function."""
+    which it runs."""
 
-    __slots__ = ("block", "branches", "names", "parent", "scope", "undeclared")
+    __slots__ = ("block", "born", "branches", "names", "parent", "scope", "undeclared")
 
-    def __init__(self, parent: Frame | None, scope: Scope, block: Block | None, branches: tuple[tuple[object, int], ...] = ()) -> None:
+    def __init__(self, parent: Frame | None, scope: Scope, block: Block | None, branches: Branches = None) -> None:
         self.parent = parent
         self.scope = scope
         self.block = block
         self.branches = branches
         self.names: dict[str, Symbol] = {}
+        self.born: dict[Symbol, Branches] = {} if parent is None else parent.born  # where each variable is declared
         self.undeclared: dict[str, Any] = {}  # names that a statement of this block declares by assigning -> that statement
 
     def find(self, name: str) -> Symbol | None:
@@ -96,6 +101,7 @@ class Frame:
         symbol = Symbol(name, type, at, self.scope, len(self.scope.symbols), mapping=mapping)
         self.scope.symbols.append(symbol)
         self.names[name] = symbol
+        self.born[symbol] = self.branches
         return symbol
 
 

@@ -404,7 +404,7 @@ class Statements:
         return node
 
     def branch(self, block: Block, frame: Frame, statement: Statement, number: int) -> None:
-        self.block_in(block, Frame(frame, frame.scope, block, (*frame.branches, (statement, number))))
+        self.block_in(block, Frame(frame, frame.scope, block, (frame.branches, statement, number)))
 
     def if_(self, node: If, frame: Frame) -> None:
         # a long else if … else if … leans to the right: no recursion along it
@@ -418,7 +418,7 @@ class Statements:
             if not isinstance(inner, If) or other.at is not inner.at:
                 self.branch(other, frame, node, 1)
                 return
-            frame = Frame(frame, frame.scope, other, (*frame.branches, (node, 1)))
+            frame = Frame(frame, frame.scope, other, (frame.branches, node, 1))
             node = inner
 
     def switch(self, node: Switch, frame: Frame) -> None:
