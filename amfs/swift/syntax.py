@@ -421,7 +421,12 @@ class Syntax:
             before = " ".join(text[line_start:previous].split())
             before = before if len(before) <= 40 else "…" + before[-39:]
             return Mistake(At(source, max(0, previous - 1), previous), f"a ';' is missing after '{before}'")
-        return Mistake(at, f"{str(token)[:40]!r} is not expected here" + self._wanted(accepted))
+        hint = ""
+        if token == "=" and "REDIRECTION" in accepted and text[:previous].endswith(("stdin", "stdout", "stderr")):
+            hint = f"write '@{text[previous - 6 : previous].strip()}='"
+        elif token.type == "ID" and text[previous - 1 : at.start] == "-":
+            hint = "an option of a program stands between double quotes"
+        return Mistake(at, f"{str(token)[:40]!r} is not expected here" + self._wanted(accepted), hint)
 
     def _wanted(self, accepted: set[str]) -> str:
         if accepted >= STARTS_EXPRESSION:

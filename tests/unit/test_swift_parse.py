@@ -128,6 +128,8 @@ def test_signature() -> None:
         ('(int o) f(int i) "p" "0.1" [ "set <<o>> 1" ];', "Tcl"),
         ("switch (x) { case 1: trace(1); case 1: trace(2); }", "a second time"),
         ("x = A[];", "an index is missing"),
+        ('app (file o) f() { "ls" x stdout=o; }', "write '@stdout='"),
+        ('app (file o) f() { "ls" -l @stdout=o; }', "between double quotes"),
         ("import nothing;", "there is no file 'nothing.swift' to import"),
     ],
 )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from amfs.swift.check.fitting import Bindings, converted, fit_node, substituted
-from amfs.swift.check.names import Frame, Functions
+from amfs.swift.check.names import Frame, Functions, Types
 from amfs.swift.source import Mistake
 from amfs.swift.tree import Annotation, Call, Expression, Function
 from amfs.swift.types import ANY, FLOAT, INT, STRING, VOID, Struct, Type
-
-if TYPE_CHECKING:
-    from amfs.swift.check.expressions import Expressions
 
 #: Annotations whose value is computed when the call is made; those of others are words.
 COMPUTED = {"prio": (INT, FLOAT), "priority": (INT, FLOAT), "location": (), "soft_location": (), "hard_location": ()}
@@ -26,8 +23,23 @@ CONVERSIONS: dict[tuple[Type | None, Type], str] = {
 }
 
 
+class Checking(Protocol):
+    """What a call needs of the expressions around it."""
+
+    mistakes: list[Mistake]
+    types: Types
+
+    def check(self, node: Expression, frame: Frame) -> Expression: ...
+
+    def value(self, node: Expression, frame: Frame, wanted: Type, what: str) -> Expression: ...
+
+    def fitted(self, node: Expression, wanted: Type, what: str) -> Expression: ...
+
+    def expect(self, node: Expression, wanted: Type) -> None: ...
+
+
 class Calls:
-    def __init__(self, expressions: Expressions, functions: Functions) -> None:
+    def __init__(self, expressions: Checking, functions: Functions) -> None:
         self.expressions = expressions
         self.functions = functions
         self.outputs: dict[Call, list[Type]] = {}  # of calls with several
