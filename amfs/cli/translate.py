@@ -5,17 +5,14 @@ Owns the command line and the writing of the result; formats are ``amfs.translat
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Iterable
 
 import click
 
+from amfs.cli.writing import write_out
 from amfs.engine.versions import versioned
 from amfs.engine.workflow import Workflow
 from amfs.errors import Fault, UsageError, WorkflowError
-from amfs.host.umask import umask
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
 from amfs.translate.shape import Graph, later_in_words
@@ -105,23 +102,4 @@ def _lines(workflow: Workflow, to: str) -> Iterable[str]:
 
 
 def _write(output: str, lines: Iterable[str]) -> None:
-    """To stdout as it comes; to a file at once or not at all."""
-    if output == "-":
-        _copy(lines, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    descriptor, temporary = tempfile.mkstemp(prefix=".amfs-", dir=os.path.dirname(output) or ".")
-    try:
-        with open(descriptor, "wb") as file:
-            _copy(lines, file)
-            os.fchmod(file.fileno(), 0o666 & ~umask())
-        os.replace(temporary, output)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _copy(lines: Iterable[str], file: object) -> None:
-    write = file.write  # type: ignore[attr-defined]
-    for line in lines:
-        write(line.encode("utf-8", "surrogateescape") + b"\n")
+    write_out(output, (line.encode("utf-8", "surrogateescape") + b"\n" for line in lines))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from amfs._native import digest
 from amfs.host.digests import Digest, of_file
+from amfs.host.replacing import put_in_place
 
 _PIECE = 1 << 20
 Read = Callable[[int, int], bytes]  # count, offset
@@ -63,7 +64,7 @@ def copy_out(path: str, read: Read | None, target: bytes, mode: int) -> tuple[in
             os.fchmod(made, mode)
         finally:
             os.close(made)  # some file systems say only now what went wrong
-        os.rename(temporary, target)
+        put_in_place(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

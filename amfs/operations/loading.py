@@ -23,6 +23,7 @@ from amfs.engine.spreading import Job, distribute, orders
 from amfs.errors import UsageError
 from amfs.fs.attr import LOST, Attr
 from amfs.host.digests import of_file
+from amfs.host.replacing import put_in_place
 from amfs.operations.loading_common import (
     AUTO,
     CLIENT,
@@ -202,7 +203,7 @@ def _dump_here(files: Files, work: Work, item: Item) -> None:
             if of_file(temporary) != (mine[1], mine[0]):
                 raise OSError(errno.EILSEQ, "its digest differs")
             os.chmod(temporary, item.mode)
-            os.rename(temporary, item.outside)
+            put_in_place(temporary, item.outside)
         except BaseException:
             if os.path.lexists(temporary):
                 os.unlink(temporary)

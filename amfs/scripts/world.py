@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
+from amfs.host.replacing import put_in_place
 from amfs.swift import requests as r
 from amfs.swift.evaluate.calls import NAMELESS
 from amfs.translate.swift_host import Host
@@ -117,7 +118,7 @@ class World(Host):
         part = f"{path}.{os.getpid()}.{threading.get_ident()}~"
         with open(part, "wb") as file:
             file.write(request.data)
-        os.replace(part, path)
+        put_in_place(part, path)
         if request.name.startswith(NAMELESS):
             self._written.append(request.name)
 

@@ -62,6 +62,13 @@ void newfile_drop(struct newfile *file) {
     unlink(file->part);
 }
 
+/* Never over a device or a pipe: root could, and nobody means that. */
+static int put_in_place(const struct newfile *file) {
+    struct stat there;
+    bool special = lstat(file->destination, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode) && !S_ISDIR(there.st_mode);
+    return special ? EEXIST : rename(file->part, file->destination) == 0 ? 0 : errno;
+}
+
 int newfile_finish(struct newfile *file, unsigned mode, bool keep_first) {
     if (fchmod(file->fd, mode & 07777) != 0) {
         int error = fail(file, errno, "set the mode of", file->destination);
@@ -72,9 +79,7 @@ int newfile_finish(struct newfile *file, unsigned mode, bool keep_first) {
     int error = close(file->fd) == 0 ? 0 : errno;
     if (error == 0) {
         step = "rename to";
-        error = keep_first                                   ? amfs_rename_to_free(AT_FDCWD, file->part, file->destination)
-                : rename(file->part, file->destination) == 0 ? 0
-                                                             : errno;
+        error = keep_first ? amfs_rename_to_free(AT_FDCWD, file->part, file->destination) : put_in_place(file);
         if (error == EEXIST && keep_first) error = unlink(file->part) == 0 ? 0 : errno;
     }
     if (error == 0) return 0;
