@@ -18,6 +18,6 @@ def test_answers_are_right(name: str, tmp_path: Path) -> None:
     if name == "blast" and not shutil.which("blastn"):
         pytest.skip("there is no blastn here")
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    words = [sys.executable, EXAMPLES / "check.py", tmp_path / "work", name]
+    words = [sys.executable, str(EXAMPLES / "check.py"), str(tmp_path / "work"), name]
     done = subprocess.run(words, env=env, text=True, capture_output=True, timeout=100, check=False)
     assert done.returncode == 0 and done.stdout == f"{name}: right\n", done.stdout + done.stderr

@@ -87,7 +87,8 @@ def evaluate(
 
 
 def answer_to(ask: Ask, found: Outcome, events: list[Event]) -> None:
-    request, answer = ask.request, None
+    request: object = ask.request
+    answer: object = None
     if isinstance(request, r.Print):
         found.lines += request.text.splitlines()
     elif isinstance(request, r.ReadFile):
