@@ -1,4 +1,4 @@
-"""``amfs bench swift``: what scripts cost: functions, app tasks beside a task list, memory, the time to the first task, translation.
+"""``amfs bench swift``: the costs of scripts: functions, app tasks beside a task list, memory, the time to the first task, translation.
 
 Owns the scripts and how they are timed. Runs are commands of their own; Swift/T is measured with the same scripts where ``swift-t`` is.
 """
@@ -75,6 +75,13 @@ def measure(*, calls: int, repeat: int, say: Callable[[str], None]) -> Report:
         return Report(rows, repeat, remarks)
 
 
+def more(much: float, little: float) -> float:
+    """How much more a large script takes than a small one. Raises AmfsError if that is not more than the noise."""
+    if much <= little:
+        raise AmfsError("the scripts are too small to be measured on this machine: use more calls")
+    return much - little
+
+
 class _Bench:
     def __init__(self, work: Path, repeat: int) -> None:
         self.work = work
@@ -106,7 +113,7 @@ class _Bench:
 
     def functions(self, calls: int) -> list[Row]:
         little, much = self.script("f1.swift", _FUNCTIONS, 1), self.script("f.swift", _FUNCTIONS, calls)
-        seconds = self.median(lambda: self.run(much).seconds - self.run(little).seconds)
+        seconds = self.median(lambda: more(self.run(much).seconds, self.run(little).seconds))
         return [Row("function calls", calls / seconds, "calls/s", FUNCTIONS_TARGET, "at least")]
 
     def apps(self, calls: int) -> list[Row]:
@@ -116,8 +123,8 @@ class _Bench:
         (self.work / "list.txt").write_text("".join(f"/bin/true {number}\n" for number in range(count)))
         rates, references = [], []
         for _ in range(self.repeat):
-            rates.append(count / (self.run(much).seconds - self.run(little).seconds))
-            references.append(count / (self.run("list.txt").seconds - self.run("list1.txt").seconds))
+            rates.append(count / more(self.run(much).seconds, self.run(little).seconds))
+            references.append(count / more(self.run("list.txt").seconds, self.run("list1.txt").seconds))
         value, reference = statistics.median(rates), statistics.median(references)
         return [
             Row("app calls", value / reference, "of its rate", APPS_TARGET, "at least", "the same tasks from a list", reference),
@@ -126,7 +133,7 @@ class _Bench:
     def memory(self, calls: int) -> list[Row]:
         count = max(1000, calls // 5)
         little, much = self.script("m1.swift", _FILES, 100), self.script("m.swift", _FILES, count)
-        used = self.median(lambda: (self.run(much).peak_kib - self.run(little).peak_kib) / (count - 100))
+        used = self.median(lambda: more(self.run(much).peak_kib, self.run(little).peak_kib) / (count - 100))
         return [Row("memory", used, "KiB an app call", MEMORY_TARGET, "at most")]
 
     def first(self, calls: int) -> list[Row]:
@@ -149,7 +156,7 @@ class _Bench:
             return self.amfs("translate", "--to", "tasklist", "-o", "/dev/null", file).seconds
 
         start = self.median(lambda: seconds(empty))
-        short, long = self.median(lambda: seconds(little)) - start, self.median(lambda: seconds(much)) - start
+        short, long = more(self.median(lambda: seconds(little)), start), more(self.median(lambda: seconds(much)), start)
         return [
             Row(f"translation of {calls:,} tasks", long / (10 * short), "of linear", LINEAR_TARGET, "at most", "a tenth of them", short)
         ]

@@ -1,4 +1,4 @@
-"""``amfs check``: what is wrong with Swift scripts, without running them. Owns the text; ``amfs.swift`` finds it."""
+"""``amfs check``: the mistakes of Swift scripts, without running them. Owns the output; ``amfs.swift`` finds the mistakes."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
@@ -19,49 +19,34 @@ if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver
     from amfs.scripts.script import Script
 
-T = TypeVar("T")
-
 _DONE = Task("done", ("true",))
 
 
 def _remains(task: Task) -> Task:
-    """What is kept of a task that has ended, as scripts may have millions: what happens to its files at the end of the run."""
+    """The fields of a task that the end of the run needs for its files. Scripts may have millions of tasks, so the rest is not kept."""
     if not task.outputs:
         return _DONE
     return Task(task.id, _DONE.argv, outputs=task.outputs, keep=task.keep, scratch=task.scratch, label=task.label, line=task.line)
 
 
-class LoopRun:
-    """The run of the command, for the thread of the script: what it wants is done in the thread of the loop."""
+class CommandRun:
+    """The run of the command, for the thread of the script."""
 
     def __init__(self, driver: RunDriver, checker: Any) -> None:
+        from amfs.runs.live import LiveRun
+
         self.driver = driver
         self.checker = checker
         self.over = threading.Event()
+        self.live = LiveRun(driver, self._check)
+        self.makes, self.nodes, self.locate = self.live.makes, self.live.nodes, self.live.locate
 
-    def in_loop(self, call: Callable[[], T]) -> T:
-        """``call()`` in the loop's thread. Raises AmfsError when the run is over."""
-        box: list[Any] = []
-        done = threading.Event()
-
-        def work() -> None:
-            try:
-                box.append((call(), None))
-            except BaseException as error:
-                box.append((None, error))
-            done.set()
-
-        self.driver.context.loop.post(work)
-        while not done.wait(0.2):
-            if self.over.is_set():
-                raise AmfsError("the run is over")
-        value, error = box[0]
-        if error is not None:
-            raise error
-        return value  # type: ignore[no-any-return]
+    def _check(self) -> None:
+        if self.over.is_set():
+            raise AmfsError("the run is over")
 
     def add(self, tasks: list[Task]) -> None:
-        self.in_loop(lambda: self._add(tasks))
+        self.live.in_loop(lambda: self._add(tasks))
 
     def _add(self, tasks: list[Task]) -> None:
         faults = []
@@ -77,34 +62,18 @@ class LoopRun:
         if faults:
             raise WorkflowError(faults)
 
-    def makes(self, name: str) -> bool:
-        return name in self.driver.plan.writers
-
     def read(self, name: str) -> bytes:
-        from amfs.runs.reading import reader
-
-        again = self.in_loop(lambda: self.driver.want(name))
-        if again:
+        if self.live.in_loop(lambda: self.driver.want(name)):
             self._wait_for(name)
-        return self.in_loop(lambda: reader(self.driver, name))()
+        return self.live.content(name)
 
     def _wait_for(self, name: str) -> None:
         """Until the task that an earlier run had done, and whose file is gone, has made it again."""
         from amfs.engine.states import FINISHED
 
         writer = self.driver.plan.writers[name]
-        while self.in_loop(lambda: self.driver.submitter.state[writer]) != FINISHED and not self.over.wait(0.05):
+        while self.live.in_loop(lambda: self.driver.submitter.state[writer]) != FINISHED and not self.over.wait(0.05):
             pass
-
-    def nodes(self) -> list[str]:
-        from amfs.runs.reading import hosts
-
-        return self.in_loop(lambda: hosts(self.driver))
-
-    def locate(self, name: str) -> list[int]:
-        from amfs.runs.reading import holders
-
-        return self.in_loop(lambda: holders(self.driver, name))()
 
 
 class ScriptDriver(Driver):
@@ -121,7 +90,7 @@ class ScriptDriver(Driver):
         super().__init__(file, options, progress, format, None, given)
         self.arguments = arguments
         self.script: Script | None = None
-        self.loop_run: LoopRun | None = None
+        self.command_run: CommandRun | None = None
         self.error: AmfsError | None = None
         language = "auto" if format == "swift" else format
         if file == "-":
@@ -143,7 +112,7 @@ class ScriptDriver(Driver):
         from amfs.scripts.world import World
 
         loop = driver.context.loop
-        run = self.loop_run = LoopRun(driver, checker)
+        run = self.command_run = CommandRun(driver, checker)
         slots = sum(driver.submitter.members.values())
         world = World(run, self.options.base, self.arguments, slots=slots, environment=self.options.env, show=self._show_in(loop))
         script = self.script = Script(self.program, run, world)
@@ -182,22 +151,22 @@ class ScriptDriver(Driver):
             self._end_of_list(driver, checker)
 
     def _skipped(self, tid: int, skipped: bool) -> None:
-        assert self.script is not None and self.loop_run is not None
+        assert self.script is not None and self.command_run is not None
         if skipped:
-            self.script.ended(self.loop_run.driver.tasks[tid].id, True)
+            self.script.ended(self.command_run.driver.tasks[tid].id, True)
 
     def _ended(self, task: Any, result: Any) -> None:
         super()._ended(task, result)
-        if self.script is None or self.loop_run is None:
+        if self.script is None or self.command_run is None:
             return
         self.script.ended(task.id, result.outcome == Outcome.OK)
-        driver = self.loop_run.driver
+        driver = self.command_run.driver
         if result.outcome == Outcome.OK and driver.context.store is not None and driver.resumed_list is None:
             driver.tasks[result.tid] = _remains(task)  # on this machine nothing is lost, so it never runs again
 
     def _finish(self, driver: RunDriver) -> int:
-        assert self.script is not None and self.loop_run is not None
-        self.loop_run.over.set()
+        assert self.script is not None and self.command_run is not None
+        self.command_run.over.set()
         self.script.stop()
         code = super()._finish(driver)
         return 1 if self.error is not None and not self.signal else code

@@ -159,8 +159,8 @@ class LocalProcesses:
             remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
             daemon.stop(stubborn)
         daemon.stop(_queue_server(session.directory))
-        # Another process that found the session dead may have begun to remove it, and have been ended before it was through. What has been
-        # made under this name since is not ours.
+        # Another process that found the session dead may have begun to remove it, and have been ended before it was through. A directory
+        # that was made under this name since is not ours.
         if number and _number(session.directory) == number and not (session.directory / records.STARTING).exists():
             records.remove_directory(session.directory)
         return remarks

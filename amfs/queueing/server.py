@@ -2,7 +2,7 @@
 
 Owns the lock that makes it the only one, its socket, the order of the batches, its own end with the session. It takes tasks from the spool
 when it is asked to, writes them down as a batch, and runs the batches one after the other. Started again after it was killed, it goes on
-with the batches that had not ended. Must not know: what words mean, how tasks run (``queueing.batch``).
+with the batches that had not ended. Must not know: the meaning of words, how tasks run (``queueing.batch``).
 """
 
 from __future__ import annotations

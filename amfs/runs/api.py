@@ -31,6 +31,7 @@ from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
 from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
+from amfs.runs.live import LiveRun
 
 if TYPE_CHECKING:
     from amfs.display.html import Drawing
@@ -303,6 +304,7 @@ class Session:
             self._driver = RunDriver(
                 self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended, on_skip=self._skip
             )
+            self._live = LiveRun(self._driver, self._check_open)
             self._driver.begin()
             _open_trace(self._driver)
         except BaseException:
@@ -340,27 +342,10 @@ class Session:
         if self.on_ended is not None:
             self.on_ended(handle)
 
-    def _in_loop(self, call: Callable[[], T]) -> T:
-        """Run ``call`` in the loop's thread and wait for what it returns."""
+    def _check_open(self) -> None:
         if self._closed:
             raise UsageError("the session is closed")
-        box: list[Any] = []
-        done = threading.Event()
-
-        def work() -> None:
-            try:
-                box.append((call(), None))
-            except BaseException as error:
-                box.append((None, error))
-            done.set()
-
-        self._context.loop.post(work)
-        while not done.wait(0.5):
-            self._check_alive()
-        value, error = box[0]
-        if error is not None:
-            raise error
-        return value  # type: ignore[no-any-return]
+        self._check_alive()
 
     def _check_alive(self) -> None:
         if self._broken is not None:
@@ -394,7 +379,7 @@ class Session:
     def submit_tasks(self, tasks: Iterable[Task]) -> list[Handle]:
         """Add many at once. Raises WorkflowError with the faults of all; then those before the first faulty one were added."""
         given = [complete(task) for task in tasks]
-        return self._in_loop(lambda: self._add(given))
+        return self._live.in_loop(lambda: self._add(given))
 
     def _add(self, tasks: list[Task]) -> list[Handle]:
         faults: list[Fault] = []
@@ -469,41 +454,35 @@ class Session:
     def read(self, name: str) -> bytes:
         """The content of a file that a task of this session made, wherever it is. Raises FileNotFoundError when none has made it, and
         TaskFailed when the file was lost with an earlier run and could not be made again."""
-        lost = self._in_loop(lambda: self._want(name))
+        lost = self._live.in_loop(lambda: self._want(name))
         if lost is not None:
             self.wait([lost])
-        from amfs.runs.reading import reader
-
-        return self._in_loop(lambda: reader(self._driver, name))()
+        return self._live.content(name)
 
     def makes(self, name: str) -> bool:
         """Is the file an output of a task of this session, ended or not?"""
-        return name in self._plan.writers
+        return self._live.makes(name)
 
     def locate(self, name: str) -> list[int]:
         """Which nodes hold a file that a task of this session has made."""
-        from amfs.runs.reading import holders
-
-        return self._in_loop(lambda: holders(self._driver, name))()
+        return self._live.locate(name)
 
     def nodes(self) -> list[str]:
         """The names of the nodes' hosts, by number of the node."""
-        from amfs.runs.reading import hosts
-
-        return self._in_loop(lambda: hosts(self._driver))
+        return self._live.nodes()
 
     def summary(self) -> str:
         """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
         from amfs.display.progress import summary_text
 
         if self._summary is None:
-            return summary_text(self._in_loop(lambda: self._driver.summary(0, "finished")))
+            return summary_text(self._live.in_loop(lambda: self._driver.summary(0, "finished")))
         return summary_text(self._summary)
 
     def timeline(self) -> Drawing:
         """When each slot was busy so far: see ``RunResult.timeline``."""
         if not self._closed:
-            self._in_loop(lambda: self._driver.trace.flush() if self._driver.trace is not None else None)
+            self._live.in_loop(lambda: self._driver.trace.flush() if self._driver.trace is not None else None)
         return self._trace.timeline()
 
     def graph(self, grouped: bool | None = None) -> Drawing:
@@ -527,7 +506,7 @@ class Session:
             return
         try:
             self._check_alive()
-            self._in_loop(lambda: self._driver.close_list(tuple(self._checker.finish())))
+            self._live.in_loop(lambda: self._driver.close_list(tuple(self._checker.finish())))
             self._thread.join()
             if self._broken is not None:
                 raise self._broken

@@ -44,7 +44,7 @@ def run_program(
     show: Callable[[str, bool], None] | None = None,
 ) -> list[Handle]:  # fmt: skip
     """Run a checked program in a session, to its end; its tasks are the session's. Returns those that failed. Raises ``WorkflowError`` for
-    what goes wrong in the program. ``show`` gets what it prints (text, is it for standard error)."""
+    mistakes that show only now. ``show`` gets the text that the program prints, and whether it is for standard error."""
     run = SessionRun(session)
     world = World(run, os.path.abspath(base or os.getcwd()), arguments, show=show)
     script = Script(program, run, world)

@@ -176,9 +176,6 @@ class Mapping:
 @dataclass(slots=True, eq=False)
 class Statement:
     at: At
-    #: checked: variables of arrays, bags and structs of outer statements that this one may still write after it has begun. Each is held
-    #: open by the statement until it is done (closing by counting writers).
-    writes: tuple[Symbol, ...] = field(default=(), init=False)
 
 
 @dataclass(slots=True, eq=False)

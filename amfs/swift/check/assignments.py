@@ -1,4 +1,4 @@
-"""Which statement assigns what: ``Statement.writes``, what is assigned twice, what is read and never assigned.
+"""Which statement assigns which variable: variables that are assigned twice, and those that are read and never assigned.
 
 A part of a variable is known when its fields and literal keys say it: s.f and A[3] are, A[i] may be any element.
 """
@@ -59,7 +59,7 @@ class Assignments:
             if read.branches is statements.globals.born.get(read.symbol) and not read.path:
                 self.plainly.setdefault(read.symbol, read)
         self.all: dict[Symbol, set[Path]] = {}  # every part that some statement assigns
-        self._methods: dict[type, Callable[[Any, Sets], dict[Symbol, None]]] = {
+        self._methods: dict[type, Callable[[Any, Sets], None]] = {
             Block: self.block,
             Declare: self.declare,
             Assign: self.assign,
@@ -74,15 +74,11 @@ class Assignments:
         }
 
     def check(self) -> None:
-        found = Sets()
-        self.block(self.program.body, found)
-        sure = dict(found.sure)
+        self.block(self.program.body, Sets())
         for function in self.program.functions:
-            inner = Sets()
             if function.body is not None:
-                self.block(function.body, inner)
-                self.outputs(function, inner)
-            sure.update(inner.sure)
+                self.block(function.body, Sets())
+                self.outputs(function)
         self.unassigned()
 
     # ── two assignments ────────────────────────────────────────────────────────────────────────────
@@ -133,36 +129,25 @@ class Assignments:
         for key, at in every.items():
             self.record(sets, key, at, False)
 
-    # ── statements: each gives the containers that it writes ───────────────────────────────────────
+    # ── statements ─────────────────────────────────────────────────────────────────────────────────
 
-    def statement(self, statement: Statement, sets: Sets) -> dict[Symbol, None]:
-        written = self._methods[type(statement)](statement, sets)
-        statement.writes = tuple(written)
-        return written
+    def statement(self, statement: Statement, sets: Sets) -> None:
+        self._methods[type(statement)](statement, sets)
 
-    def block(self, block: Block, sets: Sets) -> dict[Symbol, None]:
-        written: dict[Symbol, None] = {}
+    def block(self, block: Block, sets: Sets) -> None:
         for statement in block.statements:
-            written |= self.statement(statement, sets)
-        block.writes = tuple(written)
+            self.statement(statement, sets)
         for symbol in block.declares:
             self.conditional(symbol, sets)
-        return self.without(written, block.declares)
 
-    def without(self, written: dict[Symbol, None], local: list[Symbol]) -> dict[Symbol, None]:
-        return {symbol: None for symbol in written if symbol not in local} if local and written else written
-
-    def declare(self, declare: Declare, sets: Sets) -> dict[Symbol, None]:
+    def declare(self, declare: Declare, sets: Sets) -> None:
         symbol = declare.symbol
         assert symbol is not None
-        if declare.value is None:
-            return {}
-        self.all.setdefault(symbol, set()).add(())
-        self.record(sets, (symbol, ()), declare.at, True)
-        return {symbol: None} if is_container(symbol) else {}
+        if declare.value is not None:
+            self.all.setdefault(symbol, set()).add(())
+            self.record(sets, (symbol, ()), declare.at, True)
 
-    def assign(self, assign: Assign, sets: Sets) -> dict[Symbol, None]:
-        written: dict[Symbol, None] = {}
+    def assign(self, assign: Assign, sets: Sets) -> None:
         for target in assign.targets:
             root, path = place(target)
             symbol = root.symbol
@@ -170,43 +155,35 @@ class Assignments:
             self.all.setdefault(symbol, set()).add(path)
             if not assign.append:
                 self.record(sets, (symbol, path), target.at, True)
-            if is_container(symbol):
-                written[symbol] = None
-        return written
 
-    def evaluate(self, evaluate: Evaluate, sets: Sets) -> dict[Symbol, None]:
-        return {}
+    def evaluate(self, evaluate: Evaluate, sets: Sets) -> None:
+        """A call for its own sake assigns nothing."""
 
-    def chain(self, chain: Chain, sets: Sets) -> dict[Symbol, None]:
-        written: dict[Symbol, None] = {}
+    def chain(self, chain: Chain, sets: Sets) -> None:
         for statement in chain.statements:
-            written |= self.statement(statement, sets)
-        return written
+            self.statement(statement, sets)
 
-    def wait(self, wait: Wait, sets: Sets) -> dict[Symbol, None]:
-        return self.block(wait.body, sets)
+    def wait(self, wait: Wait, sets: Sets) -> None:
+        self.block(wait.body, sets)
 
-    def if_(self, node: If, sets: Sets) -> dict[Symbol, None]:
+    def if_(self, node: If, sets: Sets) -> None:
         then, otherwise = Sets(), Sets()
-        written = self.block(node.then, then)
+        self.block(node.then, then)
         if node.otherwise is not None:
-            written = written | self.block(node.otherwise, otherwise)
+            self.block(node.otherwise, otherwise)
         self.alternatives(sets, [then, otherwise], node.otherwise is not None)
-        return written
 
-    def switch(self, node: Switch, sets: Sets) -> dict[Symbol, None]:
+    def switch(self, node: Switch, sets: Sets) -> None:
         branches: list[Sets] = []
-        written: dict[Symbol, None] = {}
         for block in [*(block for _, block in node.cases), *([] if node.default is None else [node.default])]:
             branches.append(Sets())
-            written = written | self.block(block, branches[-1])
+            self.block(block, branches[-1])
         if branches:
             self.alternatives(sets, branches, node.default is not None)
-        return written
 
-    def loop(self, body: Block, sets: Sets, own: list[Symbol]) -> dict[Symbol, None]:
+    def loop(self, body: Block, sets: Sets, own: list[Symbol]) -> None:
         inner = Sets()
-        written = self.without(self.block(body, inner), own)
+        self.block(body, inner)
         local = {*body.declares, *own, *(body.scope.symbols if body.scope else ())}
         for (symbol, path), at in [*inner.sure.items(), *inner.perhaps.items()]:
             if symbol in local or symbol in self.carried:
@@ -218,19 +195,18 @@ class Assignments:
             else:
                 self.record(sets, (symbol, path), at, False)
                 self.several.add((symbol, path))  # in one of the rounds
-        return written
 
-    def foreach(self, node: Foreach, sets: Sets) -> dict[Symbol, None]:
-        return self.loop(node.body, sets, [one for one in (node.value_symbol, node.key_symbol) if one is not None])
+    def foreach(self, node: Foreach, sets: Sets) -> None:
+        self.loop(node.body, sets, [one for one in (node.value_symbol, node.key_symbol) if one is not None])
 
-    def for_(self, node: For, sets: Sets) -> dict[Symbol, None]:
+    def for_(self, node: For, sets: Sets) -> None:
         updated = {name for name, _ in node.updates}
         starts = [start.symbol for start in node.starts if start.symbol is not None]
         for start in node.starts:
             assert start.symbol is not None
             if start.name in updated:
                 self.carried.discard(start.symbol)
-        written = self.loop(node.body, sets, starts)
+        self.loop(node.body, sets, starts)
         for start in node.starts:
             symbol = start.symbol
             assert symbol is not None
@@ -240,10 +216,9 @@ class Assignments:
             elif start.name not in updated and not self.all.get(symbol):
                 message = f"nothing gives {start.name!r} its value for the next round"
                 self.mistakes.append(Mistake(start.at, message, f"write '{start.name} = …' after the condition of the loop"))
-        return written
 
-    def iterate(self, node: Iterate, sets: Sets) -> dict[Symbol, None]:
-        return self.loop(node.body, sets, [node.counter_symbol] if node.counter_symbol is not None else [])
+    def iterate(self, node: Iterate, sets: Sets) -> None:
+        self.loop(node.body, sets, [node.counter_symbol] if node.counter_symbol is not None else [])
 
     def conditional(self, symbol: Symbol, sets: Sets) -> None:
         """Assigned in one branch, and read whichever is taken."""
@@ -256,7 +231,7 @@ class Assignments:
 
     # ── what nobody assigns ────────────────────────────────────────────────────────────────────────
 
-    def outputs(self, function: Function, sets: Sets) -> None:
+    def outputs(self, function: Function) -> None:
         for formal in function.outputs:
             symbol = formal.symbol
             assert symbol is not None

@@ -1,6 +1,6 @@
 """The machine that evaluates a program: jobs that are ready, jobs that wait, loops that unfold, tasks and requests that are out.
 
-Owns when things happen; what happens are jobs, made by the compiler of the program (``expressions``, ``calls``, ``statements``). Pure.
+Owns the order of things. Jobs do them; the compiler of the program makes the jobs (``expressions``, ``calls``, ``statements``). Pure.
 """
 
 from __future__ import annotations

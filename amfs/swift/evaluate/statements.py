@@ -18,6 +18,7 @@ from amfs.swift.evaluate.expressions import AFTER, PATH, Closure, Frame
 from amfs.swift.evaluate.loops import Loops, Statement
 from amfs.swift.evaluate.machine import Machine, all_missing
 from amfs.swift.evaluate.mapped import Mappings
+from amfs.swift.source import At
 from amfs.swift.types import Array, Bag, base_of
 from amfs.swift.values import Blocked, Container, FileCell, Group, Made, is_group, is_scalar
 
@@ -119,12 +120,7 @@ class Statements(Loops, Apps, Mappings):
             for hold in holds:
                 machine.release(hold(frame))
 
-        def begin(frame: Frame) -> None:
-            for start in prelude:
-                start(frame)
-            machine.attempt(at, partial(work, frame))
-
-        return Statement(begin, holds)
+        return Statement(_attempting(machine, at, prelude, work), holds)
 
     def _assign_outputs(self, statement: tree.Statement, targets: list[tree.Expression], call: tree.Call) -> Statement:
         """The function writes into the targets themselves."""
@@ -188,12 +184,7 @@ class Statements(Loops, Apps, Mappings):
             for hold in holds:
                 machine.release(hold(frame))
 
-        def begin(frame: Frame) -> None:
-            for start in prelude:
-                start(frame)
-            machine.attempt(at, partial(work, frame))
-
-        return Statement(begin, holds)
+        return Statement(_attempting(machine, at, prelude, work), holds)
 
     def _compile_Evaluate(self, statement: tree.Evaluate) -> Statement:
         return self._evaluate(statement)[0]
@@ -226,12 +217,7 @@ class Statements(Loops, Apps, Mappings):
             for hold in holds:
                 machine.release(hold(frame))
 
-        def begin(frame: Frame) -> None:
-            for start in prelude:
-                start(frame)
-            machine.attempt(at, partial(work, frame))
-
-        return Statement(begin, holds)
+        return Statement(_attempting(machine, at, prelude, work), holds)
 
     def _compile_Switch(self, statement: tree.Switch) -> Statement:
         subject, at, machine = self.value(statement.subject), statement.at, self.machine
@@ -247,12 +233,7 @@ class Statements(Loops, Apps, Mappings):
             for hold in holds:
                 machine.release(hold(frame))
 
-        def begin(frame: Frame) -> None:
-            for start in prelude:
-                start(frame)
-            machine.attempt(at, partial(work, frame))
-
-        return Statement(begin, holds)
+        return Statement(_attempting(machine, at, prelude, work), holds)
 
     # ── order ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -321,6 +302,17 @@ class Statements(Loops, Apps, Mappings):
         else:
             closures = list(self._holds())
         return lambda frame: [closure(frame) for closure in closures]
+
+
+def _attempting(machine: Machine, at: At, prelude: tuple[Closure, ...], work: Closure) -> Closure:
+    """Begins a statement: what its expressions need is begun, and ``work`` is done as soon as it is not blocked."""
+
+    def begin(frame: Frame) -> None:
+        for start in prelude:
+            start(frame)
+        machine.attempt(at, partial(work, frame))
+
+    return begin
 
 
 def inside(compiler: Statements, frame: Frame, items: list[Any], body: Closure) -> None:

@@ -1,11 +1,14 @@
-"""Looking at the files of a run while it goes on: their content, and which nodes hold them. What is called in the loop's thread says so."""
+"""A run that goes on, for the threads beside its loop: calls in the loop's thread, the content of files, the nodes that hold them.
+
+Owns the waiting between the threads. Must not know: who asks, how the loop is driven.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from amfs.engine import messages as m
 from amfs.engine.paths import shared_path
@@ -15,6 +18,53 @@ from amfs.runs.fetcher import PATIENCE_S, Fetcher
 
 if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver
+
+T = TypeVar("T")
+
+
+class LiveRun:
+    """A run, for other threads than its loop's. ``check`` is called again and again while one waits: it raises when the loop has ended."""
+
+    def __init__(self, driver: RunDriver, check: Callable[[], None]) -> None:
+        self.driver = driver
+        self._check = check
+
+    def in_loop(self, call: Callable[[], T]) -> T:
+        """``call()`` in the loop's thread: its result, or its exception."""
+        box: list[Any] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                box.append((call(), None))
+            except BaseException as error:
+                box.append((None, error))
+            done.set()
+
+        self._check()
+        self.driver.context.loop.post(work)
+        while not done.wait(0.2):
+            self._check()
+        value, error = box[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def makes(self, name: str) -> bool:
+        """Is the file an output of a task of this run, ended or not?"""
+        return name in self.driver.plan.writers
+
+    def content(self, name: str) -> bytes:
+        """The content of a file that a task has made, wherever it is. Raises FileNotFoundError."""
+        return self.in_loop(lambda: reader(self.driver, name))()
+
+    def locate(self, name: str) -> list[int]:
+        """The nodes that hold a file that a task has made."""
+        return self.in_loop(lambda: holders(self.driver, name))()
+
+    def nodes(self) -> list[str]:
+        """The names of the nodes' hosts, by number of the node."""
+        return self.in_loop(lambda: hosts(self.driver))
 
 
 def reader(driver: RunDriver, name: str) -> Callable[[], bytes]:
