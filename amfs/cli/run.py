@@ -96,7 +96,7 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
 
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
-    script = script_format(file, given["format_"])
+    script, stream = script_format(file, given["format_"], look=not given["synthetic"])
     if arguments and not script:
         raise UsageError(f"{file} is no script, so it takes no arguments")
     with _place(given) as directory:
@@ -107,27 +107,34 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
 
             if given["files"] is not None:
                 raise UsageError("--files is for task lists, and this is a script")
-            driver: Driver = ScriptDriver(file, options, progress, script, arguments, given)
+            driver: Driver = ScriptDriver(file, options, progress, script, arguments, given, stream)
         else:
             driver = Driver(file, options, progress, given["format_"], given["files"], {**given, "arguments": arguments})
+            driver.stream = stream
         driver.journal_asked = given["journal"] is not None or given["resume"]
         return driver.run()
 
 
-def script_format(file: str, format: str) -> str:
-    """The format of a script, by what the user says or what is in the file; '' if it is none."""
+def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
+    """The format of a script, by what the user says or what is in the file;
+    '' if it is none. And the pipe, if its beginning was looked at."""
     from amfs.translate.detect import SCRIPTS, peek
 
     if format != "auto":
-        return format if format in SCRIPTS else ""
-    if file == "-" or grows(file):
-        return ""
+        return (format if format in SCRIPTS else ""), None
+    pipe = file == "-" or grows(file)
+    if pipe and (not look or (file == "-" and sys.stdin.isatty())):
+        return "", None
     try:
-        with open(file, "rb") as opened:
-            found, _ = peek(opened, file)
+        if pipe:
+            opened = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115 - whoever reads the rest closes it
+            found, stream = peek(opened, "" if file == "-" else file)
+            return (found if found in SCRIPTS else ""), stream
+        with open(file, "rb") as whole:
+            found, _ = peek(whole, file)
     except OSError:
-        return ""  # whoever reads it says so
-    return found if found in SCRIPTS else ""
+        return "", None  # whoever reads it says so
+    return (found if found in SCRIPTS else ""), None
 
 
 def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:

@@ -227,7 +227,7 @@ class Driver:
             return True
         if self.format != "auto" or (self.file == "-" and sys.stdin.isatty()):
             return False
-        found, self.stream = peek(self._open_stream())
+        found, self.stream = peek(self.stream or self._open_stream())
         return found != ""
 
     def _open_stream(self) -> Any:

@@ -82,8 +82,9 @@ class ScriptDriver(Driver):
     unfolds = True
 
     def __init__(
-        self, file: str, options: RunOptions, progress: Progress, format: str, arguments: tuple[str, ...], given: Mapping[str, Any]
-    ) -> None:
+        self, file: str, options: RunOptions, progress: Progress, format: str, arguments: tuple[str, ...], given: Mapping[str, Any],
+        stream: Any = None,
+    ) -> None:  # fmt: skip
         from amfs.scripts.program import read_program
         from amfs.translate.swift import program_of, source_of
 
@@ -93,8 +94,9 @@ class ScriptDriver(Driver):
         self.command_run: CommandRun | None = None
         self.error: AmfsError | None = None
         language = "auto" if format == "swift" else format
-        if file == "-":
-            self.program = program_of(source_of("standard input", sys.stdin.buffer.read()), language)
+        if stream is not None or file == "-":
+            text = (stream or sys.stdin.buffer).read()
+            self.program = program_of(source_of("standard input" if file == "-" else file, text), language)
         else:
             self.program = read_program(file, language)
         gc.freeze()  # the program stays: no collection need look at it

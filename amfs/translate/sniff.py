@@ -37,6 +37,8 @@ _SWIFT = re.compile(
     |(?:global[ \t]+const[ \t]+)?file(?:[ \t]*\[\w*\])*[ \t]+\w+(?:\[\w*\])*
     [ \t]*(?:=[^=\n].*;|<[^\n]*>.*;|;)
     |import[ \t]+(?:io|sys|files|string|math|stats|assert|unix|python|location|random|blob|matrix)[ \t]*;
+    |(?:string|boolean|external)(?:[ \t]*\[\w*\])*[ \t]+\w+(?:\[\w*\])*[ \t]*(?:=[^=\n].*)?;
+    |(?:int|float)(?:[ \t]*\[\w*\])+[ \t]+\w+[ \t]*(?:=[^=\n].*)?;
     |(?:trace|tracef|printf)[ \t]*\(.*\)[ \t]*;)""".replace(b"\n    ", b""),
     re.MULTILINE,
 )
@@ -125,8 +127,12 @@ _FIRST_LINE = re.compile(
     rb"(?P<line>[^\n]*)(?P<rest>\n?)"
 )
 
-#: How documents begin: XML, a brace without its partner, YAML, a rule of a Makeflow.
-_LIKE_DOCUMENT = re.compile(rb"\s*<|\s*\{(?!.*\}\s*\Z)|---\s*\Z|%|[\w\"'.$/*+-][^\n:=|;&]*:(\s|\Z)", re.DOTALL)
+#: How documents begin: XML, a brace without its partner, YAML, a rule of a Makeflow, a statement of Swift.
+_LIKE_DOCUMENT = re.compile(
+    rb"\s*<|\s*\{(?!.*\}\s*\Z)|---\s*\Z|%|[\w\"'.$/*+-][^\n:=|;&]*:(\s|\Z)|//|/\*"
+    rb"|(?:app|type|import|global|int|float|string|boolean|file|external|foreach|iterate|main|@\w+|\()(?![\w-])[^|&$]*[;{]\s*\Z",
+    re.DOTALL,
+)
 
 
 def may_be_document(head: bytes) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 
 from amfs.errors import WorkflowError
 from amfs.swift.check import check
+from amfs.swift.dialect import signs
 from amfs.swift.library_k import K
 from amfs.swift.library_t import T
 from amfs.swift.parse import parse
@@ -20,41 +20,39 @@ from amfs.translate.swift_host import Host, loader
 
 LIBRARIES = {"swift-t": T, "swift-k": K}
 
-#: What only scripts of Swift/K have.
-_ONLY_K = re.compile(
-    r"""(?x)\btype\s+\w+\s*(?:\{\s*\}|;)|<\s*(?:\w+_mapper|\w+Mapper|ext)\s*[;>]|<\s*@|\btracef\s*\(|\breadData\s*\(|\bread_data\s*\(
-    |(?<!@)\bstd(?:in|out|err)\s*=\s*[@\w]|\bapp\s*\{|@(?:filename|filenames|arg|strcat)\s*\(|\[\s*auto\s*\]|^\s*\#(?!\s*(?:define|undef|include|if|ifdef|ifndef|else|elif
-    |endif|pragma|line|error|warning)\b)|<<""",
-    re.MULTILINE,
-)
-#: What only scripts of Swift/T have.
-_ONLY_T = re.compile(
-    r"""(?x)^\s*import\s+(?:io|string|sys|files|math|stats|assert|unix|python|location|random|blob|R|matrix)\s*;|@std(?:in|out|err)\s*=
-    |^\s*main\b|=>|\bpragma\b|@(?:location|par|prio|dispatch)\b""",
-    re.MULTILINE,
-)
-_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-
-
-def language_of(text: str) -> str:
-    """"swift-t" or "swift-k", by what a script has that the other language has not; Swift/T if nothing says."""
-    code = _COMMENTS.sub(" ", text)
-    return "swift-k" if _ONLY_K.search(code) and not _ONLY_T.search(code) else "swift-t"
-
-
 def source_of(name: str, data: bytes) -> Source:
     """The text of a script."""
     return Source(name, data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
 def program_of(source: Source, language: str = "auto") -> Program:
-    """A text, parsed and checked. Raises ``WorkflowError`` with all mistakes."""
-    if language == "auto":
-        language = language_of(source.text)
+    """A text, parsed and checked. Raises ``WorkflowError`` with all mistakes.
+
+    "auto": the language by what only one of them has. If that does not decide: the one in which the script has no mistakes, Swift/T first.
+    """
     _keep_tables()
-    program = parse(language, source, loader(source.name))
-    check(program, LIBRARIES[language])
-    return program
+    candidates = [language] if language != "auto" else languages_of(source.text)
+    first: WorkflowError | None = None
+    for one in candidates:
+        try:
+            program = parse(one, source, loader(source.name))
+            check(program, LIBRARIES[one])
+        except WorkflowError as error:
+            first = first or error
+        else:
+            return program
+    assert first is not None
+    raise first
+
+
+def languages_of(text: str) -> list[str]:
+    """Those that a script may be written in, the likelier first."""
+    of_t, of_k = signs(text, T, K)
+    if of_k and not of_t:
+        return ["swift-k"]
+    if of_t and not of_k:
+        return ["swift-t"]
+    return ["swift-k", "swift-t"] if of_k > of_t else ["swift-t", "swift-k"]
 
 
 def _keep_tables() -> None:
