@@ -34,14 +34,16 @@ class UsageError(AmfsError):
 
 
 class Fault(NamedTuple):
-    """One thing wrong with a workflow. ``line`` 0: not tied to a line; ``source`` "": not to a text."""
+    """One thing wrong with a workflow. ``line`` 0: not tied to a line, ``column`` likewise; ``source`` "": not to a text."""
 
     source: str
     line: int
     message: str
+    column: int = 0
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}" if self.line else self.source
+        place += f":{self.column}" if self.column else ""
         return f"{place}: {self.message}" if place else self.message
 
 

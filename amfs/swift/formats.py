@@ -24,8 +24,19 @@ def text_t(value: Any) -> str:
     if value is True or value is False:
         return "1" if value else "0"
     if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else "NaN" if value != value else "Inf" if value > 0 else "-Inf"
+        return _tcl_float(value)
     return _other_text(value, text_t)
+
+
+def _tcl_float(value: float) -> str:
+    """The shortest digits that mean this number; an exponent, without leading zeros, below 1e-4 and from 1e17 on."""
+    if not math.isfinite(value):
+        return "NaN" if value != value else "Inf" if value > 0 else "-Inf"
+    shown = repr(value)
+    if "e" not in shown:
+        return shown
+    digits, exponent = shown.split("e")
+    return f"{value:.1f}" if exponent == "+16" else f"{digits}e{int(exponent):+d}"
 
 
 def text_k(value: Any) -> str:

@@ -277,8 +277,10 @@ class BuilderT(Builder):
     def pragma(self, word: Token, *rest: Any) -> None:
         self.remarks.append((self.at(word, rest[0]), f"pragma {rest[0]} has no meaning here"))
 
-    def new_type(self, word: Token, name: Token, base: Any) -> None:
-        self.types.append(TypeDefinition(self.at(word, name), str(name), None, self.type_name(base), word == "typedef"))
+    def new_type(self, word: Token, name: Token, base: Any = None) -> None:
+        """Without a base it is a kind of file."""
+        type_ = self.type_name(base) if base is not None else None
+        self.types.append(TypeDefinition(self.at(word, name), str(name), None, type_, word == "typedef"))
 
     def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> None:
         fields: list[tuple[TypeName, str]] = []

@@ -89,7 +89,7 @@ class Mistake(Exception):
         shown = text if len(text) <= 160 else ""  # a generated line of a megabyte helps nobody
         picture = f"\n    {shown}\n    {' ' * (column - 1)}{'^' * width}" if shown.strip() else ""
         hint = f"\n    {self.hint}" if self.hint else ""
-        return Fault(source.name, line, f"{column}: {self.message}{picture}{hint}")
+        return Fault(source.name, line, f"{self.message}{picture}{hint}", column)
 
 
 def refuse(mistakes: Iterable[Mistake]) -> WorkflowError:

@@ -103,7 +103,7 @@ def test_translation_says_which_expression_needs_a_run(amfs: Run, tmp_path: Path
     (tmp_path / "sweep.swift").write_text(SWEEP)
     ended = amfs("translate", "--to", "tasklist", "sweep.swift")
     assert ended.returncode == 2
-    assert "sweep.swift:9: 26: this needs a run" in ended.stderr and "out/total.txt" in ended.stderr
+    assert "sweep.swift:9:26: this needs a run" in ended.stderr and "out/total.txt" in ended.stderr
 
 
 def test_arguments_are_for_scripts(amfs: Run, tmp_path: Path) -> None:

@@ -137,6 +137,6 @@ def test_amfs_check(tmp_path: Path) -> None:
     assert (found.return_value, "no mistakes" in found.output) == (0, True)
     found = runner.invoke(command, [str(bad), str(good)], standalone_mode=False)
     assert found.return_value == 2
-    assert "bad.swift:2: 7: there is no variable 'y' here" in found.output
-    assert "bad.swift:3: 7: '+' does not go with int and boolean" in found.output
+    assert "bad.swift:2:7: there is no variable 'y' here" in found.output
+    assert "bad.swift:3:7: '+' does not go with int and boolean" in found.output
     assert "good.swift: Swift/T" in found.output

@@ -328,7 +328,7 @@ def test_a_task_list_keeps_the_order_of_signals() -> None:
 def test_what_needs_a_run_is_named_with_its_place() -> None:
     with pytest.raises(WorkflowError) as caught:
         static('app (file o) f() { "f" @stdout=o; }\nfile x = f();\nint n = string2int(read(x));\nforeach i in [0:n] { f(); }')
-    assert "test.swift:3: 20: this needs a run" in str(caught.value)
+    assert "test.swift:3:20: this needs a run" in str(caught.value)
 
 
 def test_small_files_that_a_program_writes_are_tasks_of_the_list() -> None:

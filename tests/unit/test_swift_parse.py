@@ -116,9 +116,9 @@ def test_signature() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1 y = 2;", "1: 5: a ';' is missing after 'x = 1'"),
+        ("x = 1 y = 2;", "1:5: a ';' is missing after 'x = 1'"),
         ("x = (1 + 2;", "expected"),
-        ("foreach i in [0:9] { trace(i);", "1: 30: the program ends too early: '}' is missing"),
+        ("foreach i in [0:9] { trace(i);", "1:30: the program ends too early: '}' is missing"),
         ('x = "abc;', "this string has no end"),
         ("/* abc", "this comment has no end"),
         ("x = 'a';", "strings stand between double quotes"),

@@ -188,7 +188,7 @@ class Assignments:
         for (symbol, path), at in [*inner.sure.items(), *inner.perhaps.items()]:
             if symbol in local or symbol in self.carried:
                 continue
-            if (symbol, path) in inner.sure:
+            if (symbol, path) in inner.sure and not any(part.startswith("[") for part in path):
                 text = symbol.name + "".join(path)
                 message = f"'{text}' is assigned in each round of the loop, and it can have one value only"
                 self.mistakes.append(Mistake(at, message, f"declare {symbol.name} in the loop" if not path else ""))

@@ -18,41 +18,41 @@ def trace(*values: Any) -> Generator[Request, Any, None]:
     yield Print(f"trace: {','.join(map(representation, values))}\n")
 
 
-def _told(message: str) -> str:
-    return f": {message}" if message else ""
+def _fail(message: str, found: str = "!") -> None:
+    raise Failure(f"Assertion failed{found}: {message}" if message else f"Assertion failed{found}")
 
 
-@T.function('(void v) assert(boolean condition, string message="")')
-def assert_(condition: bool, message: str) -> None:
+@T.function('(void v) assert(boolean|int condition, string message="")')
+def assert_(condition: Any, message: str) -> None:
     if not condition:
-        raise Failure(f"assertion failed{_told(message)}")
+        _fail(message)
 
 
 @T.function('(void v) assertEqual(int|float|string|boolean a, int|float|string|boolean b, string message="")')
 def assert_equal(a: Any, b: Any, message: str) -> None:
     if not (a == b if isinstance(a, str) == isinstance(b, str) else text_t(a) == text_t(b)):
-        raise Failure(f"assertEqual failed: {text_t(a)} != {text_t(b)}{_told(message)}")
+        _fail(message, f": {text_t(a)} != {text_t(b)}")
 
 
 @T.function('(void v) assertNotEqual(int|float|string|boolean a, int|float|string|boolean b, string message="")')
 def assert_not_equal(a: Any, b: Any, message: str) -> None:
     if a == b:
-        raise Failure(f"assertNotEqual failed: both are {text_t(a)}{_told(message)}")
+        _fail(message, f": {text_t(a)} == {text_t(b)}")
 
 
 @T.function('(void v) assertLT(int|float a, int|float b, string message="")')
 def assert_less(a: Any, b: Any, message: str) -> None:
     if not a < b:
-        raise Failure(f"assertLT failed: {text_t(a)} is not less than {text_t(b)}{_told(message)}")
+        _fail(message, f": {text_t(a)} >= {text_t(b)}")
 
 
 @T.function('(void v) assertLTE(int|float a, int|float b, string message="")')
 def assert_less_or_equal(a: Any, b: Any, message: str) -> None:
     if not a <= b:
-        raise Failure(f"assertLTE failed: {text_t(a)} is greater than {text_t(b)}{_told(message)}")
+        _fail(message, f": {text_t(a)} > {text_t(b)}")
 
 
 @T.function('(void v) assertAlmostEqual(float a, float b, float tolerance, string message="")')
 def assert_almost_equal(a: float, b: float, tolerance: float, message: str) -> None:
     if not (a == b or (math.isfinite(a) and abs(a - b) <= tolerance)):
-        raise Failure(f"assertAlmostEqual failed: {text_t(a)} and {text_t(b)} differ by more than {text_t(tolerance)}{_told(message)}")
+        _fail(message, f": {text_t(a)} and {text_t(b)} differ by more than {text_t(tolerance)}")

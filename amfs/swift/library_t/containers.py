@@ -10,11 +10,9 @@ from amfs.swift.library_t.registry import T
 
 
 @T.function(
-    "<T> (int o) size(T A[])",
-    "<T> (int o) size(T A[string])",
+    "<K, T> (int o) size(T A[K])",
     "<T> (int o) size(bag<T> A)",
-    "<T> (int o) length(T A[])",
-    "<T> (int o) length(T A[string])",
+    "<K, T> (int o) length(T A[K])",
 )
 def size(items: Any) -> int:
     return len(items)

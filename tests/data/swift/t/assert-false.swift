@@ -1,2 +1,2 @@
 assert(1 == 2, "one is not two");
-//! assertion failed: one is not two
+//! Assertion failed!: one is not two
