@@ -163,8 +163,12 @@ class ScriptDriver(Driver):
             return
         self.script.ended(task.id, result.outcome == Outcome.OK)
         driver = self.command_run.driver
-        if result.outcome == Outcome.OK and driver.context.store is not None and driver.resumed_list is None:
-            driver.tasks[result.tid] = _remains(task)  # on this machine nothing is lost, so it never runs again
+        if result.outcome != Outcome.OK:
+            return
+        if not task.outputs:
+            self.command_run.checker.forget(result.tid)
+        if not task.outputs or (driver.context.store is not None and driver.resumed_list is None):
+            driver.tasks[result.tid] = _remains(task)  # no loss of files makes it run again
 
     def _finish(self, driver: RunDriver) -> int:
         assert self.script is not None and self.command_run is not None

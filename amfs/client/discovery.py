@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from amfs.client.control import answers
 from amfs.errors import SessionError
 from amfs.host.processes import host_id, is_running, start_time
 from amfs.net.records import (
@@ -118,4 +117,6 @@ def is_live(session: SessionRecord, *, probe_s: float = 1.0, but: int = 0) -> bo
     elsewhere = tuple(entry for entry in session.nodes if entry.host != host)
     if not elsewhere or probe_s <= 0:
         return False
+    from amfs.client.control import answers  # the network is asked last
+
     return answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)

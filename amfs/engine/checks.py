@@ -525,6 +525,12 @@ class StreamChecker:
                 self._shared_by[name] = index
         return []
 
+    def forget(self, index: int) -> None:
+        """A task that makes no files has ended, and no other task will have its id: it takes no more memory."""
+        self._ids.pop(self._names[index], None)
+        self._names[index] = ""
+        self._inputs[index] = ()
+
     def finish(self) -> dict[str, str]:
         """The list has ended. Files for which tasks wait in vain, each with the reason in words."""
         vain: dict[str, str] = {}

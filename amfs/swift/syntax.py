@@ -6,9 +6,9 @@ meaning of names.
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Any
 
 import lark
@@ -346,8 +346,7 @@ class Syntax:
 
     def _parser(self) -> lark.Lark:
         if self._lark is None:
-            package = resources.files(__package__)
-            text = "".join((package / name).read_text("utf-8") for name in self._grammars)
+            text = b"".join(pkgutil.get_data(__package__, name) or b"" for name in self._grammars).decode()
             self._lark = lark.Lark(
                 text, parser="lalr", start=self._starts, keep_all_tokens=True, maybe_placeholders=False, transformer=_Callbacks(),
                 cache=self.cache or False,

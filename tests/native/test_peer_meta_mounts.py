@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -144,19 +144,22 @@ class Liar:
         self.port: int = self.socket.getsockname()[1]
         self.act = act
         self.held: list[socket.socket] = []
-        threading.Thread(target=self._run, daemon=True).start()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
-        while True:
-            try:
+        with suppress(OSError):  # the end
+            while True:
                 line, _ = self.socket.accept()
-            except OSError:
-                return
-            self.held.append(line)
-            if accept(line) == LANE:
-                self.act(line)
+                self.held.append(line)
+                if accept(line) == LANE:
+                    self.act(line)
 
     def close(self) -> None:
+        for each in [self.socket, *self.held]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close does not
+        self.thread.join(GUARD_S)
         for each in [self.socket, *self.held]:
             each.close()
 
