@@ -78,7 +78,7 @@ class Script:
     def _carry_out(self, effects: list[Effect]) -> Finished | None:
         for effect in effects:
             if isinstance(effect, Submit):
-                self._batch += effect.tasks
+                self._batch += self._world.placed(effect.tasks)
             elif isinstance(effect, Ask):
                 self._world.fulfil(effect.request, self._answerer(effect.serial))
             else:

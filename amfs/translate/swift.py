@@ -87,7 +87,7 @@ class SwiftReader(DocumentReader):
         try:
             program = program_of(source_of(self.source, b"".join(self._parts)), self.language)
             host = Host(os.getcwd(), self.arguments)
-            self.tasks = tasks_of(program, host.answer)
+            self.tasks = host.placed(tasks_of(program, host.answer))
         except WorkflowError as error:
             self.faults += error.faults
             self.dead = True

@@ -10,6 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from amfs.engine.workflow import Task
 from amfs.swift import requests as r
 from amfs.swift.source import Source
 
@@ -69,6 +72,14 @@ class Host:
 
     def _Place(self, request: r.Place) -> None:
         self.places[request.name] = request.rank
+
+    def placed(self, tasks: list[Task]) -> list[Task]:
+        """A task runs where ``set_rank`` has placed one of its outputs, unless the script says where it runs."""
+        return [self._where_its_output_is(task) if task.node < 0 else task for task in tasks] if self.places else tasks
+
+    def _where_its_output_is(self, task: Task) -> Task:
+        rank = next((self.places[name] for name in task.outputs if name in self.places), -1)
+        return task if rank < 0 else msgspec.structs.replace(task, node=rank)
 
     def _Locate(self, request: r.Locate) -> list[int]:
         return [self.places[request.name]] if request.name in self.places else []
