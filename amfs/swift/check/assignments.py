@@ -22,6 +22,8 @@ from amfs.swift.tree import (
     Function,
     If,
     Iterate,
+    Literal,
+    Name,
     Program,
     Statement,
     Switch,
@@ -51,6 +53,8 @@ class Assignments:
     def __init__(self, program: Program, statements: Statements, reads: list[Read], mistakes: list[Mistake]) -> None:
         self.program = program
         self.carried = statements.carried
+        self.of_loops = set(statements.carried)  # for loops give them values too
+        self.copied: set[Symbol] = set()  # assigned from another variable
         self.reads = reads
         self.mistakes = mistakes
         self.several: set[Key] = set()  # assigned in more than one branch, of different statements
@@ -137,14 +141,23 @@ class Assignments:
     def block(self, block: Block, sets: Sets) -> None:
         for statement in block.statements:
             self.statement(statement, sets)
+        made: dict[str, Symbol] = {}
         for symbol in block.declares:
             self.conditional(symbol, sets)
+            name = symbol.mapping.name if symbol.mapping is not None else None
+            if isinstance(name, Literal) and symbol.assigned and symbol not in self.copied:
+                other = made.setdefault(str(name.value), symbol)
+                if other is not symbol:
+                    hint = f"the other is {other.name!r}, at {other.at}"
+                    self.mistakes.append(Mistake(name.at, f"two variables make the file {name.value!r}", hint))
 
     def declare(self, declare: Declare, sets: Sets) -> None:
         symbol = declare.symbol
         assert symbol is not None
         if declare.value is not None:
             self.all.setdefault(symbol, set()).add(())
+            if isinstance(declare.value, Name):
+                self.copied.add(symbol)
             self.record(sets, (symbol, ()), declare.at, True)
 
     def assign(self, assign: Assign, sets: Sets) -> None:
@@ -153,6 +166,8 @@ class Assignments:
             symbol = root.symbol
             assert symbol is not None
             self.all.setdefault(symbol, set()).add(path)
+            if isinstance(assign.values[0], Name):
+                self.copied.add(symbol)
             if not assign.append:
                 self.record(sets, (symbol, path), target.at, True)
 
@@ -248,6 +263,8 @@ class Assignments:
                 continue
             if not symbol.assigned:
                 self.never(read, told)
+            elif not symbol.is_parameter and symbol.mapping is None and symbol not in self.of_loops:
+                self.never_part(read, told)
 
     def never(self, read: Read, told: set[tuple[Symbol, Path]]) -> None:
         symbol = read.symbol
@@ -257,3 +274,26 @@ class Assignments:
         told.add((symbol, ()))
         hint = f"give it a name: 'file {symbol.name}<\"…\">', or input(\"…\")" if is_file(type_) else ""
         self.mistakes.append(Mistake(read.at, f"nothing assigns {symbol.name!r}: this would wait for ever", hint))
+
+    def never_part(self, read: Read, told: set[tuple[Symbol, Path]]) -> None:
+        """A field of a struct that no statement assigns. Which elements an array gets is known when the program runs."""
+        written = self.all.get(read.symbol, {()})
+        type_ = base_of(read.symbol.type)
+        for length, step in enumerate(read.path, 1):
+            part = read.path[:length]
+            if (read.symbol, part) in told:
+                return
+            inner = type_.element if isinstance(type_, Array) else type_.field(step[1:]) if isinstance(type_, Struct) else None
+            type_ = base_of(inner or ANY)
+            if isinstance(type_, Array | Bag | Struct) or step.startswith("["):
+                continue
+            if not any(meet(part, other) for other in written):
+                told.add((read.symbol, part))
+                text = read.symbol.name + "".join(part)
+                self.mistakes.append(Mistake(read.at, f"nothing assigns '{text}': this would wait for ever"))
+                return
+
+
+def meet(one: Path, other: Path) -> bool:
+    """May one of them be the other, or lie in it? Elements of an array may be the same."""
+    return all(a == b or (a.startswith("[") and b.startswith("[")) for a, b in zip(one, other, strict=False))

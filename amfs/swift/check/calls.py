@@ -43,6 +43,7 @@ class Calls:
         self.expressions = expressions
         self.functions = functions
         self.outputs: dict[Call, list[Type]] = {}  # of calls with several
+        self.targets: dict[Call, int] = {}  # variables that take them, if not one
 
     def exists(self, name: str) -> bool:
         return bool(self.functions.own(name) or self.functions.library(name))
@@ -107,6 +108,14 @@ class Calls:
     # ── which one ──────────────────────────────────────────────────────────────────────────────────
 
     def choose(self, call: Call, candidates: list[Function]) -> tuple[Function, list[Expression], Bindings] | None:
+        """Rather one with as many outputs as are wanted."""
+        count = self.targets.get(call, 1)
+        as_many = [one for one in candidates if len(one.outputs) == count]
+        if as_many and len(as_many) < len(candidates):
+            return self.cheapest(call, as_many) or self.cheapest(call, candidates)
+        return self.cheapest(call, candidates)
+
+    def cheapest(self, call: Call, candidates: list[Function]) -> tuple[Function, list[Expression], Bindings] | None:
         best: tuple[int, Function, list[Expression], Bindings] | None = None
         for function in candidates:
             arguments = self.arranged(call, function)

@@ -328,6 +328,8 @@ class Statements:
 
     def values(self, assign: Assign, frame: Frame) -> list[Type]:
         """Types of what is assigned, one for each target."""
+        if len(assign.targets) > 1 and isinstance(assign.values[0], Call):
+            self.expressions.calls.targets[assign.values[0]] = len(assign.targets)
         assign.values = [self.expressions.check(value, frame) for value in assign.values]
         if len(assign.targets) > 1 and len(assign.values) == 1:
             value = assign.values[0]

@@ -236,6 +236,11 @@ def statagg(items: Any) -> dict[str, Any]:
     return {"n": n, "mean": mean, "M2": squares}
 
 
+@T.function("(int n, float mean, float M2) statagg(int|float A[])")
+def statagg_parts(items: Any) -> tuple[int, float, float]:
+    return _partial(items, "statagg")
+
+
 @T.function("(int n, float mean, float std) stat_combine(PartialStats A[])")
 def stat_combine(parts: Any) -> tuple[int, float, float]:
     """Chan, Golub, LeVeque: means and squares of parts give those of the whole."""
