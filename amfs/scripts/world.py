@@ -115,6 +115,10 @@ class World(Host):
     def _WriteFile(self, request: r.WriteFile) -> None:  # type: ignore[override]
         path = self.path(request.name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        if request.append:
+            with open(path, "ab") as file:
+                file.write(request.data)
+            return
         part = f"{path}.{os.getpid()}.{threading.get_ident()}~"
         with open(part, "wb") as file:
             file.write(request.data)

@@ -46,7 +46,7 @@ def signs(text: str, library_t: Library, library_k: Library) -> tuple[int, int]:
     called = set(_CALLED.findall(code)) - set(_DEFINED.findall(code))
     of_t, of_k = _names(library_t), _names(library_k)
     bare = [word for word in _BARE.findall(code) if not re.search(rf"\bstring\s+{word}\b", code)]
-    count_k = len(_ONLY_K.findall(code)) + len(called & (of_k - of_t)) + len(bare)
+    count_k = len(_ONLY_K.findall(code)) + len(called & (of_k - of_t)) + len(bare) + text.count('import "stdlib')
     return len(_ONLY_T.findall(code)) + len(called & (of_t - of_k)), count_k
 
 

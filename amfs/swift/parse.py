@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from amfs.swift.library_t.unix import UNIX
@@ -18,6 +19,8 @@ Load = Callable[[str], Source | None]
 _MODULES = """apps assert async bag blob builtins coasters container data debug dir EQPy EQR error files gemtc io jni json julia launch
 location math matrix mpe plugin pragmas python R random sqlite stats string sys table tcl turbine types unix"""
 MODULES = frozenset(_MODULES.split())
+#: The library of Swift/K, which is always there, too.
+_STANDARD = re.compile(r"stdlib(\.v?[0-9.]+)?")
 
 
 def parse(language: str, source: Source, load: Load) -> Program:
@@ -66,5 +69,5 @@ class _Parser:
         source = next((found for name in names if (found := self.load(name)) is not None), None)
         if source is not None:
             self.add(source, program)
-        elif wanted.name not in MODULES:
+        elif wanted.name not in MODULES and not (self.language == "swift-k" and _STANDARD.fullmatch(wanted.name)):
             raise Mistake(wanted.at, f"there is no file {names[0]!r} to import")

@@ -137,6 +137,7 @@ class BuilderK(BuilderT):
     # ── app bodies ─────────────────────────────────────────────────────────────────────────────────
 
     def command(self, *parts: Any) -> App:
+        parts = tuple(one for part in parts for one in (part if isinstance(part, list) else [part]))
         app = super().command(*parts)
         app.profile = [(part.key, part.value) for part in parts if isinstance(part, Profile)]
         first = app.words[0]
@@ -147,20 +148,35 @@ class BuilderK(BuilderT):
     def profile(self, word: Token, key: Token, equals: Token, value: Any, semicolon: Token) -> Profile:
         return Profile(self.at(word, semicolon), self.text_of(key), self.value(value))
 
-    def redirection(self, word: Token, value: Word) -> Redirection:
-        return Redirection(self.at(word, value), str(word)[:-1].strip().removeprefix("@"), value.expression)
+    def redirection(self, word: Token, values: Any) -> Redirection:
+        if len(values) > 1:
+            raise Mistake(values[1].at, "this is not expected here: a redirection names one file")
+        return Redirection(self.at(word, values[0]), str(word)[:-1].strip().removeprefix("@"), values[0].expression)
 
-    def word(self, *parts: Any) -> Word:
-        if len(parts) == 1:
-            return self.single_word(parts[0])
-        pieces = list(parts)
-        if isinstance(pieces[0], Token):  # -1
-            number = self.negative_word(pieces[0], pieces[1])
-            pieces[:2] = [number.expression]
-        if len(pieces) == 1:
-            return Word(pieces[0].at, pieces[0])
+    def word(self, *parts: Any) -> Any:
+        """In "x -1" there are two words; "x - 1" and "x-1" are a subtraction."""
+        starts = [0, *(at + 1 for at in range(1, len(parts), 2) if parts[at] == "-" and self._is_sign(parts[at], parts[at + 1]))]
+        words = []
+        for start, end in zip(starts, [*(at - 1 for at in starts[1:]), len(parts)], strict=True):
+            pieces = list(parts[start:end])
+            if start:
+                minus = parts[start - 1]
+                pieces[0] = Literal(self.at(minus, pieces[0]), -pieces[0].value)
+            words.append(self.single_word(pieces[0]) if len(pieces) == 1 else self._computed(pieces))
+        return words
+
+    def _is_sign(self, minus: Token, number: Any) -> bool:
+        text, start, end = self.source.text, minus.start_pos, minus.end_pos
+        assert start is not None and end is not None
+        is_number = isinstance(number, Literal) and isinstance(number.value, int | float)
+        return is_number and text[start - 1].isspace() and not text[end].isspace()
+
+    def _computed(self, pieces: list[Any]) -> Word:
         expression = self.operators(*(piece if at % 2 else self.plain(piece) for at, piece in enumerate(pieces)))
         return Word(expression.at, expression)
+
+    def negative(self, minus: Token, number: Token) -> Word:
+        return self.negative_word(minus, number)
 
     def plain(self, piece: Any) -> Any:
         return piece.expression if isinstance(piece, Word) else piece

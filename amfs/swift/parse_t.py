@@ -358,10 +358,10 @@ class BuilderT(Builder):
                 setattr(app, part.stream, part.value)
         return app
 
-    def redirection(self, word: Token, value: Word) -> Redirection:
+    def redirection(self, word: Token, value: Any) -> Redirection:
         return Redirection(self.at(word, value), str(word)[1:-1].strip(), value.expression)
 
-    def word(self, expression: Any) -> Word:
+    def word(self, expression: Any) -> Any:
         expression = self.value(expression)
         return Word(expression.at, expression)
 

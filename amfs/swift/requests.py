@@ -27,10 +27,11 @@ class ReadFile(NamedTuple):
 
 
 class WriteFile(NamedTuple):
-    """Answer: None, when the file is there for tasks."""
+    """Answer: None, when the file is there for tasks. ``append``: to what is in it."""
 
     name: str
     data: bytes
+    append: bool = False
 
 
 class Copy(NamedTuple):

@@ -51,7 +51,7 @@ def _tasks_of(program: Program, answer: Callable[[Request], Any]) -> list[Task]:
 
 def _answered(ask: Ask, tasks: list[Task], machine: Machine, answer: Callable[[Request], Any]) -> Any:
     request = ask.request
-    if not isinstance(request, WriteFile):
+    if not isinstance(request, WriteFile) or request.append:
         return answer(request)
     if len(request.data) > _WRITTEN_MAX or b"\0" in request.data:
         return Refused(f"{request.name} is too large or not text, so no task list can hold it; run the script")

@@ -66,6 +66,19 @@ def read_data(f: Any, o: Type) -> Generator[Request, Any, Any]:
     return scalar(text, wanted, name)
 
 
+@K.asking("(int o) extractInt(any f)")
+def extract_int(f: Any) -> Generator[Request, Any, Any]:
+    """The older name of readData for one number."""
+    name, text = yield from _text(f)
+    return scalar(text, INT, name)
+
+
+@K.asking("(float o) extractFloat(any f)")
+def extract_float(f: Any) -> Generator[Request, Any, Any]:
+    name, text = yield from _text(f)
+    return scalar(text, FLOAT, name)
+
+
 def _rows(lines: list[str], struct: Struct, name: str) -> list[dict[str, Any]]:
     """The first line names the columns."""
     if not lines:

@@ -8,7 +8,7 @@ from typing import Any
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import format_k, text_k
 from amfs.swift.library_k.registry import K
-from amfs.swift.requests import Execute, Executed, Print, Request
+from amfs.swift.requests import Print, Request, WriteFile
 
 
 @K.asking("trace(any... values)")
@@ -28,9 +28,7 @@ def fprintf(name: str, spec: str, *values: Any) -> Generator[Request, Any, None]
     if name in ("stdout", "stderr"):
         yield Print(text, name == "stderr")
         return
-    done: Executed = yield Execute(("sh", "-c", 'cat >> "$1"', "fprintf", name), text.encode(errors="surrogateescape"))
-    if done.status:
-        raise Failure(f"fprintf: {done.stderr.decode(errors='replace').strip() or name}")
+    yield WriteFile(name, text.encode(errors="surrogateescape"), append=True)
 
 
 @K.function('assert(any condition, string message="")')

@@ -1,0 +1,4 @@
+type file;
+app (file o) f() { true; }
+file o <"o.txt"> = f();
+//! o.txt

@@ -1,0 +1,4 @@
+type file;
+file f <single_file_mapper; location="x">;
+trace(@f);
+//! file

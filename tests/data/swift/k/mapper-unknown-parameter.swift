@@ -1,0 +1,4 @@
+type file;
+file f[] <filesys_mapper; patern="*">;
+trace(length(f));
+//! patern

@@ -1,0 +1,4 @@
+type file;
+file a <"a">; file b <"b">;
+trace(a + b);
+//! +

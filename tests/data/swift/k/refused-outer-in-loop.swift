@@ -1,0 +1,4 @@
+int x;
+foreach i in [1:3] { x = i; }
+trace(x);
+//! x

@@ -1,0 +1,3 @@
+import "stdlib.v2";
+trace("x");
+//> SwiftScript trace: x

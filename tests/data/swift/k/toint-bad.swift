@@ -1,0 +1,2 @@
+trace(toInt("abc"));
+//! abc
