@@ -116,7 +116,10 @@ class ScriptDriver(Driver):
         loop = driver.context.loop
         run = self.command_run = CommandRun(driver, checker)
         slots = sum(driver.submitter.members.values())
-        world = World(run, self.options.base, self.arguments, slots=slots, environment=self.options.env, show=self._show_in(loop))
+        world = World(
+            run, self.options.base, self.arguments, slots=slots, environment=self.options.env, session=self.options.session,
+            show=self._show_in(loop),
+        )  # fmt: skip
         script = self.script = Script(self.program, run, world)
 
         def follow() -> None:

@@ -8,35 +8,54 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 
+from amfs.errors import AmfsError
 from amfs.swift.requests import Refused
 
-#: What a process runs: a line in, a line out. What the code prints goes to standard error's place, the terminal.
-_SERVER = """
-import base64, json, os, sys, traceback
-answers = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)
-kept = {"__name__": "__main__"}
-for line in sys.stdin:
-    code, expression, persistent = json.loads(base64.b64decode(line))
-    names = kept if persistent else {"__name__": "__main__"}
-    try:
-        exec(compile(code, "<swift>", "exec"), names)
-        value = eval(compile(expression, "<swift>", "eval"), names) if expression.strip() else ""
-        answer = [True, value if isinstance(value, str) else str(value)]
-    except BaseException as error:
-        answer = [False, "".join(traceback.format_exception_only(type(error), error)).strip()]
-    sys.stdout.flush()
-    answers.write(base64.b64encode(json.dumps(answer).encode()).decode() + "\\n")
-"""
+_SERVER = os.path.join(os.path.dirname(__file__), "python_leaf.py")
+
+#: Seconds until a node's idle process leaves its slot to tasks. What it knew is gone then.
+_IDLE_S = 5.0
+
+
+class PythonOnNodes:
+    """Processes on the nodes of a session, one a slot. Raises SystemSetupError if ``amfs[functions]`` is not installed."""
+
+    def __init__(self, session: str, slots: int) -> None:
+        from amfs.client.files import Files
+        from amfs.functions.executor import Executor
+
+        self._files = Files(session)
+        self._executor = Executor(self._files, session, max(1, slots), idle_s=_IDLE_S)
+
+    def call(self, code: str, expression: str, persistent: bool) -> str:
+        """The value of the expression as text. Raises ``Refused``."""
+        from amfs.scripts.python_leaf import evaluate
+
+        try:
+            return _value(*self._executor.submit(evaluate, code, expression, persistent).result())
+        except (RuntimeError, AmfsError) as error:  # the worker is lost, or the run has ended
+            raise Refused(f"Python: {error}") from None
+
+    def close(self) -> None:
+        """End the processes."""
+        self._executor.close()
+        self._files.close()
+
+
+def _value(good: bool, text: str) -> str:
+    if not good:
+        raise Refused(f"Python: {text}")
+    return text
 
 
 class PythonWorkers:
-    """At most ``slots`` processes, started when they are needed. For use by several threads."""
+    """At most ``slots`` processes on this machine, started when they are needed. For use by several threads."""
 
     def __init__(self, slots: int, directory: str, environment: Mapping[str, str]) -> None:
         self.directory = directory
@@ -66,10 +85,7 @@ class PythonWorkers:
             with self._lock:
                 self._idle.append((number, process))
                 self._idle.sort(key=lambda one: -one[0])
-            good, value = json.loads(base64.b64decode(line))
-        if not good:
-            raise Refused(f"Python: {value}")
-        return str(value)
+        return _value(*json.loads(base64.b64decode(line)))
 
     def _take(self) -> tuple[int, subprocess.Popen[str]]:
         with self._lock:
@@ -80,7 +96,7 @@ class PythonWorkers:
             number = self._numbers
             self._numbers += 1
             process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.directory,
+                [sys.executable, _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.directory,
                 env=self.environment,
             )  # fmt: skip
             self._all[number] = process

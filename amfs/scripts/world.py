@@ -11,14 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine.workflow import Task
-from amfs.errors import AmfsError
+from amfs.errors import AmfsError, SystemSetupError
 from amfs.host.replacing import put_in_place
 from amfs.swift import requests as r
 from amfs.swift.evaluate.calls import NAMELESS
 from amfs.translate.swift_host import Host
+
+if TYPE_CHECKING:
+    from amfs.scripts.python_workers import PythonOnNodes, PythonWorkers
 
 
 class Run(Protocol):
@@ -47,15 +50,16 @@ _THREADS = 16
 
 
 class World(Host):
-    """See the module. ``show``: writes text out (text, is it an error)."""
+    """See the module. ``show``: writes text out (text, is it an error). ``session``: Python functions run on its nodes."""
 
     def __init__(
         self, run: Run, base: str, arguments: Sequence[str] = (), *, slots: int = 0, environment: Mapping[str, str] | None = None,
-        show: Callable[[str, bool], None] | None = None,
+        session: str | None = None, show: Callable[[str, bool], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(base, arguments, environment)
         self.run = run
         self.slots = slots or len(os.sched_getaffinity(0))
+        self.session = session
         self.show = show or _show
         self._written: list[str] = []  # files that nobody has named
         self._pool: ThreadPoolExecutor | None = None
@@ -161,10 +165,18 @@ class World(Host):
     def _CallPython(self, request: r.CallPython) -> str:  # type: ignore[override]
         with self._lock:
             if self._python is None:
-                from amfs.scripts.python_workers import PythonWorkers
-
-                self._python = PythonWorkers(self.slots, self.base, self.environment)
+                self._python = self._python_processes()
         return str(self._python.call(request.code, request.expression, request.persistent))
+
+    def _python_processes(self) -> PythonOnNodes | PythonWorkers:
+        from amfs.scripts.python_workers import PythonOnNodes, PythonWorkers
+
+        if self.session is not None:
+            try:
+                return PythonOnNodes(self.session, self.slots)
+            except SystemSetupError as error:
+                self.show(f"python() runs on this machine only: {error}\n", True)
+        return PythonWorkers(self.slots, self.base, self.environment)
 
     def close(self) -> None:
         """Leave nothing behind: processes, threads, files that nobody has named."""

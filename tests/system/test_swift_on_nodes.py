@@ -103,6 +103,22 @@ def test_a_rank_that_is_not_there_is_refused(nodes: str, amfs: Run, tmp_path: Pa
     assert "must run on node 7, which is not there" in done.stderr
 
 
+def test_python_functions_run_on_the_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
+    script = """
+    import python;
+    app (file o) late(string s) { "echo" s @stdout=o; }
+    string code = "import os, time; time.sleep(0.3); a = os.environ.get('AMFS_TASK_ID', 'nowhere') + ' ' + str(os.getppid())";
+    foreach i in [0:5] { string s = python_persist(code, "a"); file f<sprintf("o%i", i)> = late(s); }
+    """
+    (tmp_path / "p.swift").write_text(script)
+    done = amfs("run", "--session", nodes, "p.swift", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len({(tmp_path / f"o{i}").read_text() for i in range(6)}) == 3, "each node has one slot"
+    (tmp_path / "wrong.swift").write_text('import python; trace(python("x = 1 / 0", "x"));')
+    done = amfs("run", "--session", nodes, "wrong.swift", cwd=tmp_path)
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr and "wrong.swift:1:22" in done.stderr
+
+
 def test_a_script_outlives_a_node(doomed: SessionRecord, tmp_path: Path) -> None:
     """What only the dead node had is made again."""
     (tmp_path / "deep.swift").write_text(DEEP)
