@@ -22,6 +22,7 @@ from amfs.swift.evaluate.machine import Machine
 from amfs.swift.evaluate.statements import compile_program
 from amfs.swift.source import Source
 from amfs.swift.static import tasks_of
+from amfs.swift.tree import Program
 from amfs.translate.swift import program_of
 
 
@@ -47,13 +48,14 @@ def pretend(task: Task, files: dict[str, str]) -> bool:
 
 
 def evaluate(
-    text: str, *, language: str = "swift-t", seed: int | None = None, files: dict[str, str] | None = None, limits: Limits | None = None,
-    on_machine: Callable[[Machine], None] | None = None,
+    text: str | Program, *, language: str = "swift-t", seed: int | None = None, files: dict[str, str] | None = None,
+    limits: Limits | None = None, on_machine: Callable[[Machine], None] | None = None,
 ) -> Outcome:  # fmt: skip
     """Run it with a world that answers in an order of chance."""
     found = Outcome()
     found.files = dict(files or {})
-    machine = compile_program(program_of(Source("test.swift", text), language), limits)
+    program = text if isinstance(text, Program) else program_of(Source("test.swift", text), language)
+    machine = compile_program(program, limits)
     chance = random.Random(seed)
     events: list[Event] = [Begin()]
     running: dict[str, Task] = {}
