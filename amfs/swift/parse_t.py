@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lark import Token
 
+from amfs.swift.hints import WORDS as FOREIGN_WORDS
 from amfs.swift.source import At, Mistake, Source
 from amfs.swift.syntax import Builder, Items, PlainCall, Syntax
 from amfs.swift.tree import (
@@ -305,7 +306,13 @@ class BuilderT(Builder):
         annotations, parts = self.annotated_parts(parts)
         if isinstance(parts[0], PlainCall):
             call = parts[0]
-            made = Header(call.at, call.name, [], self.formals(call.items))
+            try:
+                made = Header(call.at, call.name, [], self.formals(call.items))
+            except Mistake:
+                if call.name not in FOREIGN_WORDS:
+                    raise
+                at = call.at._replace(end=call.at.start + len(call.name))
+                raise Mistake(at, f"{call.name!r} is not expected here", FOREIGN_WORDS[call.name]) from None
             made.annotations = call.annotations
             return made
         if len(parts) == 1:

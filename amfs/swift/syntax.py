@@ -13,6 +13,7 @@ from typing import Any
 
 import lark
 
+from amfs.swift.hints import hint
 from amfs.swift.source import At, Mistake, Source
 from amfs.swift.tree import (
     Annotation,
@@ -325,8 +326,8 @@ class Builder:
                 item = Formal(item.at, TypeName(item.at, "void"), "")
             if not isinstance(item, Formal):
                 where = item.at
-                hint = f"write 'int {item.name}', or another type" if isinstance(item, Name) else ""
-                raise Mistake(where, "a parameter has a type and a name", hint)
+                meant = f"write 'int {item.name}', or another type" if isinstance(item, Name) else ""
+                raise Mistake(where, "a parameter has a type and a name", meant)
             found.append(item)
         return found
 
@@ -403,7 +404,8 @@ class Syntax:
                 return Mistake(at, "strings stand between double quotes")
             if text[start] == "#":
                 return Mistake(at, "'#' does not begin a comment here", "comments begin with //")
-            return Mistake(at, f"{text[start]!r} is not expected here" + self._wanted(accepted))
+            meant = hint(text, at.start, at.end, _last_token_end(text, start), "")
+            return Mistake(at, f"{text[start]!r} is not expected here" + self._wanted(accepted), meant)
         assert isinstance(error, lark.UnexpectedToken)
         token = error.token
         if token.type == "$END":
@@ -419,13 +421,13 @@ class Syntax:
             line_start = text.rfind("\n", 0, previous) + 1
             before = " ".join(text[line_start:previous].split())
             before = before if len(before) <= 40 else "…" + before[-39:]
-            return Mistake(At(source, max(0, previous - 1), previous), f"a ';' is missing after '{before}'")
-        hint = ""
-        if token == "=" and "REDIRECTION" in accepted and text[:previous].endswith(("stdin", "stdout", "stderr")):
-            hint = f"write '@{text[previous - 6 : previous].strip()}='"
-        elif token.type == "ID" and text[previous - 1 : at.start] == "-":
-            hint = "an option of a program stands between double quotes"
-        return Mistake(at, f"{str(token)[:40]!r} is not expected here" + self._wanted(accepted), hint)
+            if token.type == "RBRACE" and before[-1:] in ("", ";", "}"):
+                return Mistake(at, "this '}' closes nothing")
+            meant = hint(text, at.start, at.end, previous, "")
+            return Mistake(At(source, max(0, previous - 1), previous), f"a ';' is missing after '{before}'", meant)
+        redirection = "@stdout=" if "REDIRECTION" in accepted else "stdout=" if "PLAIN_REDIRECTION" in accepted else ""
+        meant = hint(text, at.start, at.end, previous, redirection)
+        return Mistake(at, f"{str(token)[:40]!r} is not expected here" + self._wanted(accepted), meant)
 
     def _wanted(self, accepted: set[str]) -> str:
         if accepted >= STARTS_EXPRESSION:

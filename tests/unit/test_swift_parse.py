@@ -116,6 +116,15 @@ def test_signature() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("for (int i = 0; i < 3; i++) { }", "write 'i = i + 1'"),
+        ("int x == 3;", "'==' compares"),
+        ("if (x = 3) { }", "'==' compares"),
+        ("while (x < 3) { x = 4; }", "there is no while"),
+        ("int f(int x) { return x; }", "outputs of a function stand before its name"),
+        ('app (file o) f() { "echo" "x" > o; }', "no shell reads this line"),
+        ("int x = a ? 1 : 2;", "ternary(condition, one, other)"),
+        ("const int C = 3;", "write 'global const …'"),
+        ("x = 1; }", "this '}' closes nothing"),
         ("x = 1 y = 2;", "1:5: a ';' is missing after 'x = 1'"),
         ("x = (1 + 2;", "expected"),
         ("foreach i in [0:9] { trace(i);", "1:30: the program ends too early: '}' is missing"),
