@@ -12,7 +12,7 @@ _TEXTS = re.compile(
     |/\*.*?\*/|//[^\n]*|(?P<hash>\#[^\n]*)''',
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-_PREPROCESSOR = re.compile(r"#\s*(?:define|undef|include|ifn?def|if|elif|else|endif|pragma|error|warning|line)\b")
+_PREPROCESSOR = re.compile(r"#\s*(?:define|undef|include|ifn?def|if|elif|else|endif|pragma|error|warning|line)\b|#[ \t]*[0-9]+[ \t]+\"")
 
 #: Stands for a line of the C preprocessor.
 _DIRECTIVE = "\x01"

@@ -27,3 +27,8 @@ def split_extension(name: str) -> tuple[str, str]:
 def joined(directory: str, name: str) -> str:
     """``directory / name``: one slash between them."""
     return f"{directory.rstrip('/') or '/'}/{name.lstrip('/')}".replace("//", "/", 1) if directory else name
+
+
+def local(name: str) -> str:
+    """Of a file: URL its path; any other name as it is."""
+    return name.removeprefix("file://").removeprefix("localhost") if name.startswith("file://") else name

@@ -93,13 +93,16 @@ class Apps(Calls):
             for where, kind, word in code.words:
                 argv += self._words(where, kind, word(frame))
             redirected = [self._file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr)]
-            inputs = dict.fromkeys(file.promise.value.name for cell in given for file in files_of(cell))
+            values = [value for _, value in made]
+            # What a URL names the program fetches itself.
+            inputs = dict.fromkeys(name for cell in given for file in files_of(cell) if "://" not in (name := file.promise.value.name))
+            if url := next((value.name for value in values if "://" in value.name), ""):
+                raise Mistake(at, f"{url!r}: apps write files, and this is a URL", "write a file, and send it by an app")
             signals, arrays = _signals(outputs), _arrays(outputs)
             if static:
                 order = (*order, *(id for cell in given for one in _signals([cell]) for id in one.promise.value))
             if not argv or not argv[0]:
                 raise Mistake(function.at, f"the app function {function.name} names no program")
-            values = [value for _, value in made]
             if arrays:
                 archive = FileValue(file_name(id, "archive.tar"), True)
                 values.append(archive)

@@ -16,7 +16,7 @@ from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Limits, Submit, TaskEnded
 from amfs.swift.requests import FileValue, Print, Refused
 from amfs.swift.source import At, Mistake, refuse
-from amfs.swift.values import UNSET, Blocked, Cell, Container, FileCell, Group, Label, Made, StructCell, key_text
+from amfs.swift.values import UNSET, Blocked, Cell, Container, FileCell, Group, Made, StructCell, key_text
 
 Job = Callable[[], Any]
 
@@ -68,7 +68,7 @@ class Machine:
         self.submitted = 0
         self.asked: dict[int, Callable[[Any], None]] = {}
         self.serial = 0
-        self.absent: dict[Label | None, str] = {}  # inputs that are not there, and what to say to those who want them
+        self.absent: dict[Cell, str] = {}  # inputs that are not there, and what to say to those who want them
         self.makers: dict[str, str] = {}  # of a task list: file -> id of the task that makes it
         self.failed = 0
         self.over = False
@@ -159,7 +159,7 @@ class Machine:
 
     def wait(self, on: Any, job: Job, at: At) -> None:
         """``job`` is done when ``on`` (a cell, a group, a namer) is set, closed, ready. Raises ``Mistake`` for an absent input."""
-        if self.absent and (why := self.absent.get(on.label)):
+        if self.absent and (why := self.absent.get(on)):
             raise Mistake(at, why)
         waiting = Waiting(on, job, at)
         self.waiting[waiting] = None
@@ -209,8 +209,7 @@ class Machine:
 
     def miss(self, cell: FileCell, why: str) -> None:
         """The file is an input, and is not there: that matters as soon as somebody wants it."""
-        assert cell.label is not None
-        self.absent[cell.label] = why
+        self.absent[cell] = self.absent[cell.promise] = why
         for waiting in [*(cell.waiters or ()), *(cell.promise.waiters or ())]:
             raise Mistake(waiting.at, why)
 

@@ -12,6 +12,7 @@ from amfs.swift.evaluate.calls import Calls, part_of
 from amfs.swift.evaluate.expressions import Closure, Frame
 from amfs.swift.evaluate.machine import all_missing
 from amfs.swift.mapping import Mapped, Mapper, Path
+from amfs.swift.names import local
 from amfs.swift.requests import FileValue, Stat
 from amfs.swift.source import Mistake
 from amfs.swift.values import FileCell, Group, is_group, plain
@@ -49,20 +50,23 @@ class Mappings(Calls):
                 target.namer.again = partial(mapper, parameters, symbol.type, symbol.name, True)
             machine.ask(_found(mapper, parameters, symbol, is_input), partial(known, target), at)
 
-        def known(target: Any, found: tuple[Mapped, str]) -> None:
+        def known(target: Any, found: tuple[Mapped, set[str]]) -> None:
             mapped, absent = found
             target.namer.name_of = mapped.name_of
             machine.wake(target.namer)
             if not is_input:
                 return
-            if absent:
-                machine.miss(target, f"{symbol.name}: the input file {absent!r} does not exist")
-                return
             if mapped.existing is not None:
                 for path, name in mapped.existing:
-                    machine.arrive(part_of(machine, target, path, at), FileValue(name), at)
+                    part = part_of(machine, target, path, at)
+                    if name in absent:
+                        machine.miss(part, f"{symbol.name}: the input file {name!r} does not exist")
+                    else:
+                        machine.arrive(part, FileValue(name), at)
                 if isinstance(target, Group):
                     machine.release(target)
+            elif absent:
+                machine.miss(target, f"{symbol.name}: the input file {min(absent)!r} does not exist")
             elif isinstance(target, FileCell):
                 machine.arrive(target, FileValue(mapped.name_of(())), at)
             elif is_group(symbol.type):
@@ -87,11 +91,20 @@ def _named(given: Any, type: Any, name: str, is_input: bool) -> Generator[Any, A
     return Mapped(name_of, None)
 
 
-def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_input: bool) -> Generator[Any, Any, tuple[Mapped, str]]:
-    """The names; and of a single input that is not there its name."""
+def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_input: bool) -> Generator[Any, Any, tuple[Mapped, set[str]]]:
+    """The names; and which of an input's files are not there."""
     mapped = yield from mapper(parameters, symbol.type, symbol.name, is_input)
-    if is_input and not is_group(symbol.type):
-        name = mapped.existing[0][1] if mapped.existing else mapped.name_of(())
+    given = mapped.name_of
+    mapped = mapped._replace(
+        name_of=lambda path: local(given(path)), existing=mapped.existing and [(path, local(name)) for path, name in mapped.existing]
+    )
+    names: list[str] = []
+    if is_input and not mapped.seen:
+        names = [name for _, name in mapped.existing or []]
+        if mapped.existing is None and not is_group(symbol.type):
+            names = [mapped.name_of(())]
+    absent = set()
+    for name in names:
         if "://" not in name and (yield Stat(name)) is None:
-            return mapped, name
-    return mapped, ""
+            absent.add(name)
+    return mapped, absent

@@ -23,7 +23,7 @@ def single_file(given: Mapping[str, Any], type: Type, name: str, is_input: bool)
     return Mapped(lambda path: file, None)
 
 
-def listed(mapper: str, names: list[tuple[Path, str]], is_input: bool) -> Mapped:
+def listed(mapper: str, names: list[tuple[Path, str]], is_input: bool, seen: bool = False) -> Mapped:
     known = dict(names)
 
     def name_of(path: Path) -> str:
@@ -31,7 +31,7 @@ def listed(mapper: str, names: list[tuple[Path, str]], is_input: bool) -> Mapped
             raise Failure(f"{mapper}: it has no file for {shown(path)}")
         return known[path]
 
-    return Mapped(name_of, names if is_input else None)
+    return Mapped(name_of, names if is_input else None, seen)
 
 
 def _array_of(parameters: Parameters, type: Type) -> None:

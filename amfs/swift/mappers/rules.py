@@ -64,7 +64,7 @@ def simple(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> G
     if pattern:
         # Names that no rule has made: numbered.
         found = yield Glob(in_directory(_quoted(location), pattern))
-        return listed(parameters.mapper, [((index,), one) for index, one in enumerate(found)], True)
+        return listed(parameters.mapper, [((index,), one) for index, one in enumerate(found)], True, True)
     found = yield Glob(f"{in_directory(_quoted(location), _quoted(prefix))}*{_quoted(suffix)}")
     known: dict[Path, str] = {}
     for leaf in leaves(base):
@@ -73,7 +73,7 @@ def simple(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> G
             if match := whole.fullmatch(one):
                 steps = zip(match.groups(), leaf, strict=True)
                 known[tuple(int(text) if isinstance(step, Array) and step.key == INT else text for text, step in steps)] = one
-    return Mapped(name_of, sorted(known.items(), key=lambda item: [(isinstance(step, str), step) for step in item[0]]))
+    return Mapped(name_of, sorted(known.items(), key=lambda item: [(isinstance(step, str), step) for step in item[0]]), True)
 
 
 def _suffix(parameters: Parameters) -> str:
@@ -119,7 +119,7 @@ def filesys(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> 
     found: list[str] = yield Glob(directory + (pattern or f"{_quoted(prefix)}*{_quoted(suffix)}"))
     start = in_directory(location, "")
     fitting = [one for one in found if not pattern or (one.removeprefix(start).startswith(prefix) and one.endswith(suffix))]
-    return listed(parameters.mapper, [((index,), one) for index, one in enumerate(fitting)], True)
+    return listed(parameters.mapper, [((index,), one) for index, one in enumerate(fitting)], True, True)
 
 
 # ── regexp ─────────────────────────────────────────────────────────────────────────────────────────
