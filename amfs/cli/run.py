@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 @click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded times times this. Default: 1.")
 @click.option("--size-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded sizes times this. Default: 1.")
 @click.option("--busy", is_flag=True, help="With --synthetic: tasks keep a CPU busy instead of sleeping.")
+@click.option(
+    "--config",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Of a Swift script: swift.conf, properties, tc.data, sites.xml. Repeatable. What has a meaning here is used.",
+)
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
@@ -109,6 +116,8 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
                 raise UsageError("--files is for task lists, and this is a script")
             driver: Driver = ScriptDriver(file, options, progress, script, arguments, given, stream)
         else:
+            if given["config"]:
+                raise UsageError(f"--config is for runs of Swift scripts, and {'this is a replay' if script else f'{file} is none'}")
             driver = Driver(file, options, progress, given["format_"], given["files"], {**given, "arguments": arguments})
             driver.stream = stream
         driver.journal_asked = given["journal"] is not None or given["resume"]

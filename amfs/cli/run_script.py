@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
 
 from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
@@ -99,6 +103,7 @@ class ScriptDriver(Driver):
             self.program = program_of(source_of("standard input" if file == "-" else file, text), language)
         else:
             self.program = read_program(file, language)
+        self._configure()
         gc.freeze()  # the program stays: no collection need look at it
         seen = set()
         for at, words in self.program.remarks:
@@ -107,6 +112,28 @@ class ScriptDriver(Driver):
                 if given["strict"]:
                     raise UsageError(f"{at}: {words}")
                 progress.message(f"{at}: {words}")
+
+    def _configure(self) -> None:
+        """What files of Swift/K and variables of Swift/T say. Options of the command line come before them."""
+        from amfs.translate.swift_config import Settings, turbine_ignored, turbine_retries, unread
+
+        settings = Settings()
+        for name in self.given["config"]:
+            settings.read(name, os.environ)
+        if self.program.language == "swift-t":
+            if settings.retries is None:
+                settings.retries = turbine_retries(os.environ)
+            settings.remarks.append(turbine_ignored(os.environ))
+        elif not self.given["config"] and self.file != "-":
+            settings.remarks.append(unread(self.file))
+        settings.apply(self.program)
+        context = click.get_current_context(silent=True)
+        said = context is not None and context.get_parameter_source("retries") is ParameterSource.COMMANDLINE
+        if settings.retries is not None and not said:
+            self.options.retries = settings.retries
+        self.options.fail_fast = self.options.fail_fast or bool(settings.fail_fast)
+        for remark in filter(None, settings.remarks):
+            self.progress.message(remark)
 
     def _read_along(self, driver: RunDriver, checker: Any) -> None:
         """Evaluate the script in a thread of its own."""
