@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,8 +25,8 @@ def run(name: str, work: Path, *arguments: str) -> str:
     return subprocess.run(words, cwd=work, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def sweep(work: Path) -> bool:
-    angle, speed, distance = map(float, run("sweep", work, "-n=5").removeprefix("angle, speed, distance: ").split())
+def sweep(work: Path, name: str = "sweep") -> bool:
+    angle, speed, distance = map(float, run(name, work, "-n=5").removeprefix("angle, speed, distance: ").split())
     cases = [(v**2 * math.sin(2 * math.radians(a)) / 9.81, a, v) for a in range(20, 71, 5) for v in range(60, 101, 10)]
     best = max(distance for distance, _, _ in cases if distance <= 900)
     return abs(distance - best) < 1e-3 and abs(speed**2 * math.sin(2 * math.radians(angle)) / 9.81 - best) < 1e-3
@@ -44,15 +45,15 @@ def landuse(work: Path) -> bool:
     return sorted(printed.splitlines()) == told and (work / "picture.txt").read_text().splitlines() == picture
 
 
-def pi(work: Path) -> bool:
-    return abs(float(run("pi", work).split()[2].rstrip(",")) - math.pi) < 0.02
+def pi(work: Path, name: str = "pi") -> bool:
+    return abs(float(run(name, work).split()[2].rstrip(",")) - math.pi) < 0.02
 
 
-def wordlengths(work: Path) -> bool:
+def wordlengths(work: Path, name: str = "wordlengths") -> bool:
     chance = random.Random(2)
     lines = [" ".join("x" * chance.randint(1, 12) for _ in range(chance.randint(0, 9))) for _ in range(200)]
     (work / "text.txt").write_text("\n".join(lines) + "\n")
-    run("wordlengths", work)
+    run(name, work)
     counts = {int(a): int(b) for a, b in (line.split() for line in (work / "lengths.txt").read_text().splitlines())}
     return counts == Counter(len(word) for line in lines for word in line.split())
 
@@ -83,7 +84,9 @@ def hercules(work: Path) -> bool:
 
 
 EXAMPLES: dict[str, Callable[[Path], bool]] = {
-    "sweep": sweep, "landuse": landuse, "pi": pi, "wordlengths": wordlengths, "mosaic": mosaic, "blast": blast, "hercules": hercules
+    "sweep": sweep, "landuse": landuse, "pi": pi, "wordlengths": wordlengths, "mosaic": mosaic, "blast": blast, "hercules": hercules,
+    "sweep-k": partial(sweep, name="sweep-k"), "pi-k": partial(pi, name="pi-k"),
+    "wordlengths-k": partial(wordlengths, name="wordlengths-k"),
 }  # fmt: skip
 
 
