@@ -13,7 +13,9 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "swift"
 
 
-@pytest.mark.parametrize("name", ["sweep", "landuse", "pi", "wordlengths", "mosaic", "blast", "hercules"])
+@pytest.mark.parametrize(
+    "name", ["sweep", "landuse", "pi", "wordlengths", "mosaic", "blast", "hercules", "sweep-k", "pi-k", "wordlengths-k"]
+)
 def test_answers_are_right(name: str, tmp_path: Path) -> None:
     if name == "blast" and not shutil.which("blastn"):
         pytest.skip("there is no blastn here")
