@@ -188,7 +188,8 @@ class Builder:
     def integer(self, token: lark.Token) -> Expression:
         text = str(token)
         value = int(text, 0) if text[:2].lower() in ("0x", "0o") else int(text)
-        if value >= 1 << 63:
+        negative = self.source.text[max(0, (token.start_pos or 0) - 20) : token.start_pos].rstrip().endswith("-")
+        if value > (1 << 63) - (not negative):
             raise self.mistake(token, "integers have 64 bits: this one is too large")
         return Literal(self.at(token, token), value)
 

@@ -52,6 +52,9 @@ def checked(text: str) -> Program:
         ("for (int i = 0; i < 3; j = 1) { trace(i); }", "'j' is not a variable of this loop"),
         ("app (int o) f() { \"x\"; }", "an app makes files"),
         ("flaot x = 1;", "did you mean 'float'?"),
+        ("trace(f()); f() { trace(1); }", "f gives no value"),
+        ("int x = g() + 1; (int a, int b) g() { a = 1; b = 2; }", "g gives 2 values, and one is wanted here"),
+        ("int x; int y; (x, y) = f(); (int o) f() { o = 1; }", "f gives 1 value, and here are 2 variables for them"),
     ],
 )
 def test_mistakes(text: str, message: str) -> None:

@@ -98,6 +98,17 @@ class Expressions:
 
     def check(self, node: Expression, frame: Frame) -> Expression:
         """The node to take in its place. A mistake in it is told, and its type is then ANY."""
+        known = node.type is not None
+        node = self.check_whole(node, frame)
+        if not known and isinstance(node, Call) and node.function is not None and len(node.function.outputs) != 1:
+            count = len(node.function.outputs)
+            gives = f"{node.name} gives {count} values, and one is wanted here" if count else f"{node.name} gives no value"
+            self.mistakes.append(Mistake(node.at, gives))
+            node.type = ANY
+        return node
+
+    def check_whole(self, node: Expression, frame: Frame) -> Expression:
+        """The same for a call of which all outputs are taken, or none."""
         if node.type is not None:  # a default value, or checked when a name was looked up
             return node
         try:

@@ -295,7 +295,6 @@ class Statements:
         if declare.value is not None:
             where = self.globals if declare.is_global else frame
             value = self.expressions.check(declare.value, where)
-            self.gives_one(value)
             if symbol.type == ANY and declare.type_name is None:
                 symbol.type = value.type or ANY
             declare.value = self.stored(value, symbol.type, f"variable {declare.name!r}")
@@ -318,19 +317,14 @@ class Statements:
             hint = "map each element in the loop that makes it" if isinstance(symbol.type, Array) else ""
             self.tell(Mistake(mapping.at, f"only files have names: {symbol.name!r} is of type {symbol.type}", hint))
 
-    def gives_one(self, value: Expression) -> None:
-        if isinstance(value, Call) and value.function is not None:
-            count = len(value.function.outputs)
-            if count == 0:
-                raise Mistake(value.at, f"{value.name} gives no value")
-            if count > 1:
-                raise Mistake(value.at, f"{value.name} gives {count} values, and here is one variable for them")
-
     def values(self, assign: Assign, frame: Frame) -> list[Type]:
         """Types of what is assigned, one for each target."""
         if len(assign.targets) > 1 and isinstance(assign.values[0], Call):
             self.expressions.calls.targets[assign.values[0]] = len(assign.targets)
-        assign.values = [self.expressions.check(value, frame) for value in assign.values]
+        check = self.expressions.check
+        if len(assign.targets) > len(assign.values):
+            check = self.expressions.check_whole
+        assign.values = [check(value, frame) for value in assign.values]
         if len(assign.targets) > 1 and len(assign.values) == 1:
             value = assign.values[0]
             if (isinstance(value, Call) and value.type != ANY) or (isinstance(value, Call) and value.function is not None):
@@ -342,8 +336,6 @@ class Statements:
             if value.type == ANY:
                 return [ANY] * len(assign.targets)
             raise Mistake(value.at, f"one value cannot be assigned to {len(assign.targets)} variables")
-        for value in assign.values:
-            self.gives_one(value)
         return [value.type or ANY for value in assign.values]
 
     def assign(self, assign: Assign, frame: Frame) -> None:
@@ -393,7 +385,7 @@ class Statements:
             raise Mistake(assign.at, f"'{sign}' adds to {kind}, and this is of type {wanted}", hint)
 
     def evaluate(self, evaluate: Evaluate, frame: Frame) -> None:
-        call = self.expressions.check(evaluate.call, frame)
+        call = self.expressions.check_whole(evaluate.call, frame)
         assert isinstance(call, Call)
         evaluate.call = call
 
@@ -467,7 +459,6 @@ class Statements:
         for start in node.starts:
             assert start.value is not None
             value = self.expressions.check(start.value, frame)
-            self.gives_one(value)
             type_ = (value.type or ANY) if start.type_name is None else self.types.resolve(start.type_name)
             start.value = self.expressions.fitted(value, type_, f"variable {start.name!r}")
             start.symbol = inner.add(start.name, type_, start.at)
