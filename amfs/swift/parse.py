@@ -36,6 +36,7 @@ class _Parser:
         self.language = language
         self.load = load
         self.seen: set[str] = set()
+        self.read: set[str] = set()
 
     def program(self, source: Source) -> Program:
         whole = At(source, 0, len(source.text))
@@ -68,6 +69,8 @@ class _Parser:
             return
         source = next((found for name in names if (found := self.load(name)) is not None), None)
         if source is not None:
-            self.add(source, program)
+            if source.name not in self.read:  # the same file by another spelling
+                self.read.add(source.name)
+                self.add(source, program)
         elif wanted.name not in MODULES and not (self.language == "swift-k" and _STANDARD.fullmatch(wanted.name)):
             raise Mistake(wanted.at, f"there is no file {names[0]!r} to import")

@@ -12,7 +12,7 @@ from amfs.engine.workflow import Task
 from amfs.swift import tree
 from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Expressions, Frame, Layout
-from amfs.swift.evaluate.machine import Job, Machine, all_missing
+from amfs.swift.evaluate.machine import RESULT, Job, Machine, all_missing
 from amfs.swift.mapping import Path
 from amfs.swift.requests import FileValue
 from amfs.swift.source import At, Mistake
@@ -114,7 +114,7 @@ class Calls(Expressions):
     def begun(self, call: tree.Call) -> Callable[[Frame], list[Any]]:
         """Begin the call with outputs that belong to nobody; they are returned."""
         begin, machine = self.call(call), self.machine
-        label = Label(f"the result of {call.name}", call.at)
+        label = Label(f"{RESULT}{call.name}", call.at)
         if call.function is None:
             makers = [self.make(call.type)]
         else:

@@ -22,6 +22,7 @@ Job = Callable[[], Any]
 
 #: Variables that are named when a program is stuck, and places that wait for each of them.
 STUCK_SHOWN = 10
+RESULT = "the result of "
 PLACES_SHOWN = 3
 
 
@@ -360,6 +361,8 @@ class Machine:
         for waiting in self.waiting:
             places.setdefault(id(waiting.on), (waiting.on, []))[1].append(waiting.at)
         named = {str(on.label): (on, ats) for on, ats in places.values() if on.label is not None}
+        roots = {name: entry for name, entry in named.items() if not name.startswith(RESULT)}
+        named = roots or named  # results of calls that wait for such variables say nothing
         mistakes: list[Mistake] = []
         for name, (on, ats) in named.items() or [("", entry) for entry in places.values()]:
             lines = sorted({at.line for at in ats})
