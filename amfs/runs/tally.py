@@ -214,7 +214,7 @@ class Tally:
         sizes: dict[str, int] = {}
         staged: set[str] = set()
         for tid, task in enumerate(self.tasks):
-            if submitter.state[tid] != FINISHED:
+            if submitter.state[tid] != FINISHED or not task.inputs:  # of an ended task a script may have kept nothing
                 continue
             stage = stages[stage_of(task)]
             for name in task.inputs:

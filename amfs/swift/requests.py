@@ -53,6 +53,12 @@ class Stat(NamedTuple):
     name: str
 
 
+class Present(NamedTuple):
+    """Answer: those of the names that are regular files where the user stands."""
+
+    names: tuple[str, ...]
+
+
 class Glob(NamedTuple):
     """Answer: sorted names that fit; ``**`` crosses directories."""
 
@@ -140,6 +146,7 @@ Request: TypeAlias = (
     | Copy
     | Remove
     | Stat
+    | Present
     | Glob
     | Execute
     | CallPython

@@ -52,6 +52,9 @@ class Host:
         kind = "file" if stat.S_ISREG(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "other"
         return r.Status(found.st_size, found.st_mtime, kind)
 
+    def _Present(self, request: r.Present) -> list[str]:
+        return [name for name in request.names if os.path.isfile(os.path.join(self.base, name))]
+
     def _Glob(self, request: r.Glob) -> list[str]:
         return sorted(glob.glob(request.pattern, root_dir=self.base, recursive=True))
 

@@ -40,6 +40,13 @@ def test_a_sweep(amfs: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sweep.swift"], "files between tasks stay in memory"
 
 
+def test_apps_without_outputs_beside_a_shared_input(amfs: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("here\n")
+    (tmp_path / "x.swift").write_text('app f(file i) { "grep" "-q" "here" i; }\napp g() { "true"; }\nf(input("in.txt"));\ng();\n')
+    ended = amfs("run", "--local", "x.swift")
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_mistakes_stop_it_before_anything_runs(amfs: Run, tmp_path: Path) -> None:
     (tmp_path / "x.swift").write_text('app (file o) f() { "touch" o; }\nfile a<"made"> = f();\nint x = "text";\ntrace(unknown(x));\n')
     ended = amfs("run", "--local", "x.swift")

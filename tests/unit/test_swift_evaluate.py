@@ -99,6 +99,8 @@ def answer_to(ask: Ask, found: Outcome, events: list[Event]) -> None:
         found.files[request.name] = request.data.decode()
     elif isinstance(request, r.Stat):
         answer = r.Status(len(found.files[request.name]), 0.0, "file") if request.name in found.files else None
+    elif isinstance(request, r.Present):
+        answer = [name for name in request.names if name in found.files]
     elif isinstance(request, r.Arguments):
         answer = ([], {})
     else:
@@ -287,6 +289,24 @@ def test_a_compound_function_passes_the_name_on_without_a_copy() -> None:
 def test_unnamed_files_are_passed_on_without_a_copy() -> None:
     text = 'app (file o) leaf() { "leaf" @stdout=o; } file a = leaf(); file b = a; trace(read(b));'
     assert len(evaluate(text).tasks) == 1
+
+
+def test_words_that_name_files_of_the_user_are_inputs() -> None:
+    text = """
+        app (file o) f(string s, string t) { "f" s t (s + t) @stdout=o; }
+        file a<"a.txt"> = f("data.txt", "none.txt");
+        file b<"b.txt"> = f("a.txt", "b.txt") => file c = f("b.txt", "--data.txt");
+    """
+    tasks = evaluate(text, files={"data.txt": "x", "--data.txt": "y", "a.txt": "of an earlier run"}).tasks
+    assert tasks["f:3"].inputs == ("data.txt",)
+    assert tasks["f:4"].inputs == ()  # a.txt is being made, and b.txt is what this one makes
+    assert next(task for id, task in tasks.items() if id.startswith("f:4:")).inputs == ("b.txt",)
+
+
+def test_an_app_without_files_runs_where_the_user_stands() -> None:
+    text = 'app f(int i) { "f" i; } f(1); app (file o) g() { "g" @stdout=o; } g(); app (void v) h(string s) { "h" s; } h("data.txt");'
+    tasks = evaluate(text, files={"data.txt": "x"}).tasks
+    assert [tasks[id].staged for id in ("f:1", "g:1", "h:1")] == [False, True, True]
 
 
 def test_priority_and_place() -> None:

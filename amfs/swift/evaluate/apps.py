@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+
+import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.swift import tree
@@ -14,12 +16,14 @@ from amfs.swift.evaluate.dynamic import WRAP, unpacked
 from amfs.swift.evaluate.expressions import AFTER, AROUND, PATH, Closure, Frame
 from amfs.swift.evaluate.machine import Job, Machine, all_missing
 from amfs.swift.mapping import Path
-from amfs.swift.requests import FileValue
+from amfs.swift.requests import FileValue, Present, Refused
 from amfs.swift.source import At, Mistake
 from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCell, files_of
 
 #: Annotations of a call or a function that a task minds.
 _PLACING = {"location", "soft_location", "hard_location"}
+
+_NAME_MAX = 255
 
 
 class Output(NamedTuple):
@@ -90,8 +94,12 @@ class Apps(Calls):
             order: tuple[str, ...], after: Job,
         ) -> None:  # fmt: skip
             argv: list[str] = []
+            texts: list[str] = []  # words that may be names of files
             for where, kind, word in code.words:
-                argv += self._words(where, kind, word(frame))
+                value = word(frame)
+                if argv and self.language == "swift-t":
+                    texts += _texts(value)
+                argv += self._words(where, kind, value)
             redirected = [self._file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr)]
             values = [value for _, value in made]
             # What a URL names the program fetches itself.
@@ -115,15 +123,32 @@ class Apps(Calls):
                 keep=tuple(value.name for value in values if not value.temporary),
                 scratch=tuple(value.name for value in values if value.temporary), **fields,
             )  # fmt: skip
+            known = {*task.inputs, *task.outputs}
+            names = [name for text in dict.fromkeys(texts) if (name := text.removeprefix("./")) not in known and _is_name(name)]
+            looked = tuple(name for name in names if name not in machine.named)
+            done_already = [name for name in names if machine.named.get(name)]
+            if looked:
+                machine.ask(_present(looked, done_already), partial(send, task, made, signals, arrays, after), at)
+            else:
+                send(task, made, signals, arrays, after, done_already)
+
+        def send(
+            task: Task, made: list[Output], signals: list[Made], arrays: list[Container], after: Job, present: Sequence[str]
+        ) -> None:
+            """``present``: files of the user that the command line names."""
+            if present:
+                task = msgspec.structs.replace(task, inputs=(*task.inputs, *present))
+            elif self.language == "swift-t" and not (task.inputs or task.outputs or task.stdin or task.stdout or task.stderr):
+                task = msgspec.structs.replace(task, staged=False)  # what it is for, it does where the user stands
             for cell, value in made:
                 machine.promise_file(cell, value, at)
             for one in signals:
-                machine.set(one.promise, (id,), at)
+                machine.set(one.promise, (task.id,), at)
             if not arrays:
                 machine.submit(task, partial(done, made, signals))
                 after()
                 return
-            machine.submit(task, partial(fill, made, signals, arrays, values[-1].name, after))
+            machine.submit(task, partial(fill, made, signals, arrays, task.outputs[-1], after))
 
         def done(made: list[Output], signals: list[Made]) -> None:
             for cell, value in made:
@@ -238,6 +263,27 @@ def _named(output: Any, names: dict[int, FileValue]) -> Any:
         proxy.closed = True
         return proxy
     return output
+
+
+def _texts(value: Any) -> list[str]:
+    """The strings among the words of a value."""
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in items for text in _texts(item)]
+
+
+def _is_name(text: str) -> bool:
+    """May it be the name of a file below where the user stands?"""
+    return 0 < len(text) <= _NAME_MAX and text[0] not in "-/" and not text.startswith("..") and "\n" not in text
+
+
+def _present(names: tuple[str, ...], others: list[str]) -> Generator[Any, Any, list[str]]:
+    """Files of the user that a command line names: programs of Swift/T run where the user stands, and find them."""
+    try:
+        return [*(yield Present(names)), *others]
+    except Refused:
+        return others
 
 
 def _arrays(cells: list[Any]) -> list[Container]:

@@ -70,6 +70,7 @@ class Machine:
         self.asked: dict[int, Callable[[Any], None]] = {}
         self.serial = 0
         self.absent: dict[Cell, str] = {}  # inputs that are not there, and what to say to those who want them
+        self.named: dict[str, bool] = {}  # names that the text gives to files that it makes; have they been made?
         self.makers: dict[str, str] = {}  # of a task list: file -> id of the task that makes it
         self.failed = 0
         self.over = False
@@ -207,6 +208,8 @@ class Machine:
         if cell.promise.value is UNSET:
             self.set(cell.promise, value, at)
         self.set(cell, value, at)
+        if value.name in self.named:
+            self.named[value.name] = True
 
     def miss(self, cell: FileCell, why: str) -> None:
         """The file is an input, and is not there: that matters as soon as somebody wants it."""

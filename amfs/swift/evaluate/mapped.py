@@ -26,6 +26,8 @@ class Mappings(Calls):
         fetch, at, machine = self.fetch(symbol), mapping.at, self.machine
         is_input = not symbol.assigned
         if mapping.name is not None:
+            if isinstance(mapping.name, tree.Literal) and symbol.assigned:
+                self.machine.named.setdefault(str(mapping.name.value), False)
             given: list[tuple[str, Closure]] = [("file", self.cell(mapping.name))]
             mapper: Mapper = _named
         else:
