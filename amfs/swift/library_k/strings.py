@@ -30,11 +30,16 @@ def strcut(text: str, pattern: str) -> str:
 
 @K.function("(string o[]) strsplit(string input, string pattern)", "(string o[]) splitRe(string input, string pattern)")
 def strsplit(text: str, pattern: str) -> dict[int, str]:
-    """Empty strings at the end are left out, as Java does."""
-    parts = compiled(pattern).split(text)
+    """Empty strings at the end are left out, as Java does, and one before a match of nothing at the beginning."""
+    parts, at = [], 0
+    for match in compiled(pattern).finditer(text):
+        if match.end():
+            parts.append(text[at : match.start()])
+            at = match.end()
+    parts.append(text[at:])
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
-    return dict(enumerate(part or "" for part in parts))
+    return dict(enumerate(parts))
 
 
 @K.function("(string o[]) split(string s, string delimiter)")

@@ -1,0 +1,2 @@
+iterate i { trace(i); }
+//! until

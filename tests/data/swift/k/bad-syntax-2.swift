@@ -1,0 +1,2 @@
+foreach i in [1:3] trace(i);
+//! {
