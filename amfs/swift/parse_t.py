@@ -80,6 +80,7 @@ class BuilderT(Builder):
         self.imports: list[Import] = []
         self.functions: list[Function] = []
         self.types: list[TypeDefinition] = []
+        self.bare: set[Statement] = set()  # variables that stand as links of a chain
 
     def constant(self, name: str) -> Any:
         return {"true": True, "false": False, "inf": float("inf"), "NaN": float("nan")}.get(name)
@@ -99,8 +100,17 @@ class BuilderT(Builder):
         return found
 
     def statement(self, *parts: Any) -> list[Statement]:
-        """``a => b;``: links of one chain."""
+        """``a => b;``: links of one chain. ``x => b;``: all that follows waits for the variable."""
         statements = self.flat(parts)
+        for at in reversed([at for at, one in enumerate(statements) if one in self.bare]):
+            wait, rest = statements[at], statements[at + 1 :]
+            assert isinstance(wait, Wait)
+            if not rest:
+                raise Mistake(wait.at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
+            wait.body.statements = rest if len(rest) == 1 else [Chain(self.at(rest[0], rest[-1]), rest)]
+            if at == 0:
+                return [wait]
+            statements[at:] = [wait]
         if sum(isinstance(part, Token) and part == "=>" for part in parts):
             if len(statements) < 2:
                 raise Mistake(self.at(parts[0], parts[-1]), "'=>' stands between statements")
@@ -158,9 +168,12 @@ class BuilderT(Builder):
         return statements
 
     def evaluate(self, node: Any) -> Statement:
-        if not isinstance(node, PlainCall):
-            raise Mistake(node.at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
-        return Evaluate(node.at, self.finish(node))
+        if isinstance(node, PlainCall):
+            return Evaluate(node.at, self.finish(node))
+        node = self.value(node)
+        wait = Wait(node.at, [node], Block(node.at, []))
+        self.bare.add(wait)
+        return wait
 
     def declare(self, type_: Any, *declarators: Any) -> list[Statement]:
         if isinstance(type_, PlainCall) and "\n" in self.source.text[type_.at.end : declarators[0].at.start]:
