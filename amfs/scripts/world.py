@@ -149,6 +149,9 @@ class World(Host):
     # ── programs ───────────────────────────────────────────────────────────────────────────────────
 
     def _Execute(self, request: r.Execute) -> r.Executed:  # type: ignore[override]
+        for name in request.inputs:  # what a task has made may be in memory only
+            if self.run.makes(name) and not os.path.exists(self.path(name)):
+                self._WriteFile(r.WriteFile(name, self.run.read(name)))
         pipe = subprocess.PIPE
         with self._lock:
             if self._closed:

@@ -72,10 +72,12 @@ class Remove(NamedTuple):
 
 
 class Execute(NamedTuple):
-    """Run a program here and now, not as a task (``system``, the ``ext`` mapper). Answer: Executed."""
+    """Run a program here and now, not as a task (``system``, the ``ext`` mapper). Answer: Executed. ``inputs``: files that it reads, which
+    tasks may have made."""
 
     words: tuple[str, ...]
     stdin: bytes = b""
+    inputs: tuple[str, ...] = ()
 
 
 class Executed(NamedTuple):

@@ -24,27 +24,28 @@ class Mappings(Calls):
     def mapping(self, symbol: tree.Symbol, mapping: tree.Mapping) -> Closure:
         """Begin to find the names. The groups of an input are held, and let go when its parts are there."""
         fetch, at, machine = self.fetch(symbol), mapping.at, self.machine
-        is_input = not symbol.assigned
+        is_input, names_only = not symbol.assigned, True
         if mapping.name is not None:
             if isinstance(mapping.name, tree.Literal) and symbol.assigned:
                 self.machine.named.setdefault(str(mapping.name.value), False)
             given: list[tuple[str, Closure]] = [("file", self.cell(mapping.name))]
             mapper: Mapper = _named
         else:
-            from amfs.swift.mappers import NAMES, find  # few programs have mappers
+            from amfs.swift.mappers import NAMES, READING, find, normal  # few programs have mappers
             from amfs.swift.source import suggestion
 
             found = find(mapping.mapper)
             if found is None:
                 raise Mistake(at, f"there is no mapper {mapping.mapper}", suggestion(mapping.mapper, NAMES))
             given, mapper = [(name, self.cell(value)) for name, value in mapping.parameters], found
+            names_only = normal(mapping.mapper) not in READING
         prelude = tuple(self.prelude)
 
         def begin(frame: Frame) -> None:
             for start in prelude:
                 start(frame)
             cells = [(name, cell(frame)) for name, cell in given]
-            machine.when(all_missing([cell for _, cell in cells], names=True), partial(find_names, fetch(frame), cells), at)
+            machine.when(all_missing([cell for _, cell in cells], names=names_only), partial(find_names, fetch(frame), cells), at)
 
         def find_names(target: Any, cells: list[tuple[str, Any]]) -> None:
             parameters = {name: plain(cell, True) for name, cell in cells}

@@ -19,6 +19,8 @@ MAPPERS: dict[str, Mapper] = {
     "ext": programs.external,
     "extmapper": programs.external,
 }
+#: Those that need the content of files among their parameters, and not only the names.
+READING = frozenset({"csvmapper", "ext", "extmapper"})
 #: As messages name them.
 NAMES = (
     "single_file_mapper",

@@ -77,6 +77,13 @@ def file_names(value: Any) -> list[tuple[Path, str]]:
     return found
 
 
+def files_in(value: Any) -> list[str]:
+    """The names of the files in a value, without its strings."""
+    if isinstance(value, dict | list):
+        return [name for item in (value.values() if isinstance(value, dict) else value) for name in files_in(item)]
+    return [value.name] if isinstance(value, FileValue) else []
+
+
 def shown(path: Path) -> str:
     """As a program writes it: ``[2].field``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path) or "the variable itself"

@@ -7,7 +7,7 @@ from typing import Any
 
 from amfs.swift.formats import text_k
 from amfs.swift.mappers.lists import listed
-from amfs.swift.mappers.parameters import Parameters, file_names
+from amfs.swift.mappers.parameters import Parameters, file_names, files_in
 from amfs.swift.mapping import Mapped, Path
 from amfs.swift.patterns import parse_path
 from amfs.swift.requests import Execute, Executed, Request
@@ -18,12 +18,13 @@ def external(given: Mapping[str, Any], type: Type, name: str, is_input: bool) ->
     """The program gets the other parameters as ``-key value``, and prints lines ``[2].field filename``, or ``$ filename``."""
     parameters = Parameters("ext", given)
     program = parameters.text("exec") or parameters.needed("exec")
-    words = [program]
+    words, inputs = [program], []
     for key, value in given.items():
         if key != "exec":
             shown = " ".join(one for _, one in file_names(value)) if isinstance(value, dict | list) else text_k(value)
             words += [f"-{key}", shown]
-    done: Executed = yield Execute(tuple(words))
+            inputs += files_in(value)
+    done: Executed = yield Execute(tuple(words), inputs=tuple(inputs))
     if done.status:
         said = done.stderr.decode(errors="replace").strip()
         parameters.fail(f"{program} ended with exit status {done.status}{': ' + said[-200:] if said else ''}")
