@@ -49,13 +49,27 @@ class Generator:
         self.depth = 0
         self.left = statements
         self.wrong = wrong
+        self.functions: list[str] = []
 
     def program(self) -> str:
-        lines = self.block(self.left)
+        functions = [self.function() for _ in range(self.chance.randint(0, 2))]
+        lines = [*self.block(self.left), *functions]
         if self.wrong:
             lines.append(self.mistake())
         self.chance.shuffle(lines)
         return PRELUDE + "\n".join(lines) + "\n"
+
+    def function(self) -> str:
+        """A definition; it may call those before it."""
+        name, known = f"f{len(self.functions)}", self.known
+        self.known = [Known("a", "int"), Known("b", "float"), Known("A", "int[]")]
+        with self.inside():
+            lines = self.block(self.chance.randint(1, 3))
+            lines += [f"o = {self.value('int')};", f"foreach x, i in A {{ p[i] = x + {self.value('int', 2)}; }}"]
+            body = self.braces(lines)
+        self.known = known
+        self.functions.append(name)
+        return f"(int o, int p[]) {name}(int a, float b, int A[]) {body}"
 
     def mistake(self) -> str:
         name = self.fresh()
@@ -179,7 +193,7 @@ class Generator:
         strings = self.some("string[string]")
         options: list[Callable[[], str]] = [
             lambda: f"{value()} + {value()}",
-            lambda: f"{value()} + ({value(self.chance.choice(SCALARS[:2]))})",
+            lambda: f"{value()} + ({value(self.chance.choice(SCALARS))})",
             lambda: f"strcat({value()}, {value(self.chance.choice(SCALARS))})",
             lambda: f"later({value()})",
             lambda: f"kind({value(self.chance.choice(SCALARS[:3]))})",
@@ -384,6 +398,30 @@ class Generator:
             [f"{number}, {string} = {self.value('int', 2)}, {self.value('string', 2)};"],
         ])  # fmt: skip
         self.known += [Known(number, "int"), Known(string, "string")]
+        return lines
+
+    def make_call_of_own(self) -> list[str]:
+        source = self.some("int[]")
+        if not self.functions or source is None:
+            return self.make_scalar()
+        number, array = self.fresh(), self.fresh()
+        call = f"{self.chance.choice(self.functions)}({self.value('int', 2)}, {self.value('float', 2)}, {source.name})"
+        lines = [f"({number}, {array}) = {call};"]
+        if self.chance.random() < 0.5:
+            lines = [f"int {array}[];", f"int {number};", f"{number}, {array} = {call};"]
+        self.known += [Known(number, "int"), Known(array, "int[]", source.keys)]
+        return lines
+
+    def make_structs(self) -> list[str]:
+        name, index, total = self.fresh(), self.fresh(), self.fresh()
+        with self.inside():
+            self.known.append(Known(index, "int"))
+            one = f"{name}[{index}]"
+            parts = [f"{one}.a = {self.value('int', 2)};", f"{one}.b = {self.value('float', 1)};", f"{one}.c[2] = {self.value('int', 1)};"]
+            body = self.inner(*parts) if self.chance.random() < 0.5 else self.inner(f"{one} = make({self.value('int', 2)});")
+        lines = [f"S {name}[];", f"foreach {index} in [0:{self.chance.randint(0, 2)}] {body}", f"int {total}[];"]
+        lines.append(f"foreach s, k in {name} {{ {total}[k] = s.a + s.c[2]; trace(s.b, size(s.c)); }}")
+        self.known.append(Known(total, "int[]", (0,)))
         return lines
 
     def make_wait(self) -> list[str]:
