@@ -14,9 +14,8 @@ from amfs.swift.tree import Program
 
 def check(program: Program, library: Library) -> None:
     """Fills in what the tree calls *checked*. Raises ``WorkflowError`` with all mistakes."""
-    mistakes: list[Mistake] = []
     types = Types(program, library)
-    types.mistakes = mistakes
+    mistakes = types.mistakes
     functions = Functions(program, library, types)
     expressions = Expressions(program.language, library, types, functions, mistakes)
     statements = Statements(program, types, expressions, mistakes)

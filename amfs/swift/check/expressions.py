@@ -77,6 +77,7 @@ class Expressions:
 
     def __init__(self, language: str, library: Library, types: Types, functions: Functions, mistakes: list[Mistake]) -> None:
         self.k = language == "swift-k"
+        self.truths = (BOOLEAN, ANY) if self.k else (BOOLEAN, INT, ANY)
         self.types = types
         self.mistakes = mistakes
         self.calls = Calls(self, functions)
@@ -258,7 +259,7 @@ class Expressions:
                 raise Mistake(node.at, f"'-' needs a number, and this is of type {type_}")
             node.type = type_
         else:
-            if type_ not in (BOOLEAN, INT, ANY):
+            if type_ not in self.truths:
                 raise Mistake(node.at, f"'!' needs a boolean, and this is of type {type_}")
             node.type = BOOLEAN
         return node
@@ -284,7 +285,7 @@ class Expressions:
         both = (left, right)
         numbers = left in (*NUMBERS, ANY) and right in (*NUMBERS, ANY)
         if operator in ("&&", "||"):
-            if left not in (BOOLEAN, INT, ANY) or right not in (BOOLEAN, INT, ANY):
+            if left not in self.truths or right not in self.truths:
                 raise self.wrong(node)
             node.meaning, node.type = "boolean", BOOLEAN
         elif operator in ("==", "!="):

@@ -116,7 +116,10 @@ class Types:
         self._library_read = not library.types
         self.mistakes: list[Mistake] = []
         for definition in program.types:
-            if definition.name in self._definitions:
+            before = self._definitions.get(definition.name)
+            if before is not None and all(part is None for one in (before, definition) for part in (one.base, one.fields)):
+                continue  # two files of one program may both say that there is such a type
+            if before is not None:
                 self.mistakes.append(Mistake(definition.at, f"type {definition.name} is defined a second time"))
             elif definition.name == "file" and definition.base is None and definition.fields is None:
                 continue  # Swift/K's programs define it, and have it anyway

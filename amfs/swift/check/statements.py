@@ -39,7 +39,6 @@ from amfs.swift.tree import (
 from amfs.swift.types import (
     ANY,
     AUTO,
-    BOOLEAN,
     EXTERNAL,
     INT,
     STRING,
@@ -393,7 +392,7 @@ class Statements:
 
     def condition(self, node: Expression, frame: Frame) -> Expression:
         node = self.expressions.check(node, frame)
-        if base_of(node.type or ANY) not in ((BOOLEAN, ANY) if self.k else (BOOLEAN, INT, ANY)):
+        if base_of(node.type or ANY) not in self.expressions.truths:
             self.tell(Mistake(node.at, f"a condition is of type boolean, and this is of type {node.type}"))
         return node
 

@@ -1,0 +1,3 @@
+// numbers are no truth values
+trace(1 && true);
+//! boolean

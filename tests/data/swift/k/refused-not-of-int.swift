@@ -1,0 +1,2 @@
+trace(!5);
+//! boolean

@@ -1,0 +1,4 @@
+type s { int a; }
+type s { int b; }
+s x; x.a = 1;
+//! second time
