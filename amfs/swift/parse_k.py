@@ -146,7 +146,11 @@ class BuilderK(BuilderT):
         return app
 
     def profile(self, word: Token, key: Token, equals: Token, value: Any, semicolon: Token) -> Profile:
-        return Profile(self.at(word, semicolon), self.text_of(key), self.value(value))
+        at, text = self.at(word, semicolon), self.text_of(key)
+        space = text.partition(":")[0]
+        if space.lower() != "env":
+            self.remarks.append((at, f"profiles of {space} have no meaning here"))
+        return Profile(at, text, self.value(value))
 
     def redirection(self, word: Token, values: Any) -> Redirection:
         if len(values) > 1:

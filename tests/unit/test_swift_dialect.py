@@ -89,3 +89,9 @@ def test_a_script_may_come_from_a_pipe(words: list[str], tmp_path: Path) -> None
     text = b'int x = 1;\ntracef("%i and %s\\n", x, "text");\n'
     done = subprocess.run(["amfs", *words], input=text, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"1 and text\n"), done.stderr
+
+
+def test_profiles_that_are_not_of_the_environment_are_remarked() -> None:
+    text = 'app f() {{ profile "{}:x" = "1"; echo "a"; }}\nf();'
+    assert program_of(Source("s", text.format("env"))).remarks == []
+    assert [words for _, words in program_of(Source("s", text.format("globus"))).remarks] == ["profiles of globus have no meaning here"]
