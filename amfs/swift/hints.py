@@ -48,6 +48,8 @@ def hint(text: str, start: int, end: int, previous: int, redirection: str) -> st
         return "one '=' assigns, '==' compares"
     if word == "=" and re.match(r"(if|wait|switch)\b|.*\buntil\b", statement):
         return "'==' compares"
+    if statement.startswith("@") and not redirection:
+        return "an annotation of a call stands before it: 'x = @prio=1 f(…);'"
     if word == "(" and _C_FUNCTION.fullmatch(statement):
         return "the outputs of a function stand before its name: '(int o) name(int x) { o = x; }'"
     return ""

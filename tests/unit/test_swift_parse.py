@@ -118,6 +118,7 @@ def test_signature() -> None:
     [
         ("for (int i = 0; i < 3; i++) { }", "write 'i = i + 1'"),
         ("int x == 3;", "'==' compares"),
+        ("@prio=3 x = f();", "an annotation of a call stands before it"),
         ("if (x = 3) { }", "'==' compares"),
         ("while (x < 3) { x = 4; }", "there is no while"),
         ("int f(int x) { return x; }", "outputs of a function stand before its name"),

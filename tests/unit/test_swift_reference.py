@@ -31,7 +31,7 @@ def compare(chance: random.Random, statements: int, wrong: bool) -> None:
             assert sorted(found.lines) == sorted(wanted), text
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(chance=st.randoms(use_true_random=False), statements=st.integers(1, 8), wrong=st.sampled_from([False, False, False, True]))
 def test_lines_are_those_of_the_reference(chance: random.Random, statements: int, wrong: bool) -> None:
     compare(chance, statements, wrong)

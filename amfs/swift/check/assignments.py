@@ -36,13 +36,15 @@ Key = tuple[Symbol, Path]
 
 
 class Sets:
-    """``sure``: assigned whatever happens; ``perhaps``: in one of several branches. With the place."""
+    """``sure``: assigned whatever happens; ``perhaps``: in one of several branches. With the place. ``parts``: the first that is sure, of
+    each variable."""
 
-    __slots__ = ("perhaps", "sure")
+    __slots__ = ("parts", "perhaps", "sure")
 
     def __init__(self) -> None:
         self.sure: dict[Key, At] = {}
         self.perhaps: dict[Key, At] = {}
+        self.parts: dict[Symbol, At] = {}
 
 
 def is_container(symbol: Symbol) -> bool:
@@ -100,12 +102,14 @@ class Assignments:
                 break
         else:
             if not path:
-                before = next((where for (other, _), where in sets.sure.items() if other is symbol), None)
+                before = sets.parts.get(symbol)
                 if before is not None:
                     self.twice(symbol, path, at, before)
         if not sure and key in sets.perhaps:
             self.several.add(key)
         (sets.sure if sure else sets.perhaps).setdefault(key, at)
+        if sure:
+            sets.parts.setdefault(symbol, at)
 
     def twice(self, symbol: Symbol, path: Path, at: At, before: At) -> None:
         text = symbol.name + "".join(path)
