@@ -24,6 +24,9 @@ class DispatcherLimits(msgspec.Struct, frozen=True):
     parked_max: int = 100_000  # parked tasks a worker may have beyond its window
     backoff_first_s: float = 0.25
     backoff_last_s: float = 30.0
+    failures_in_row: int = 5  # of a worker on which tasks ended well before: more of them, and they may be its own fault
+    blamed_max: int = 3  # tasks that failed on a worker and ended well elsewhere: so many, and it gets no more tasks of the run
+    deaths_max: int = 5  # nodes that were lost while they had one task: so many, and the task fails
 
 
 class SubmitterLimits(msgspec.Struct, frozen=True):

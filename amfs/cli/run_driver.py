@@ -107,13 +107,13 @@ class Driver:
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(driver, checker)
             shown = now()
-            gone = 0
+            told_news = 0
             while driver.over is None:
                 driver.turn(min(1.0, self.progress.interval))
                 time_now = now()
-                for node in driver.tally.lost_nodes[gone:]:
-                    self.progress.message(f"node {node} was lost; what it had and is still wanted is made again")
-                gone = len(driver.tally.lost_nodes)
+                for words in driver.tally.news[told_news:]:
+                    self.progress.message(words)
+                told_news = len(driver.tally.news)
                 if time_now - shown >= self.progress.interval:
                     shown = time_now
                     self.progress.update(driver.snapshot(self.open))

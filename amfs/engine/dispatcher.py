@@ -1,76 +1,35 @@
 """A dispatcher (AME §3.4): owns the records of its tasks, hands them to the workers of its unit, collects results, retries. Pure.
 
 It does not look at files (the FAP does) and keeps a record only while the task is unfinished. At least once, accounted once: a record
-ends with the first success, or when its retries are used up; what comes later is ignored.
+ends with the first success, or when its retries are used up; what comes later is ignored. A task that fails runs next on another worker.
+A failure on a worker whose failures may be its own (``worker_health``) costs no retry.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from amfs.config import DispatcherLimits
 from amfs.engine import messages as m
 from amfs.engine import reduction
+from amfs.engine.dispatch_records import DispatchRun, Record, Tree, next_attempt
 from amfs.engine.events import MembersChanged, TimerFired
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.parking import lacks_files
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
-from amfs.engine.task_placement import Even, Placement, make_placement
+from amfs.engine.task_placement import Even, make_placement
+from amfs.engine.worker_health import WorkerHealth
 
 _NOTHING = m.Result(-1)
 #: After a node was lost a task may be done twice, and the second making of a file on shared storage can meet a task that reads it there:
 #: that one runs again, so often at most (a task that itself writes on its input fails all the same).
 EXCUSED_MAX = 3
 _NEVER_RETRIED = (Outcome.UPSTREAM_FAILED, Outcome.CANCELLED)
-
-
-class Record:
-    """One unfinished task."""
-
-    __slots__ = ("excused", "failures", "giver", "spec", "state", "urgent", "worker")
-
-    def __init__(self, spec: m.TaskSpec) -> None:
-        self.spec = spec
-        self.state = RecordState.QUEUED
-        self.worker = -1
-        self.giver = -1  # the worker that says it gave the task to ``worker``, until that one says that it has it
-        self.failures = 0
-        self.excused = 0  # failures that were not its own
-        self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
-
-
-class Tree(NamedTuple):
-    """A reduction that was planned: the task as it was submitted, and the partial tasks."""
-
-    spec: m.TaskSpec
-    parts: tuple[int, ...]
-
-
-class DispatchRun:
-    """One run at this dispatcher."""
-
-    __slots__ = (
-        "client", "info", "lossy", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
-    )  # fmt: skip
-
-    def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int) -> None:
-        self.client = client
-        self.info = info
-        self.records: dict[int, Record] = {}
-        self.queue: deque[Record] = deque()
-        self.out: dict[int, int] = {}  # worker -> tasks of ours that it has and that use up its window: all but the urgent ones
-        self.parked: dict[int, int] = {}  # worker -> those of them that wait for input
-        self.results: list[m.Result] = []
-        self.told_parked = 0
-        self.lossy = False  # nodes were lost while it went on
-        self.placement = placement
-        self.sub_tid = sub_tid  # next id for the partial tasks of reductions
-        self.trees: dict[int, Tree] = {}  # unfinished reductions that were planned
+#: Failures of an attempt by itself. (A time limit is one, too; but each further attempt would take as long.)
+_OF_ITSELF = (Outcome.EXIT, Outcome.SIGNAL, Outcome.MISSING_OUTPUT, Outcome.SETUP)
 
 
 class Dispatcher(Machine):
@@ -101,7 +60,7 @@ class Dispatcher(Machine):
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
         if message.run not in self.runs and message.run not in self.gone:
             self.runs[message.run] = DispatchRun(
-                message.client, message.info, make_placement(message.info.data_aware), -1 - (self.node << 32)
+                message.client, message.info, make_placement(message.info.data_aware), -1 - (self.node << 32), WorkerHealth(self.limits)
             )  # ids of partial tasks differ between dispatchers: they meet at the workers
             for sender, early in self.early.pop(message.run, []):
                 self.on_message[type(early)](sender, early)
@@ -162,15 +121,17 @@ class Dispatcher(Machine):
             if record.state != RecordState.QUEUED:
                 queue.popleft()
                 continue
+            if record.deaths >= self.limits.deaths_max:
+                queue.popleft()
+                self._refuse(number, run, record, f"{record.deaths} nodes were lost while they had this task: it may be what ends them")
+                continue
             pin = record.spec.options.pin if record.spec.options is not None else -1
             if pin >= 0:
                 assert record.spec.options is not None
                 if pin not in self.everyone:
                     if record.spec.options.pin_hard:
                         queue.popleft()
-                        why = f"must run on node {pin}, which is not there"
-                        spec = record.spec
-                        self._fail(number, run, record, m.Result(spec.tid, spec.attempt, Outcome.SETUP, 0, self.node, detail=why))
+                        self._refuse(number, run, record, f"must run on node {pin}, which is not there")
                         continue
                 else:
                     queue.popleft()
@@ -210,6 +171,8 @@ class Dispatcher(Machine):
         limits = self.limits
         room: dict[int, int] = {}
         for worker, slots in self.workers.items():
+            if worker in run.health.out:
+                continue
             window = max(limits.window_min, slots * limits.window_per_slot)
             parked = min(run.parked.get(worker, 0), limits.parked_max)
             room[worker] = window + parked - run.out.get(worker, 0)
@@ -253,16 +216,51 @@ class Dispatcher(Machine):
                 continue  # ended already, or an attempt that nobody waits for
             self._take_off(run, record)
             if not result.outcome:
+                self._went_well(number, run, record, peer)
                 self._ended(number, run, record, result)
-            elif result.outcome == Outcome.INPUT_CHANGED and run.lossy and record.excused < EXCUSED_MAX:
+                continue
+            if result.outcome in _OF_ITSELF:
+                run.health.failed(peer)
+                record.failed_on = peer
+            if self._is_excused(run, record, result):
                 record.excused += 1
                 self._retry(number, record)
             elif self._retries_left(record) and result.outcome not in _NEVER_RETRIED and not lacks_files(result):
                 record.failures += 1
+                self._elsewhere(run, record)
                 self._retry(number, record)
             else:
                 self._fail(number, run, record, result)
         self._dirty[number] = None
+
+    def _went_well(self, number: int, run: DispatchRun, record: Record, worker: int) -> None:
+        run.health.ended_well(worker)
+        bad = record.failed_on
+        if bad not in (-1, worker) and run.health.blame(bad, len(self.workers)):
+            for to in (bad, run.client):
+                self.send(to, m.OutOfService(number, bad))
+
+    def _is_excused(self, run: DispatchRun, record: Record, result: m.Result) -> bool:
+        """Is the failure not the task's own, as far as is known, so that it costs no retry?"""
+        if result.outcome == Outcome.INPUT_CHANGED:
+            return run.lossy and record.excused < EXCUSED_MAX
+        worker = record.failed_on
+        if result.outcome not in _OF_ITSELF or lacks_files(result) or not run.health.in_doubt(worker):
+            return False
+        return record.excused < (EXCUSED_MAX if worker in run.health.out else 1) and self._elsewhere(run, record)
+
+    def _elsewhere(self, run: DispatchRun, record: Record) -> bool:
+        """Let the next attempt run on another worker than the one that failed. False: there is none that may."""
+        options = record.spec.options or m.Options()
+        if options.pin >= 0 and options.pin_hard:
+            return False
+        room = {worker: room for worker, room in self._room(run).items() if worker != record.failed_on}
+        if not room:
+            return False
+        streak = run.health.streak
+        worker = max(room, key=lambda worker: (-streak.get(worker, 0), room[worker], -worker))
+        record.spec = msgspec.structs.replace(record.spec, options=msgspec.structs.replace(options, pin=worker, pin_hard=False))
+        return True
 
     def _retries_left(self, record: Record) -> bool:
         options = record.spec.options
@@ -281,7 +279,7 @@ class Dispatcher(Machine):
         if run is None or record is None or record.state != RecordState.BACKING_OFF:
             return
         self._move(record, RecordEvent.DUE)
-        record.spec = _next_attempt(record.spec)
+        record.spec = next_attempt(record.spec)
         record.urgent = True
         run.queue.appendleft(record)
         self._dirty[number] = None
@@ -296,6 +294,11 @@ class Dispatcher(Machine):
             run.results.append(result)
             run.trees.pop(record.spec.tid, None)
         self._dirty[number] = None
+
+    def _refuse(self, number: int, run: DispatchRun, record: Record, why: str) -> None:
+        """It is not given out any more."""
+        spec = record.spec
+        self._fail(number, run, record, m.Result(spec.tid, spec.attempt, Outcome.SETUP, 0, self.node, detail=why))
 
     def _fail(self, number: int, run: DispatchRun, record: Record, result: m.Result) -> None:
         """No more attempts: its outputs will never be, its inputs have one reader less."""
@@ -338,7 +341,8 @@ class Dispatcher(Machine):
         """Its worker is gone: it is the next to be given out."""
         self._move(record, RecordEvent.WORKER_LOST)
         record.urgent = True
-        record.spec = _next_attempt(record.spec)
+        record.deaths += 1
+        record.spec = next_attempt(record.spec)
         run.queue.appendleft(record)
 
     def on_reduce_plan(self, peer: int, message: m.ReducePlan) -> None:
@@ -381,6 +385,7 @@ class Dispatcher(Machine):
                 for worker in [worker for worker in known if worker not in everyone]:
                     del known[worker]
             run.placement.forget(set(everyone))
+            run.health.forget(set(everyone))
             self._dirty[number] = None
 
     def _replant(self, number: int, run: DispatchRun) -> None:
@@ -438,9 +443,3 @@ class Dispatcher(Machine):
                 else:
                     assert record.worker < 0, (tid, record.state, record.worker)
             assert out == {k: v for k, v in run.out.items() if v}, (out, run.out)
-
-
-def _next_attempt(spec: m.TaskSpec) -> m.TaskSpec:
-    return m.TaskSpec(
-        spec.tid, spec.body, spec.inputs, spec.shared, spec.outputs, spec.retentions, spec.options, spec.attempt + 1, spec.origin,
-    )  # fmt: skip

@@ -242,6 +242,13 @@ class TaskMoved(Message, frozen=True, tag=22):
     by: int = -1  # -1: the sender
 
 
+class OutOfService(Message, frozen=True, tag=26):
+    """Dispatcher -> worker and submitter: ``node`` failed tasks that ended well elsewhere, so it gets no more of the run."""
+
+    run: int
+    node: int
+
+
 class StealAsk(Message, frozen=True, tag=23):
     """Idle worker -> worker: give me up to ``want`` tasks."""
 
@@ -473,7 +480,7 @@ class FsResponse(Message, frozen=True, tag=73):
 
 AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone
-    | Assign | Done | TaskMoved | StealAsk | StealNone | ReducePlan
+    | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content
     | View | Join | Heartbeat | Leave | Shutdown

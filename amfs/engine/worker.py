@@ -46,6 +46,7 @@ class Worker(Availability):
             m.Content: self.on_content,
             m.Drop: self.on_drop,
             m.Flush: self.on_flush,
+            m.OutOfService: self.on_out_of_service,
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
@@ -355,8 +356,13 @@ class Worker(Availability):
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 
+    def on_out_of_service(self, peer: int, message: m.OutOfService) -> None:
+        if message.run in self.runs:
+            self.runs[message.run].in_service = False
+
     def _idle(self) -> bool:
-        return len(self.inflight) < self.slots and not self.ready and bool(self.runs) and bool(self.peers)
+        free = len(self.inflight) < self.slots and not self.ready and bool(self.runs) and bool(self.peers)
+        return free and all(run.in_service for run in self.runs.values())
 
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)

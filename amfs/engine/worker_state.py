@@ -75,7 +75,7 @@ class Run:
     """What this node has of one run."""
 
     __slots__ = (
-        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "info",
+        "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "in_service", "info",
         "parked", "paths", "reported", "spoilers", "submitter", "tasks", "unstored",
     )  # fmt: skip
 
@@ -93,6 +93,7 @@ class Run:
         self.unstored: dict[str, str] = {}  # file that could not be written here -> why, in words
         self.ended = 0  # tasks that ended here
         self.closing = False
+        self.in_service = True  # else its tasks fail here, and this node asks nobody for more
         self.flags = (KEEP_FAILED if info.keep_sandbox else 0) | (WANT_OUTPUT if info.want_output else 0)
         self.counters = {
             "fetched_bytes": 0, "fetched_files": 0, "staged_bytes": 0, "staged_files": 0,

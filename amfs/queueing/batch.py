@@ -187,12 +187,12 @@ class Batch:
                 driver.stop(self.cancelled)
             members = driver.submitter.members
             self.tell(q.Began(len(tasks), len(members), sum(members.values())))
-            gone = 0
+            told_news = 0
             while driver.over is None:
                 driver.turn(0.5)
-                for node in driver.tally.lost_nodes[gone:]:
-                    self.tell(q.Said(f"node {node} was lost; what it had and is still wanted is made again"))
-                gone = len(driver.tally.lost_nodes)
+                for words in driver.tally.news[told_news:]:
+                    self.tell(q.Said(words))
+                told_news = len(driver.tally.news)
                 self.tell(q.Standing(driver.snapshot()))
             code, outcome = exit_code_of(driver, 2 if self.cancelled else 0)
             driver.tally.source = ""

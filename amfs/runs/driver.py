@@ -191,19 +191,20 @@ class RunDriver:
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
-            self._for_reader(event.message)
+            self._take_in(event.message)
             return []
         before = self.submitter.members
         effects = self.submitter.handle(event, time_now)
         if self.submitter.members is not before:
-            self.tally.lost_nodes += sorted(before.keys() - self.submitter.members.keys())
+            self.tally.lost(sorted(before.keys() - self.submitter.members.keys()))
         return effects
 
     def send(self, node: int, message: m.Message) -> None:
         """Say something as this client, outside the submitter's protocol."""
         self.context.loop.act(self.client, [Send(node, message)])
 
-    def _for_reader(self, message: m.Message) -> None:
+    def _take_in(self, message: m.Message) -> None:
+        """What is not for the submitter: answers to readers, news."""
         if isinstance(message, m.Located):
             for at in message.files:
                 for reader in list(self.readers.get(at.name, ())):
@@ -212,6 +213,8 @@ class RunDriver:
             for blob in message.blobs:
                 for reader in self.readers.pop(blob.name, ()):
                     reader.content(blob)
+        elif isinstance(message, m.OutOfService):
+            self.tally.out_of_service(message.node)
         elif isinstance(message, m.FileFailed):
             for name, cause in zip(message.names, message.causes, strict=True):
                 for reader in self.readers.pop(name, ()):

@@ -68,10 +68,20 @@ class Tally:
         self.failures_omitted = 0
         self.reruns = 0  # results of tasks that had ended before: their files were lost with a node
         self.lost_nodes: list[int] = []
+        self.news: list[str] = []  # sentences about nodes, for the person, at once
         self.flush_errors: list[str] = []
         self.bytes_moved = 0
         self.progress_made = (0, 0)  # the most that was finished, and had failed
         self.started = time.time()
+
+    def lost(self, nodes: list[int]) -> None:
+        """Nodes of the session that are gone."""
+        self.lost_nodes += nodes
+        self.news += [f"node {node} was lost; what it had and is still wanted is made again" for node in nodes]
+
+    def out_of_service(self, node: int) -> None:
+        """A node that failed what others could do."""
+        self.news.append(f"node {node} fails tasks that end well elsewhere: it gets no more tasks of this run")
 
     def add(self, result: m.Result) -> m.Result:
         """Count a result; returns it with a detail that names tasks by their ids."""

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from amfs.engine import messages as m
-from amfs.engine.dispatcher import Record
+from amfs.engine.dispatch_records import Record
 from amfs.engine.events import CancelTimer, Effect, Event, Log, PeersHeard, Received, Send, SetTimer, Stop, TasksExited, TimerFired
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore

@@ -246,7 +246,9 @@ class NodeIO:
             self.running[task.serial] = (task, begin, slot)
             if world.watched:
                 self._give(task)
-            outcome, code, seconds = self.workload.what_happens(task.tid, task.tid if task.tid >= 0 else _root_of(task))
+            outcome, code, seconds = self.workload.what_happens(
+                task.tid, task.tid if task.tid >= 0 else _root_of(task), self.node.id
+            )
             if task.tid in self.workload.blind:
                 world.at(begin + seconds * LOOKS_AT, self._look_for_files, task.serial)
             world.at(begin + seconds, self._exit, task.serial, outcome, code)

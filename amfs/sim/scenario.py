@@ -67,11 +67,13 @@ class Scenario(msgspec.Struct, frozen=True):
         workload = Workload([one.task for one in self.tasks], seconds=1.0)
         workload.sizes.update(self.sizes)
         workload.appear = self.appear
+        if self.settings.faults.black_hole:
+            workload.black_hole = self.settings.nodes - 1
         for tid, one in enumerate(self.tasks):
             workload.seconds[tid] = one.seconds
             if one.blind is not None:
                 workload.blind[tid] = one.blind
-            if one.fails < 0:
+            if one.fails < 0 or (workload.black_hole == one.task.node >= 0 and not one.task.node_soft):
                 workload.broken[tid] = None
             elif one.fails:
                 workload.flaky[tid] = one.fails

@@ -77,6 +77,7 @@ class Faults(msgspec.Struct, frozen=True):
     partition_s: float = 0.0  # the network is cut, wholly or in part, for so long; 0: never
     partition_for_good: bool = False
     broken_tasks: float = 0.0  # share of tasks that always fail
+    black_hole: bool = False  # the last node fails every task
     flaky_tasks: float = 0.0  # share of tasks that fail a few times, fewer than they have retries
     storage_errors: float = 0.0  # probability that a copy to shared storage fails
     transfer_errors: float = 0.0  # probability that a transfer between nodes fails although both live

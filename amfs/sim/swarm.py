@@ -114,6 +114,7 @@ PLOTS: dict[str, Theme] = {
 EVERYTHING = 0.2  # share of the seeds that vary everything a little
 PLOTTED = 0.3  # share of the others that follow a plot
 MIXED = 0.2  # share of those without a plot whose tasks are of very different lengths
+BLACK_HOLES = 0.2  # share of the quiet seeds without other faults that have a node on which every task fails
 LENGTHS_S = (0.01, 0.01, 0.3, 2.0, 10.0)  # short ones whose files long ones go on reading when much has happened
 
 
@@ -174,6 +175,8 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
     nodes = rng.choice(plot.get("nodes", (1, 2, 2, 3, 3, 4, 5, 7)))
     if quiet:
         faults = Faults(broken_tasks=faults.broken_tasks, flaky_tasks=faults.flaky_tasks)
+        if nodes > 1 and not (faults.broken_tasks or faults.flaky_tasks or chosen.get("unit_size")):
+            faults = msgspec.structs.replace(faults, black_hole=random.Random(f"black hole {seed}").random() < BLACK_HOLES)
     elif nodes == 1:
         faults = msgspec.structs.replace(faults, crashes=0, partition_s=0.0)
     if faults.client_dies:

@@ -58,6 +58,7 @@ class Workload:
         self.sizes: dict[str, int] = dict(sizes or {})  # file -> bytes
         self.broken: dict[int, None] = {}  # tasks that always fail
         self.flaky: dict[int, int] = {}  # task -> how often it fails before it succeeds
+        self.black_hole = -1  # node on which every task fails
         self.tries: dict[int, int] = {}  # task -> how often it was run
         self.succeeded: set[tuple[int, int]] = set()  # run and number of tasks that ended well at least once, anywhere
         self.given = {path: self.sizes.get(file, bytes_each) for file, path in self.plan.shared.items()}  # shared inputs -> bytes
@@ -94,11 +95,14 @@ class Workload:
             size = self.sizes.get(name.partition("/")[2], self.bytes_default) if self.sizes else self.bytes_default
         return size
 
-    def what_happens(self, tid: int, root: int) -> tuple[int, int, float]:
+    def what_happens(self, tid: int, root: int, node: int) -> tuple[int, int, float]:
         """(outcome, code, seconds) of running a task now. A part of a reduction (``tid`` negative) behaves as its ``root``."""
         seconds = self.seconds.get(tid, self.seconds_default)
         tries = self.tries[tid] = self.tries.get(tid, 0) + 1
         if root in self.broken or tries <= self.flaky.get(root, 0):
+            return int(Outcome.EXIT), 1, seconds
+        if node == self.black_hole:
+            self.tries[tid] -= 1  # that does not count
             return int(Outcome.EXIT), 1, seconds
         return int(Outcome.OK), 0, seconds
 

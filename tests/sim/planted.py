@@ -60,6 +60,10 @@ def the_dead_are_never_buried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "_bury", lambda self, dead: None)
 
 
+def failures_are_never_the_workers_fault(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Dispatcher, "_is_excused", lambda self, run, record, result: False)
+
+
 def heir_not_told_of_waiters(patch: pytest.MonkeyPatch) -> None:
     """When partitions move, a worker tells the new shards what it has, and not what it waits for."""
     real = Worker.on_members_changed

@@ -54,7 +54,7 @@ def test_seeds_differ_and_reach_all_kinds_of_faults() -> None:
     digests = {run_seed(seed, quiet=True).digest for seed in range(20)}
     assert len(digests) == 20
     scenarios = [draw(seed, quiet=False) for seed in range(400)]
-    drawn = [scenario.settings.faults for scenario in scenarios]
+    drawn = [scenario.settings.faults for scenario in scenarios] + [draw(seed, quiet=True).settings.faults for seed in range(50)]
     for name in drawn[0].__struct_fields__:
         assert any(getattr(faults, name) for faults in drawn), f"no seed has {name}"
         if name != "clog_s":

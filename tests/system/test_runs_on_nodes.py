@@ -299,3 +299,12 @@ def test_readers_that_have_their_input_do_not_mind_that_the_managers_node_dies(d
     kill(doomed, 0)
     _, said = going.communicate(timeout=90)
     assert going.returncode == 0, said
+
+
+def test_a_node_that_fails_every_task_gets_no_more(doomed: SessionRecord, amfs: Run, tmp_path: Path) -> None:
+    """A black hole: it would take most of the tasks, as it is done with each so soon."""
+    bad = next(entry for entry in doomed.nodes if entry.node == 2)
+    (tmp_path / "list").write_text("".join(f"t{i} -b sh -a -c 'test $PPID -ne {bad.pid} && sleep 0.02'\n" for i in range(200)))
+    done = amfs("run", "--session", os.environ["AMFS_SESSION"], "list", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "node 2 fails tasks that end well elsewhere: it gets no more tasks of this run" in done.stderr
