@@ -36,7 +36,10 @@ def _tcl_float(value: float) -> str:
     if "e" not in shown:
         return shown
     digits, exponent = shown.split("e")
-    return f"{value:.1f}" if exponent == "+16" else f"{digits}e{int(exponent):+d}"
+    if exponent != "+16":
+        return f"{digits}e{int(exponent):+d}"
+    whole, _, rest = digits.partition(".")
+    return f"{whole}{rest:0<16}.0"
 
 
 def text_k(value: Any) -> str:
