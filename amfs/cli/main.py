@@ -48,6 +48,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "run": Entry("amfs.cli.run:run", RUN, "Run a workflow: a task list, JSON Lines, or plain command lines."),
+    "attach": Entry("amfs.cli.attach:attach", RUN, "Follow a run that was started with run --detach."),
     "translate": Entry("amfs.cli.translate:translate", RUN, "Convert a workflow between formats, or only check it."),
     "simulate": Entry("amfs.cli.simulate:simulate", RUN, "Run a workflow on a simulated cluster of any size."),
     "shell": Entry("amfs.cli.shell:shell", QUEUE, "Run bash, or a script, in the file system of a session."),
@@ -235,7 +236,7 @@ def _dispatch(args: list[str]) -> int:
     import click
 
     try:
-        result = group().main(args, prog_name="amfs", standalone_mode=False)
+        result = group().main(args, prog_name="amfs", standalone_mode=False, obj=tuple(args))
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:

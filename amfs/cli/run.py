@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,9 @@ import click
 from amfs.cli.completion import local_files, session_names
 from amfs.cli.run_driver import Driver, grows
 from amfs.errors import SessionError, UsageError
+
+#: Seconds in which a faulty list is refused.
+_MOMENT_S = 1.0
 
 if TYPE_CHECKING:
     from amfs.runs.context import RunOptions
@@ -78,6 +82,7 @@ if TYPE_CHECKING:
 @click.option(
     "--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm, or $TMPDIR if that has no room."
 )
+@click.option("--detach", is_flag=True, help="Run in the background, also when this terminal ends; amfs attach shows its output.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what fails.")
 @click.option(
     "--output",
@@ -101,6 +106,8 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
     """
     from amfs.display.choice import make_progress
 
+    if given["detach"]:
+        return _detach(file)
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
     script, stream = script_format(file, given["format_"], look=not given["synthetic"])
@@ -122,6 +129,26 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
             driver.stream = stream
         driver.journal_asked = given["journal"] is not None or given["resume"]
         return driver.run()
+
+
+def _detach(file: str) -> int:
+    """Start this command again in the background. If it ends within a moment, all is as without --detach."""
+    from amfs.runs import detached
+
+    if file == "-" or grows(file):
+        raise UsageError("--detach needs a file: nobody feeds a pipe in the background")
+    words = click.get_current_context().find_root().obj
+    run = detached.start([word for word in words if word != "--detach"], os.environ)
+    until = time.monotonic() + _MOMENT_S
+    while run.goes_on() and time.monotonic() < until:
+        time.sleep(0.02)
+    status = run.status()
+    if status is None:
+        click.echo(f"run {run.record.number} goes on in the background; amfs attach {run.record.number} shows it", err=True)
+        return 0
+    sys.stdout.buffer.write(run.output.read_bytes())
+    run.forget()
+    return status
 
 
 def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
