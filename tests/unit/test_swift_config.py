@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ FLAKY = '"-c" "echo x >> $DIR/tries; [ $(wc -l < $DIR/tries) -ge 3 ] && echo $WH
 
 def run(path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DIR": str(path), **variables}
-    return subprocess.run(["amfs", "run", "--local", *words], cwd=path, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "amfs", "run", "--local", *words], cwd=path, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_a_run_uses_them(tmp_path: Path) -> None:
