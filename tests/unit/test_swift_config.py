@@ -111,7 +111,8 @@ FLAKY = '"-c" "echo x >> $DIR/tries; [ $(wc -l < $DIR/tries) -ge 3 ] && echo $WH
 
 def run(path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DIR": str(path), **variables}
-    return subprocess.run([sys.executable, "-m", "amfs", "run", "--local", *words], cwd=path, env=environment, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "amfs", "run", "--local", *words]
+    return subprocess.run(command, cwd=path, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_a_run_uses_them(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_of_a_script_that_is_wrong_in_both_the_mistakes_are_those_of_the_likelie
 @pytest.mark.parametrize("words", [["run", "--local", "-q", "-"], ["run", "--local", "-q", "/dev/stdin"]])
 def test_a_script_may_come_from_a_pipe(words: list[str], tmp_path: Path) -> None:
     text = b'int x = 1;\ntracef("%i and %s\\n", x, "text");\n'
-    done = subprocess.run([sys.executable, "-m", "amfs", *words], input=text, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=60)
+    command = [sys.executable, "-m", "amfs", *words]
+    done = subprocess.run(command, input=text, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"1 and text\n"), done.stderr
 
 
