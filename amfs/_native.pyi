@@ -207,8 +207,8 @@ _Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, 
 class Meta:
     """The metadata of the file system that this node keeps (csrc/metadata/fsmeta.h says what each method means). Any thread may call.
 
-    Names are bytes, times nanoseconds. An attr is a tuple as amfs.fs.attr.Attr; lists of nodes are tuples. Errors are OSError; errno 1001
-    (META_NOT_MINE): the partition is another node's or moving; 1002 (META_BUSY): locked, or others must be told first.
+    Names are bytes, times nanoseconds. An attr is a tuple as amfs.engine.attr.Attr; lists of nodes are tuples. Errors are OSError; errno
+    1001 (META_NOT_MINE): the partition is another node's or moving; 1002 (META_BUSY): locked, or others must be told first.
     """
 
     def __init__(self, node: int) -> None: ...

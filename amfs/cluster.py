@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
+from amfs.engine.attr import Attr
 from amfs.errors import SessionError, UsageError
-from amfs.fs.attr import Attr
 from amfs.runs.api import RunResult, Session, run
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, session_option, stripe_of
 from amfs.client.paths import below, join
+from amfs.engine import fs_requests as q
 from amfs.errors import UsageError
 
 
@@ -51,7 +52,8 @@ def rm(paths: tuple[str, ...], recursive: bool, force: bool, directories: bool, 
                     work.report_error(error, path)
             else:
                 work.report_error("Is a directory", path)
-        for path, answer in zip(plain, work.files.call_many(Call("unlink_path", (path,), (path,)) for path in plain), strict=True):
+        answers = work.files.call_many(Call(q.UnlinkPath(path), (path,)) for path in plain)
+        for path, answer in zip(plain, answers, strict=True):
             if isinstance(answer, OSError):
                 if not (force and isinstance(answer, FileNotFoundError)):
                     work.report_error(answer, path)

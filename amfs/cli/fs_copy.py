@@ -13,12 +13,13 @@ import click
 from amfs.cli.completion import local_files
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
 from amfs.client.paths import below, join
+from amfs.engine import fs_requests as q
 from amfs.errors import UsageError
 
 if TYPE_CHECKING:
     from amfs.cli.fs_progress import Transfer
     from amfs.client.transfer import Layout
-    from amfs.fs.attr import Attr
+    from amfs.engine.attr import Attr
 
 PIECE = 1 << 20
 
@@ -49,7 +50,7 @@ def _pieces(work: Work, path: bytes) -> Iterator[memoryview]:
     if files.connection.same_host:
         parts = files.locate(path)
         if len(parts) == 1 and files.gateway in parts[0].nodes:  # it lies there whole: no need to have it sent
-            opened = open_exported(files.connection.call("export", path, about=(path,)))
+            opened = open_exported(files.connection.call(q.Export(path), about=(path,)))
             if opened is not None:
                 with os.fdopen(opened[0], "rb", buffering=0) as local:
                     while piece := local.read(PIECE):
@@ -236,11 +237,12 @@ def _put_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transf
         by_depth.setdefault(path.count(b"/"), []).append((local, path, facts))
     for depth in sorted(by_depth):
         wanted = [(path, stat.S_IMODE(facts.st_mode) & ~mask | 0o700) for _, path, facts in by_depth[depth]]
-        calls = [Call("mkdir_path", (path, mode, False), (path,)) for path, mode in wanted]
-        for (_, path, _), answer in zip(by_depth[depth], files.call_many(calls), strict=True):
+        calls = [Call(q.MkdirPath(path, mode, False), (path,)) for path, mode in wanted]
+        answers = files.call_many(calls)
+        for (_, path, _), answer in zip(by_depth[depth], answers, strict=True):
             if isinstance(answer, OSError) and not (isinstance(answer, FileExistsError) and files.isdir(path)):
                 work.report_error(answer, path)
-    links = files.call_many(Call("symlink_path", (os.fsencode(target), path), (path,)) for target, path in plan.links)
+    links = files.call_many(Call(q.SymlinkPath(os.fsencode(target), path), (path,)) for target, path in plan.links)
     for (target, path), answer in zip(plan.links, links, strict=True):
         if isinstance(answer, FileExistsError) and not options.keep:
             try:

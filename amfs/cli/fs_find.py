@@ -25,8 +25,9 @@ from amfs.cli.fs_common import (
     session_option,
     write,
 )
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 from amfs.errors import UsageError
-from amfs.fs.attr import Attr
 
 _TYPES = {
     "f": stat.S_IFREG, "d": stat.S_IFDIR, "l": stat.S_IFLNK, "p": stat.S_IFIFO, "s": stat.S_IFSOCK, "b": stat.S_IFBLK, "c": stat.S_IFCHR,
@@ -170,7 +171,7 @@ def locate(paths: tuple[str, ...], recursive: bool, human_: bool, extents: bool,
                     chosen += sorted((entry.path, entry.attr) for entry in entries if entry.is_file())
             else:
                 work.report_error("Is a directory; for the files below it: -r", path)
-        answers = work.files.call_many(Call("locate", (path,), (path,)) for path, _ in chosen)
+        answers = work.files.call_many(Call(q.Locate(path), (path,)) for path, _ in chosen)
         size = human if human_ else str
         facts, rows = [], []
         for (path, attr), answer in zip(chosen, answers, strict=True):

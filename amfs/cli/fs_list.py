@@ -32,11 +32,12 @@ from amfs.cli.fs_common import (
     user_name,
     write,
 )
-from amfs.fs.attr import LOST
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import LOST
 
 if TYPE_CHECKING:
     from amfs.client.tree import Entry
-    from amfs.fs.attr import Attr
+    from amfs.engine.attr import Attr
 
 _LOST_TEXT = "content lost with a node that died"
 TROUBLE = 2  # exit status of ls for an argument that is not there, as with the ls of coreutils
@@ -191,7 +192,7 @@ def _long(work: Work, rows: Sequence[Shown], style: Style) -> list[bytes]:
 def _targets(work: Work, links: Sequence[bytes]) -> dict[bytes, bytes]:
     from amfs.client.connection import Call
 
-    answers = work.files.call_many(Call("readlink_path", (path,), (path,)) for path in links)
+    answers = work.files.call_many(Call(q.ReadlinkPath(path), (path,)) for path in links)
     return {path: answer for path, answer in zip(links, answers, strict=True) if not isinstance(answer, OSError)}
 
 

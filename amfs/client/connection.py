@@ -17,10 +17,13 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from amfs.client import discovery
 from amfs.client.attachment import Attachment
+from amfs.engine import fs_requests as q
 from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Heartbeat, Member, Message, View
 from amfs.errors import SessionError
 from amfs.host import processes
@@ -32,18 +35,19 @@ _LOOK_S = 0.5  # how often a local gateway's process is looked at while we wait
 _REST_S = 0.1  # without calls; then the keeper takes over
 
 #: Calls that change nothing and hang on no handle: if the gateway dies they are made again at the next one.
-REPEATABLE = frozenset({
-    "walk", "list_path", "readlink_path", "get_xattr_path", "list_xattr_path", "get_rank", "locate", "df", "du",
-    "export", "statfs", "scratch", "where", "bring", "spare", "digests",
-    "seen_outside", "load", "dump",
-})  # fmt: skip
+REPEATABLE = frozenset((
+    q.Walk, q.ListPath, q.ReadlinkPath, q.GetXattrPath, q.ListXattrPath, q.GetRank, q.Locate, q.Df, q.Du,
+    q.Export, q.Statfs, q.Scratch, q.Where, q.Bring, q.Spare, q.Digests,
+    q.SeenOutside, q.Load, q.Dump,
+))  # fmt: skip
+
+T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class Call(NamedTuple, Generic[T]):
     """``about``: the paths concerned (at most two), as the caller wrote them, for the error's message."""
 
-    op: str
-    args: tuple[Any, ...]
+    request: q.Request[T]
     about: tuple[bytes | str, ...] = ()
 
 
@@ -56,7 +60,7 @@ class Pending:
 
     __slots__ = ("call", "deadline", "done", "error", "generation", "serial", "value")
 
-    def __init__(self, call: Call, serial: int, generation: int, deadline: float) -> None:
+    def __init__(self, call: Call[Any], serial: int, generation: int, deadline: float) -> None:
         self.call = call
         self.serial = serial
         self.generation = generation
@@ -122,21 +126,22 @@ class NodeConnection:
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, op: str, *args: Any, about: tuple[bytes | str, ...] = ()) -> Any:
+    def call(self, request: q.Request[T], about: tuple[bytes | str, ...] = ()) -> T:
         """Make one call and wait for its value. Raises OSError as the node says, SessionError if the session is gone."""
-        return self.wait(self.submit(Call(op, args, about)))
+        value: T = self.wait(self.submit(Call(request, about)))
+        return value
 
-    def submit(self, call: Call, generation: int = 0) -> Pending:
+    def submit(self, call: Call[Any], generation: int = 0) -> Pending:
         """Send a call; ``wait`` for it later. ``generation``: of the gateway that must still be there (for calls on handles)."""
         with self._turns:
             pending = self._queue(call, generation)
             self._send()
         return pending
 
-    def call_many(self, calls: Iterable[Call], *, window: int = WINDOW, generation: int = 0) -> list[Any]:
+    def call_many(self, calls: Iterable[Call[T]], *, window: int = WINDOW, generation: int = 0) -> list[T | OSError]:
         """Make many calls, ``window`` of them on their way at a time; returns value or OSError of each, in order."""
         waiting: list[Pending] = []
-        results: list[Any] = []
+        results: list[T | OSError] = []
         more = iter(calls)
         at = 0
         try:
@@ -205,7 +210,7 @@ class NodeConnection:
             for pending in pendings:
                 self._pending.pop(pending.serial, None)
 
-    def _queue(self, call: Call, generation: int = 0) -> Pending:
+    def _queue(self, call: Call[Any], generation: int = 0) -> Pending:
         self._check_usable()
         while self._connecting:  # another thread looks for a gateway
             self._turns.wait(_LOOK_S)
@@ -219,7 +224,7 @@ class NodeConnection:
             self._fail(pending)
             return pending
         self._pending[self._serial] = pending
-        self.transport.queue(self.gateway, FsRequest(self._serial, call.op, call.args, self.uid, self.gid))
+        self.transport.queue(self.gateway, FsRequest(self._serial, call.request, self.uid, self.gid))
         return pending
 
     def _send(self) -> None:
@@ -227,8 +232,8 @@ class NodeConnection:
         if self._driven:
             os.eventfd_write(self._wake, 1)  # our sending may have hidden what it waits for
 
-    def _silence(self, call: Call) -> OSError:
-        what = f"node {self.gateway} of session {self.session.name} did not answer within {self.answer_s:g} s ({call.op})"
+    def _silence(self, call: Call[Any]) -> OSError:
+        what = f"node {self.gateway} of session {self.session.name} did not answer within {self.answer_s:g} s ({q.name_of(call.request)})"
         return failure(errno.ETIMEDOUT, call.about, what)
 
     def _check_usable(self) -> None:
@@ -282,7 +287,8 @@ class NodeConnection:
             if message.error:
                 why = message.value if isinstance(message.value, str) else ""
                 pending.error = failure(message.error, pending.call.about, why)
-            pending.value = message.value
+            else:
+                pending.value = msgspec.convert(message.value, q.answer_type(type(pending.call.request)))
             pending.done = True
         elif isinstance(message, View):
             if self.attachment.adopt(message) and self.gateway >= 0 and all(member.node != self.gateway for member in message.members):
@@ -295,7 +301,7 @@ class NodeConnection:
         value = message.value
         if not message.error and isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], int):
             self._serial += 1
-            self.transport.queue(self.gateway, FsRequest(self._serial, "close", (value[0],), self.uid, self.gid))
+            self.transport.queue(self.gateway, FsRequest(self._serial, q.Close(value[0]), self.uid, self.gid))
 
     def _look(self) -> None:
         pid, started = self._pids.get(self.gateway, (0, 0))
@@ -318,12 +324,12 @@ class NodeConnection:
                 pending.error, pending.done = error, True
             return
         for pending in stranded:
-            if pending.call.op in REPEATABLE:
+            if type(pending.call.request) in REPEATABLE:
                 self._serial += 1
                 pending.serial, pending.generation = self._serial, self.generation
                 pending.deadline = time.monotonic() + self.answer_s
                 self._pending[pending.serial] = pending
-                self.transport.queue(self.gateway, FsRequest(self._serial, pending.call.op, pending.call.args, self.uid, self.gid))
+                self.transport.queue(self.gateway, FsRequest(self._serial, pending.call.request, self.uid, self.gid))
             else:
                 self._fail(pending)
         self._turns.notify_all()

@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from amfs.client import transfer, tree
 from amfs.client.connection import ANSWER_S, Call, NodeConnection, failure
@@ -34,15 +34,18 @@ from amfs.client.open_file import RawFile, flags_of, wrap
 from amfs.client.paths import clean, join
 from amfs.client.transfer import Layout, Progress, Source
 from amfs.client.tree import Entry
+from amfs.engine import attr as a
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 from amfs.errors import SessionError
-from amfs.fs import attr as a
-from amfs.fs.attr import Attr
 from amfs.host.umask import umask
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 LAYOUTS = {"whole": 0, "striped": 1}
 _SMALL = 256 << 10  # a value that is put in one go
+
+T = TypeVar("T")
 
 
 class Usage(NamedTuple):
@@ -125,27 +128,23 @@ class Files:
         """The number by which the nodes know us."""
         return self.connection.transport.own_id
 
-    def call_many(self, calls: Iterable[Call]) -> list[Any]:
+    def call_many(self, calls: Iterable[Call[T]]) -> list[T | OSError]:
         """Make many calls of the file system's own (see ``connection.Call``) at a time; value or OSError of each."""
         return self.connection.call_many(calls)
 
-    def _path(self, op: str, path: StrPath, *args: Any) -> Any:
-        """A call whose first argument is a path."""
-        return self.connection.call(op, clean(path), *args, about=(os.fspath(path),))
-
-    def _paths(self, op: str, one: StrPath, other: StrPath, *args: Any) -> Any:
-        return self.connection.call(op, clean(one), clean(other), *args, about=(os.fspath(one), os.fspath(other)))
+    def _ask(self, request: q.Request[T], *about: StrPath) -> T:
+        return self.connection.call(request, about=tuple(os.fspath(name) for name in about))
 
     # ── what is there ──────────────────────────────────────────────────────────────────────────────
 
     def info(self, path: StrPath, *, follow: bool = True) -> Attr:
         """All that is known of what is at ``path``: layout, writer and rank too."""
-        return Attr(*self._path("walk", path, follow)[0])
+        return self._ask(q.Walk(clean(path), follow), path).attr
 
     def info_many(self, paths: Sequence[StrPath], *, follow: bool = True) -> list[Attr | OSError]:
         """The same for many paths at a time."""
-        answers = self.connection.call_many(Call("walk", (clean(path), follow), (os.fspath(path),)) for path in paths)
-        return [answer if isinstance(answer, OSError) else Attr(*answer[0]) for answer in answers]
+        answers = self.connection.call_many(Call(q.Walk(clean(path), follow), (os.fspath(path),)) for path in paths)
+        return [answer if isinstance(answer, OSError) else answer.attr for answer in answers]
 
     def stat(self, path: StrPath, *, follow_symlinks: bool = True) -> os.stat_result:
         """As ``os.stat``."""
@@ -200,7 +199,7 @@ class Files:
 
     def readlink(self, path: StrPath) -> Any:
         """As ``os.readlink``."""
-        target = self._path("readlink_path", path)
+        target = self._ask(q.ReadlinkPath(clean(path)), path)
         return target if isinstance(os.fspath(path), bytes) else os.fsdecode(target)
 
     # ── changing the tree ──────────────────────────────────────────────────────────────────────────
@@ -208,7 +207,7 @@ class Files:
     def mkdir(self, path: StrPath, mode: int = 0o777) -> None:
         """As ``os.mkdir``."""
         self._refuse_root(path)
-        self._path("mkdir_path", path, mode & ~umask(), False)
+        self._ask(q.MkdirPath(clean(path), mode & ~umask(), False), path)
 
     def _refuse_root(self, path: StrPath) -> None:
         if clean(path) == b"/":
@@ -219,20 +218,20 @@ class Files:
         mode &= ~umask()
         try:
             self._refuse_root(path)
-            self._path("mkdir_path", path, mode, False)  # most often all but the last are there
+            self._ask(q.MkdirPath(clean(path), mode, False), path)  # most often all but the last are there
         except FileNotFoundError:
-            self._path("mkdir_path", path, mode, True)
+            self._ask(q.MkdirPath(clean(path), mode, True), path)
         except FileExistsError:
             if not exist_ok or not self.isdir(path):
                 raise
 
     def rmdir(self, path: StrPath) -> None:
         """As ``os.rmdir``."""
-        self._path("rmdir_path", path)
+        self._ask(q.RmdirPath(clean(path)), path)
 
     def unlink(self, path: StrPath) -> None:
         """As ``os.unlink``."""
-        self._path("unlink_path", path)
+        self._ask(q.UnlinkPath(clean(path)), path)
 
     remove = unlink
 
@@ -247,22 +246,22 @@ class Files:
 
     def rename(self, source: StrPath, target: StrPath, *, replace: bool = True) -> None:
         """As ``os.rename``; without ``replace`` FileExistsError if there is something already."""
-        self._paths("rename_path", source, target, 0 if replace else 1)
+        self._ask(q.RenamePath(clean(source), clean(target), 0 if replace else 1), source, target)
 
     replace = rename
 
     def link(self, source: StrPath, target: StrPath) -> None:
         """As ``os.link``."""
-        self._paths("link_path", source, target)
+        self._ask(q.LinkPath(clean(source), clean(target)), source, target)
 
     def symlink(self, target: StrPath, path: StrPath) -> None:
         """As ``os.symlink``."""
-        self.connection.call("symlink_path", os.fsencode(os.fspath(target)), clean(path), about=(os.fspath(target), os.fspath(path)))
+        self.connection.call(q.SymlinkPath(os.fsencode(os.fspath(target)), clean(path)), about=(os.fspath(target), os.fspath(path)))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
     def _setattr(self, path: StrPath, mask: int, follow: bool, **fields: int) -> None:
-        self._path("setattr_path", path, mask, tuple(Attr(*[0] * 16)._replace(**fields)), follow)
+        self._ask(q.SetattrPath(clean(path), mask, Attr(*[0] * 16)._replace(**fields), follow), path)
 
     def chmod(self, path: StrPath, mode: int) -> None:
         """As ``os.chmod``."""
@@ -297,35 +296,35 @@ class Files:
 
     def getxattr(self, path: StrPath, name: str | bytes) -> bytes:
         """As ``os.getxattr``. ``user.amfs.location``, ``user.amfs.layout`` and ``user.amfs.placement`` say where a file is and why."""
-        return bytes(self._path("get_xattr_path", path, os.fsencode(name)))
+        return bytes(self._ask(q.GetXattrPath(clean(path), os.fsencode(name)), path))
 
     def setxattr(self, path: StrPath, name: str | bytes, value: bytes, flags: int = 0) -> None:
         """As ``os.setxattr``."""
-        self._path("set_xattr_path", path, os.fsencode(name), bytes(value), flags)
+        self._ask(q.SetXattrPath(clean(path), os.fsencode(name), bytes(value), flags), path)
 
     def listxattr(self, path: StrPath) -> list[str]:
         """As ``os.listxattr``."""
-        names = self._path("list_xattr_path", path)
+        names = self._ask(q.ListXattrPath(clean(path)), path)
         parts = names.split(b"\0") if isinstance(names, bytes) else names
         return [os.fsdecode(name) for name in parts if name]
 
     def removexattr(self, path: StrPath, name: str | bytes) -> None:
         """As ``os.removexattr``."""
-        self._path("remove_xattr_path", path, os.fsencode(name))
+        self._ask(q.RemoveXattrPath(clean(path), os.fsencode(name)), path)
 
     # ── placement ──────────────────────────────────────────────────────────────────────────────────
 
     def set_rank(self, path: StrPath, node: int) -> None:
         """Have the file at ``path`` on this node: one that is there goes there, one that is not there yet will."""
-        self._path("set_rank", path, node)
+        self._ask(q.SetRank(clean(path), node), path)
 
     def get_rank(self, path: StrPath) -> int:
         """The node that has the file's bytes, or its first ones."""
-        return int(self._path("get_rank", path))
+        return int(self._ask(q.GetRank(clean(path)), path))
 
     def locate(self, path: StrPath) -> list[Extent]:
         """Which nodes have which parts of a file."""
-        return [Extent(offset, length, tuple(nodes)) for offset, length, nodes in self._path("locate", path)]
+        return [Extent(offset, length, tuple(nodes)) for offset, length, nodes in self._ask(q.Locate(clean(path)), path)]
 
     def set_layout(self, path: StrPath, layout: str | None, stripe: int = 0) -> None:
         """Change a file's layout to "whole" or "striped" (``stripe`` bytes each), or say it for all new files in a directory and below it;
@@ -348,11 +347,11 @@ class Files:
 
     def df(self) -> list[Usage]:
         """What each node holds."""
-        return [Usage(*each[:4]) for each in self.connection.call("df", about=(self.session,))]
+        return [Usage(*each[:4]) for each in self.connection.call(q.Df(), about=(self.session,))]
 
     def du(self, path: StrPath) -> list[tuple[bytes, int, int]]:
         """(directory, bytes, files) of every directory at and below ``path`` with all that is below it; a hard link counts once."""
-        return [(name, size, count) for name, size, count in self._path("du", path)]
+        return [(name, size, count) for name, size, count in self._ask(q.Du(clean(path)), path)]
 
     # ── content ────────────────────────────────────────────────────────────────────────────────────
 
@@ -398,7 +397,7 @@ class Files:
         results: list[bytes | OSError] = []
         for start in range(0, len(paths), transfer.BATCH):
             batch = paths[start : start + transfer.BATCH]
-            calls = (Call("export", (clean(path),), (os.fspath(path),)) for path in batch)
+            calls = (Call(q.Export(clean(path)), (os.fspath(path),)) for path in batch)
             exports = self.connection.call_many(calls) if self.connection.same_host else [None] * len(batch)
             for path, exported in zip(batch, exports, strict=True):
                 try:
@@ -430,10 +429,10 @@ class Files:
                 file.write(data)
             self.rename(temporary, path)
         except OSError as error:
-            self.connection.call_many([Call("unlink_path", (temporary,))])
+            self.connection.call_many([Call(q.UnlinkPath(temporary))])
             raise failure(error.errno or errno.EIO, (os.fspath(path),), error.strerror or "") from None
         except BaseException:
-            self.connection.call_many([Call("unlink_path", (temporary,))])
+            self.connection.call_many([Call(q.UnlinkPath(temporary))])
             raise
 
     def beside(self, path: StrPath) -> bytes:

@@ -25,7 +25,8 @@ from amfs.client.open_file import CHUNK
 from amfs.client.paths import clean, parse
 from amfs.client.transfer import open_exported
 from amfs.client.tree import Entry
-from amfs.fs.attr import Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 
 _shared: weakref.WeakValueDictionary[tuple[int, str | None, int | None], Files] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
@@ -113,7 +114,7 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         links = [path for path, (attr, _, _) in found.items() if stat.S_ISLNK(attr.mode)]
         if links:
             leads = self.files.info_many(links)
-            targets = self.files.call_many(Call("readlink_path", (path,), (path,)) for path in links)
+            targets = self.files.call_many(Call(q.ReadlinkPath(path), (path,)) for path in links)
             for path, lead, target in zip(links, leads, targets, strict=True):
                 attr = found[path][0]
                 found[path] = (
@@ -335,7 +336,7 @@ class _Readers:
 
     def __init__(self, files: Files, names: list[str]) -> None:
         self._files = files
-        calls = [Call("export", (clean(name),), (name,)) for name in names]
+        calls = [Call(q.Export(clean(name)), (name,)) for name in names]
         exports = files.call_many(calls) if files.connection.same_host else [None] * len(names)
         self._open: dict[str, Any] = {}
         for name, exported in zip(names, exports, strict=True):

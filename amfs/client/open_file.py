@@ -11,14 +11,18 @@ import errno
 import io
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
-from amfs.fs.attr import Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+T = TypeVar("T")
 
 CHUNK = 1 << 20  # what one call carries
 AHEAD = 4  # calls on their way when a file is read or written in order
@@ -66,17 +70,18 @@ class RawFile(io.RawIOBase):
             self._at = self.attr.size
 
     def _open(self, flags: int, permissions: int = 0, layout: int = -1, stripe: int = 0, rank: int = -1) -> None:
-        call = Call("open_path", (self._path, flags, permissions, layout, stripe, rank), (self.name,))
+        call = Call(q.OpenPath(self._path, flags, permissions, layout, stripe, rank), (self.name,))
         answer = self._connection.wait(self._connection.submit(call))
         self._handle, self.attr = int(answer[0]), Attr(*answer[1])
         self._generation = self._connection.generation
 
-    def _call(self, op: str, *args: Any) -> Any:
+    def _call(self, request: Callable[[int], q.Request[T]]) -> T:
         """A call on the handle. A reader whose gateway died goes on at another one, if the file is still the same."""
         while True:
-            call = Call(op, (self._handle, *args), (self.name,))
+            call = Call(request(self._handle), (self.name,))
             try:
-                return self._connection.wait(self._connection.submit(call, self._generation))
+                value: T = self._connection.wait(self._connection.submit(call, self._generation))
+                return value
             except GatewayLost:
                 if self._writes:
                     raise
@@ -167,13 +172,13 @@ class RawFile(io.RawIOBase):
             elif self._at == self._ordered and count:
                 self._drop_ahead()
                 wanted = CHUNK if self._at else max(count, BUFFER)
-                held = memoryview(self._call("read", self._at, wanted))
+                held = memoryview(self._call(lambda handle: q.Read(handle, self._at, wanted)))
                 self._short = len(held) < wanted
                 if not self._short:
                     self._look_ahead(self._at + len(held))
             else:
                 self._drop_ahead()
-                alone = bytes(self._call("read", self._at, count)) if count else b""
+                alone = bytes(self._call(lambda handle: q.Read(handle, self._at, count))) if count else b""
                 self._short = len(alone) < count
                 return alone
             start = self._at
@@ -188,7 +193,7 @@ class RawFile(io.RawIOBase):
         if self._ahead:
             offset = self._ahead[-1][0] + CHUNK
         while len(self._ahead) < AHEAD and offset < self.attr.size:
-            call = Call("read", (self._handle, offset, CHUNK), (self.name,))
+            call = Call(q.Read(self._handle, offset, CHUNK), (self.name,))
             self._ahead.append((offset, self._connection.submit(call, self._generation)))
             offset += CHUNK
 
@@ -198,7 +203,7 @@ class RawFile(io.RawIOBase):
             held = memoryview(self._connection.wait(pending))
         except GatewayLost:
             self._drop_ahead()
-            held = memoryview(self._call("read", offset, CHUNK))
+            held = memoryview(self._call(lambda handle: q.Read(handle, offset, CHUNK)))
         self._short = len(held) < CHUNK
         if self._short:
             self._drop_ahead()  # the end; what comes after it would be of another time
@@ -224,14 +229,14 @@ class RawFile(io.RawIOBase):
             while at < end or out:
                 while at < end and len(out) < BULK:
                     size = min(CHUNK, end - at)
-                    call = Call("read", (self._handle, at, size), (self.name,))
+                    call = Call(q.Read(self._handle, at, size), (self.name,))
                     out.append((at, size, self._connection.submit(call, self._generation)))
                     at += size
                 start, size, pending = out.popleft()
                 try:
                     piece = self._connection.wait(pending)
                 except GatewayLost:
-                    piece = self._call("read", start, size)
+                    piece = self._call(partial(q.Read, offset=start, count=size))
                 yield piece
                 if len(piece) < size:
                     return
@@ -245,10 +250,10 @@ class RawFile(io.RawIOBase):
         self._drop_ahead()
         view = memoryview(data).cast("B")
         if self._appends and not self._sent:
-            self._at = Attr(*self._call("stat")).size
+            self._at = self._call(q.Stat).size
         for start in range(0, len(view), CHUNK):
             piece = bytes(view[start : start + CHUNK])
-            call = Call("write", (self._handle, self._at, piece), (self.name,))
+            call = Call(q.Write(self._handle, self._at, piece), (self.name,))
             self._sent.append(self._connection.submit(call, self._generation))
             self._at += len(piece)
             while len(self._sent) > BULK:
@@ -283,7 +288,7 @@ class RawFile(io.RawIOBase):
         size = self._at if size is None else size
         if size < 0:
             raise failure(errno.EINVAL, (self.name,))
-        self._call("truncate", size)
+        self._call(lambda handle: q.Truncate(handle, size))
         return size
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────────
@@ -294,7 +299,7 @@ class RawFile(io.RawIOBase):
         if whence == os.SEEK_CUR:
             offset += self._at
         elif whence == os.SEEK_END:
-            offset += Attr(*self._call("stat")).size
+            offset += self._call(q.Stat).size
         elif whence != os.SEEK_SET:
             raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
         if offset < 0:
@@ -310,7 +315,7 @@ class RawFile(io.RawIOBase):
         """What the file is like now."""
         self._checkClosed()
         self._drain()
-        return Attr(*self._call("stat"))
+        return self._call(q.Stat)
 
     def close(self) -> None:
         """Wait for the writes and give the handle back. Raises what they, or the closing, met."""
@@ -331,7 +336,7 @@ class RawFile(io.RawIOBase):
             if self._generation == self._connection.generation and self._connection.gateway >= 0:
                 self._connection.settle(self._stray)
             if self._writes or (self._generation == self._connection.generation and self._connection.gateway >= 0):
-                call = Call("close", (self._handle,), (self.name,))
+                call = Call(q.Close(self._handle), (self.name,))
                 if self._writes:
                     self._connection.wait(self._connection.submit(call, self._generation))
                 else:

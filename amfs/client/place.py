@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from amfs.engine import fs_requests as q
 from amfs.engine.paths import in_namespace, namespace_path
 from amfs.errors import SessionError, UsageError
 from amfs.translate.place import HostPlace
@@ -31,7 +32,7 @@ class FilesPlace(HostPlace):
 
         connection = NodeConnection(self.session or None)
         try:
-            answers = connection.call_many([Call("walk", (namespace_path(name), True)) for name in mine])
+            answers = connection.call_many([Call(q.Walk(namespace_path(name), True)) for name in mine])
         finally:
             connection.close()
         for name, answer in zip(mine, answers, strict=True):

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from amfs.client import tree
 from amfs.client.connection import Call, NodeConnection, failure
-from amfs.fs.attr import Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 
 DEATH_S = 15.0  # by then a node that died is known to have died
 _PAUSE_S = 0.5
@@ -41,7 +42,7 @@ def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
 
 
 def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
-    top = Attr(*connection.call("walk", path, True, about=(path,))[0])
+    top = Attr(*connection.call(q.Walk(path, True), about=(path,))[0])
     if stat.S_ISREG(top.mode):
         return [Selected(path, top)]
     if not stat.S_ISDIR(top.mode):
@@ -59,7 +60,7 @@ def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
 def places(connection: NodeConnection, paths: Sequence[bytes]) -> list[tuple[int, ...]]:
     """The nodes that hold the (first) bytes of each file, best first. Raises OSError for the first that cannot be said."""
     held = []
-    for answer in connection.call_many(Call("locate", (path,), (path,)) for path in paths):
+    for answer in connection.call_many(Call(q.Locate(path), (path,)) for path in paths):
         if isinstance(answer, OSError):
             raise answer
         held.append(tuple(answer[0][2]) if answer else ())

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
-from amfs.fs.attr import Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done
 
@@ -164,9 +165,8 @@ def _adopt_batch(
     above = [source.path.rpartition(b"/")[0] or b"/" for source in sources]
     elsewhere = _striped_by_rule(connection, set(above)) if layout.kind < 0 else set()
     chosen = [index for index, source in enumerate(sources) if above[index] not in elsewhere and _has_room(connection, source.size)]
-    calls = [Call("scratch", (b"%x-%d" % (connection.transport.own_id, connection.number()),), (sources[index].path,)) for index in chosen]
-    answers = zip(chosen, connection.call_many(calls, generation=generation), strict=True)
-    places = {index: os.fsencode(place) for index, place in answers if not isinstance(place, OSError)}
+    found = connection.call_many([Call(q.Scratch(), (sources[index].path,)) for index in chosen], generation=generation)
+    places = {index: os.fsencode(place) for index, place in zip(chosen, found, strict=True) if not isinstance(place, OSError)}
     try:
         filled = []
         for index, place in places.items():
@@ -176,11 +176,12 @@ def _adopt_batch(
             elif outcome.errno not in _FULL:
                 done[index] = outcome
         wanted = [(index, sources[index]) for index in filled]
-        calls = [Call("adopt", (places[index], each.path, each.mode, exclusive), (each.path,)) for index, each in wanted]
-        for index, answer in zip(filled, connection.call_many(calls, generation=generation), strict=True):
+        calls = [Call(q.Adopt(places[index], each.path, each.mode, exclusive), (each.path,)) for index, each in wanted]
+        answers = connection.call_many(calls, generation=generation)
+        for index, answer in zip(filled, answers, strict=True):
             if not isinstance(answer, OSError):
                 del places[index]
-                done[index] = Attr(*answer)
+                done[index] = answer
             elif answer.errno in _FULL or isinstance(answer, GatewayLost):
                 progress(-sources[index].size)  # it is told again on the long way
             else:
@@ -195,14 +196,14 @@ def _has_room(connection: NodeConnection, size: int) -> bool:
     """Whether a file of this size may go to the gateway as a whole: only asked for large ones."""
     if size <= BATCH_BYTES:
         return True
-    usage = {node: (capacity, used) for node, capacity, used, *_ in connection.call("df", about=(connection.session.name,))}
+    usage = {node: (capacity, used) for node, capacity, used, *_ in connection.call(q.Df(), about=(connection.session.name,))}
     capacity, used = usage.get(connection.gateway, (0, 0))
     return not capacity or size <= capacity - used
 
 
 def _striped_by_rule(connection: NodeConnection, directories: set[bytes]) -> set[bytes]:
     paths = list(directories)
-    answers = connection.call_many(Call("get_xattr_path", (path, b"user.amfs.layout"), (path,)) for path in paths)
+    answers = connection.call_many(Call(q.GetXattrPath(path, b"user.amfs.layout"), (path,)) for path in paths)
     return {path for path, answer in zip(paths, answers, strict=True) if not isinstance(answer, OSError) and answer.startswith(b"striped")}
 
 
@@ -241,28 +242,28 @@ def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
     with open(source.local, "rb", buffering=0) as file:
         about = (source.path,)
-        handle, _ = connection.call("open_path", source.path, flags, source.mode, layout.kind, layout.stripe, layout.rank, about=about)
+        handle, _ = connection.call(q.OpenPath(source.path, flags, source.mode, layout.kind, layout.stripe, layout.rank), about=about)
         generation = connection.generation
         out: deque[Pending] = deque()
         at = 0
         try:
             while data := file.read(CHUNK):
-                out.append(connection.submit(Call("write", (handle, at, data), about), generation))
+                out.append(connection.submit(Call(q.Write(handle, at, data), about), generation))
                 at += len(data)
                 progress(len(data))
                 if len(out) >= IN_FLIGHT:
                     connection.wait(out.popleft())
             while out:
                 connection.wait(out.popleft())
-            attr = Attr(*connection.wait(connection.submit(Call("stat", (handle,), about), generation)))
-            connection.wait(connection.submit(Call("close", (handle,), about), generation))
+            attr = Attr(*connection.wait(connection.submit(Call(q.Stat(handle), about), generation)))
+            connection.wait(connection.submit(Call(q.Close(handle), about), generation))
             return attr
         except BaseException as error:
             if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
                 connection.settle(out)
-                left = [Call("close", (handle,), about)]
+                left = [Call(q.Close(handle), about)]
                 if isinstance(error, OSError):  # half of a file is none: who reads it would take it for all
-                    left.append(Call("unlink_path", (source.path,), about))
+                    left.append(Call(q.UnlinkPath(source.path), about))
                 for call in left:
                     with contextlib.suppress(OSError):
                         connection.wait(connection.submit(call, generation))
@@ -289,7 +290,7 @@ def get_many(
         batch = pairs[start : start + BATCH]
         exports: list[Any] = [None] * len(batch)
         if connection.same_host:
-            exports = connection.call_many(Call("export", (path,), (path,)) for path, _ in batch)
+            exports = connection.call_many(Call(q.Export(path), (path,)) for path, _ in batch)
         for (path, local), exported in zip(batch, exports, strict=True):
             try:
                 results.append(_get(connection, path, local, exported, exclusive, progress))
@@ -349,7 +350,7 @@ def open_exported(exported: object) -> tuple[int, Attr] | None:
 
 def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, progress: Progress) -> Attr:
     about = (path,)
-    handle, fields = connection.call("open_path", path, os.O_RDONLY, 0, -1, 0, -1, about=about)
+    handle, fields = connection.call(q.OpenPath(path, os.O_RDONLY, 0, -1, 0, -1), about=about)
     generation = connection.generation
     out: deque[Pending] = deque()
     asked = 0
@@ -357,7 +358,7 @@ def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, 
         with _Local(local, exclusive) as target:
             while True:
                 while len(out) < IN_FLIGHT:
-                    out.append(connection.submit(Call("read", (handle, asked, CHUNK), about), generation))
+                    out.append(connection.submit(Call(q.Read(handle, asked, CHUNK), about), generation))
                     asked += CHUNK
                 data = connection.wait(out.popleft())
                 _write_all(target, data)
@@ -367,4 +368,4 @@ def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, 
     finally:
         if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
             connection.settle(out)
-            connection.discard([connection.submit(Call("close", (handle,), about), generation)])
+            connection.discard([connection.submit(Call(q.Close(handle), about), generation)])

@@ -10,11 +10,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from amfs.client.connection import Call, NodeConnection, Pending
 from amfs.client.paths import join
-from amfs.fs.attr import Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 
 PAGE = 4096  # entries in one answer
 _AHEAD = 32  # directories whose first page is asked for before it is wanted
@@ -43,8 +43,8 @@ class Entry:
         return f"<Entry {os.fsdecode(self.path)!r}>"
 
 
-def _page_call(path: bytes, cursor: int = 0) -> Call:
-    return Call("list_path", (path, cursor, PAGE), (path,))
+def _page_call(path: bytes, cursor: int = 0) -> Call[q.Page]:
+    return Call(q.ListPath(path, cursor, PAGE), (path,))
 
 
 def pages(connection: NodeConnection, path: bytes, first: Pending | None = None) -> Iterator[list[Entry]]:
@@ -54,7 +54,7 @@ def pages(connection: NodeConnection, path: bytes, first: Pending | None = None)
         entries, cursor = connection.wait(pending)
         if cursor:
             pending = connection.submit(_page_call(path, cursor))
-        yield [Entry(path, name, Attr(*attr)) for name, attr in entries]
+        yield [Entry(path, name, attr) for name, attr in entries]
         if not cursor:
             return
 
@@ -92,7 +92,7 @@ def remove_tree(
         try:
             for page in pages(connection, path):
                 directories += [entry.path for entry in page if entry.is_dir()]
-                _each(connection, "unlink_path", [entry.path for entry in page if not entry.is_dir()], on_error, on_removed)
+                _each(connection, q.UnlinkPath, [entry.path for entry in page if not entry.is_dir()], on_error, on_removed)
         except OSError as error:
             on_error(error)
     # A directory's parent comes before it in the list; those of one depth do not concern each other.
@@ -100,21 +100,21 @@ def remove_tree(
     for path in directories:
         by_depth.setdefault(path.count(b"/") if path != b"/" else 0, []).append(path)
     for depth in sorted(by_depth, reverse=True):
-        _each(connection, "rmdir_path", [path for path in by_depth[depth] if path != b"/"], on_error, on_removed)
+        _each(connection, q.RmdirPath, [path for path in by_depth[depth] if path != b"/"], on_error, on_removed)
 
 
 def _each(
-    connection: NodeConnection, op: str, paths: Sequence[bytes], on_error: Callable[[OSError], None],
+    connection: NodeConnection, request: Callable[[bytes], q.Request[None]], paths: Sequence[bytes], on_error: Callable[[OSError], None],
     on_removed: Callable[[bytes, bool], None] | None,
 ) -> None:  # fmt: skip
-    results = connection.call_many(Call(op, (path,), (path,)) for path in paths)
+    results = connection.call_many(Call(request(path), (path,)) for path in paths)
     for path, result in zip(paths, results, strict=True):
         if isinstance(result, FileNotFoundError):
             continue  # somebody else was faster
         if isinstance(result, OSError):
             on_error(result)
         elif on_removed is not None:
-            on_removed(path, op == "rmdir_path")
+            on_removed(path, request is q.RmdirPath)
 
 
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────────
@@ -145,22 +145,22 @@ def expand(connection: NodeConnection, pattern: bytes) -> list[bytes]:
             found = _matching(connection, [path for path, directory in found if directory], part)
         else:
             paths = [join(path, part) for path, directory in found if directory]
-            calls = (Call("walk", (path, not last), (path,)) for path in paths)
-            answers = zip(paths, connection.call_many(calls), strict=True)
-            found = [(path, _is_dir(answer)) for path, answer in answers if not isinstance(answer, OSError)]
+            calls = (Call(q.Walk(path, not last), (path,)) for path in paths)
+            answers = connection.call_many(calls)
+            found = [(path, _is_dir(answer)) for path, answer in zip(paths, answers, strict=True) if not isinstance(answer, OSError)]
     return sorted(dict(found))
 
 
 def lookup(connection: NodeConnection, path: bytes, follow: bool = False) -> Attr | None:
     """What is at ``path``; None if there is nothing."""
     try:
-        return Attr(*connection.call("walk", path, follow, about=(path,))[0])
+        return connection.call(q.Walk(path, follow), about=(path,)).attr
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _is_dir(answer: Any) -> bool:
-    return stat.S_ISDIR(Attr(*answer[0]).mode)
+def _is_dir(answer: q.Walked) -> bool:
+    return stat.S_ISDIR(answer.attr.mode)
 
 
 def _matching(connection: NodeConnection, directories: Sequence[bytes], part: bytes) -> list[tuple[bytes, bool]]:
@@ -174,7 +174,7 @@ def _matching(connection: NodeConnection, directories: Sequence[bytes], part: by
                 links.append(entry.path)
             found.append((entry.path, entry.is_dir()))
     if links:  # a link to a directory is one for what stands after it
-        answers = connection.call_many(Call("walk", (path, True), (path,)) for path in links)
+        answers = connection.call_many(Call(q.Walk(path, True), (path,)) for path in links)
         found += [(path, True) for path, answer in zip(links, answers, strict=True) if not isinstance(answer, OSError) and _is_dir(answer)]
     return list(dict(found).items())
 

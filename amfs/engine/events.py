@@ -1,4 +1,4 @@
-"""The inputs (events) and outputs (effects) of the pure cores. Imports only the messages and the table of partitions.
+"""The inputs (events) and outputs (effects) of the pure cores. Imports only messages, requests and the table of partitions.
 
 An event is either ``Received`` (a message from a peer) or one of the local happenings below. An effect is a value; only a shell
 (``node`` or ``sim``) acts on it. File contents never pass through a core, except small ones inside ``Content``.
@@ -7,10 +7,14 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amfs.engine.messages import Message, Result, RunInfo
 from amfs.engine.partition import PartitionTable
+
+if TYPE_CHECKING:  # a process without a file system need not load them
+    from amfs.engine.fs_requests import Request
+    from amfs.engine.fs_works import WorkOrder
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,13 +144,18 @@ class StopRun(NamedTuple):
 
 
 class FsRequested(NamedTuple):
-    """A face of the file system (a mount) asks for ``op``; answered by the effect ``FsReplied`` with the same token."""
+    """A mount asks for something; answered by the effect ``FsReplied`` with the same token."""
 
     token: object
-    op: str
-    args: tuple[object, ...]
+    request: Request[Any]
     uid: int = 0
     gid: int = 0
+
+
+class ClockRead(NamedTuple):
+    """What the clock on the wall showed when the events that follow had been collected, in nanoseconds since 1970."""
+
+    wall_ns: int
 
 
 class PeersHeard(NamedTuple):
@@ -180,7 +189,7 @@ class FsHandlesClosed(NamedTuple):
 
 
 class FsFull(NamedTuple):
-    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``room_made`` with ``serial``."""
+    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``RoomMade`` with ``serial``."""
 
     serial: int
     wanted: int
@@ -334,18 +343,17 @@ class FsReplied(NamedTuple):
 
 
 class FsWork(NamedTuple):
-    """Effect: do ``what`` (a method of ``node.file_backend.FileBackend``); ends as ``FsWorked(serial)``, unheard if serial is 0."""
+    """Effect: do it (``node.file_backend``); ends as ``FsWorked(serial)``, unheard if serial is 0."""
 
     serial: int
-    what: str
-    args: tuple[object, ...]
+    order: WorkOrder[Any]
 
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
     | FilesSeen
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
-    | AttemptEnded
+    | AttemptEnded | ClockRead
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore

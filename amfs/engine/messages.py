@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -445,15 +445,15 @@ class ClientHello(Message, frozen=True, tag=64):
 
 
 class PeerRequest(Message, frozen=True, tag=70):
-    """Node -> node: do ``op`` of ``amfs.fs.vfs`` (its methods ``s_...``) and answer. Names are bytes, attributes tuples."""
+    """Node -> node: what one file system asks another. ``call`` is a ``peer_requests.PeerCall``, or what a decoder that does not know those
+    makes of one. Answered by PeerResponse."""
 
     serial: int
-    op: str
-    args: tuple[object, ...] = ()
+    call: object
 
 
 class PeerResponse(Message, frozen=True, tag=71):
-    """Node -> node: how it went. ``error`` is an errno, 0: fine."""
+    """Node -> node: how it went. ``error`` is an errno, 0: fine, then ``value`` is of the type that the call is answered by."""
 
     serial: int
     error: int = 0
@@ -461,17 +461,17 @@ class PeerResponse(Message, frozen=True, tag=71):
 
 
 class FsRequest(Message, frozen=True, tag=72):
-    """Client -> its gateway node: do ``op`` (the methods ``op_...``) as ``uid`` and ``gid``. Answered by FsResponse."""
+    """Client -> its gateway node: an operation of the file system, as ``uid`` and ``gid``. ``request`` is a ``fs_requests.Request``, or
+    what a decoder that does not know those makes of one. Answered by FsResponse."""
 
     serial: int
-    op: str
-    args: tuple[object, ...] = ()
+    request: object
     uid: int = 0
     gid: int = 0
 
 
 class FsResponse(Message, frozen=True, tag=73):
-    """Node -> client: how it went. ``error`` is an errno, 0: fine."""
+    """Node -> client: how it went. ``error`` is an errno, 0: fine, then ``value`` is of the type that the request is answered by."""
 
     serial: int
     error: int = 0

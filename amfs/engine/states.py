@@ -181,6 +181,61 @@ RECORD_TABLE: Mapping[tuple[RecordState, RecordEvent], RecordState] = {
     (RecordState.BACKING_OFF, RecordEvent.END): RecordState.ENDED,
 }
 
+# ── a file of the session's file system, on a node that has it open ────────────────────────────────
+
+
+class OpenState(IntEnum):
+    """IDLE: this node has written nothing of it that its shard does not know; it may be open to be read, or about to be opened. FETCHING:
+    this node may be its writer by now, and its content is perhaps not here: no other node is let in. WRITING: handles of this node may
+    write it. PROXIED: it is held open because other nodes write through this one. UNREPORTED: a writing handle was closed, and the shard
+    has not been told what was written; other handles may write still."""
+
+    IDLE = 0
+    FETCHING = 1
+    WRITING = 2
+    PROXIED = 3
+    UNREPORTED = 4
+
+
+class OpenEvent(IntEnum):
+    BECOMES_WRITER = 0  # asks the shard to be its writer, which it has not been
+    FETCH_ENDED = 1  # the content is here, or this node is not its writer; followed by what it is open for meanwhile
+    OPENED_TO_WRITE = 2
+    PROXY_OPENED = 3
+    PROXY_CLOSED = 4  # or found that nobody uses it; what was written through it is to be reported
+    WRITER_CLOSED = 5
+    REPORTED = 6  # the report of what was written begins
+    UNUSED = 7  # no handle of this node can write it any more, and nothing was written
+
+
+OPEN_TABLE: Mapping[tuple[OpenState, OpenEvent], OpenState] = {
+    (OpenState.IDLE, OpenEvent.BECOMES_WRITER): OpenState.FETCHING,
+    (OpenState.IDLE, OpenEvent.OPENED_TO_WRITE): OpenState.WRITING,
+    (OpenState.IDLE, OpenEvent.PROXY_OPENED): OpenState.PROXIED,
+    (OpenState.IDLE, OpenEvent.WRITER_CLOSED): OpenState.UNREPORTED,  # a mount had opened it without asking
+    (OpenState.FETCHING, OpenEvent.BECOMES_WRITER): OpenState.FETCHING,  # it has changed meanwhile: again
+    (OpenState.FETCHING, OpenEvent.FETCH_ENDED): OpenState.IDLE,
+    (OpenState.FETCHING, OpenEvent.OPENED_TO_WRITE): OpenState.FETCHING,
+    (OpenState.FETCHING, OpenEvent.PROXY_OPENED): OpenState.FETCHING,
+    (OpenState.FETCHING, OpenEvent.PROXY_CLOSED): OpenState.FETCHING,
+    (OpenState.FETCHING, OpenEvent.WRITER_CLOSED): OpenState.FETCHING,
+    (OpenState.FETCHING, OpenEvent.REPORTED): OpenState.FETCHING,
+    (OpenState.WRITING, OpenEvent.BECOMES_WRITER): OpenState.FETCHING,  # its shard has taken the writing away, with a node that died
+    (OpenState.WRITING, OpenEvent.OPENED_TO_WRITE): OpenState.WRITING,
+    (OpenState.WRITING, OpenEvent.PROXY_OPENED): OpenState.PROXIED,
+    (OpenState.WRITING, OpenEvent.WRITER_CLOSED): OpenState.UNREPORTED,
+    (OpenState.WRITING, OpenEvent.UNUSED): OpenState.IDLE,
+    (OpenState.PROXIED, OpenEvent.BECOMES_WRITER): OpenState.FETCHING,
+    (OpenState.PROXIED, OpenEvent.OPENED_TO_WRITE): OpenState.PROXIED,
+    (OpenState.PROXIED, OpenEvent.WRITER_CLOSED): OpenState.PROXIED,
+    (OpenState.PROXIED, OpenEvent.PROXY_CLOSED): OpenState.UNREPORTED,
+    (OpenState.UNREPORTED, OpenEvent.BECOMES_WRITER): OpenState.FETCHING,
+    (OpenState.UNREPORTED, OpenEvent.OPENED_TO_WRITE): OpenState.UNREPORTED,
+    (OpenState.UNREPORTED, OpenEvent.PROXY_OPENED): OpenState.PROXIED,
+    (OpenState.UNREPORTED, OpenEvent.WRITER_CLOSED): OpenState.UNREPORTED,
+    (OpenState.UNREPORTED, OpenEvent.REPORTED): OpenState.IDLE,
+}
+
 # ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────
 
 
@@ -217,6 +272,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on its FLS shard": LOOKUP_TABLE,  # type: ignore[dict-item]
     "A task on its worker": TASK_TABLE,  # type: ignore[dict-item]
     "A task on its dispatcher": RECORD_TABLE,  # type: ignore[dict-item]
+    "A file on a node that has it open": OPEN_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
 }
 
@@ -230,6 +286,7 @@ FILE_NEXT = compile_table(FILE_TABLE, FileState, FileEvent)
 LOOKUP_NEXT = compile_table(LOOKUP_TABLE, LookupState, LookupEvent)
 TASK_NEXT = compile_table(TASK_TABLE, TaskState, TaskEvent)
 RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)
+OPEN_NEXT = compile_table(OPEN_TABLE, OpenState, OpenEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 
 

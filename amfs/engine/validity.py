@@ -20,7 +20,6 @@ CAPTURE_MAX = 64 << 20
 ENDPOINTS_MAX = 64
 NAME_MAX = 1 << 16  # bytes of a name; longer ones no file system takes
 _ENDPOINT = re.compile(r"(tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):\d{1,5}|ipc://[^\0]{1,107})\Z")
-_OP = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 def fault(message: m.Message) -> str:
@@ -125,13 +124,9 @@ def _first(faults: Iterable[str]) -> str:
     return next(filter(None, faults), "")
 
 
-def _op(message: Any) -> str:
-    return "" if len(message.op) < 100 and _OP.match(message.op) else f"there is no operation {message.op[:100]!r}"
-
-
-def _fs_do(message: m.FsRequest) -> str:
+def _fs_request(message: m.FsRequest) -> str:
     limit = (1 << 32) - 1
-    return _op(message) or ("" if 0 <= message.uid < limit and 0 <= message.gid < limit else "there is no such user or group")
+    return "" if 0 <= message.uid < limit and 0 <= message.gid < limit else "there is no such user or group"
 
 
 _CHECKS: dict[type, Callable[[Any], str]] = {
@@ -145,6 +140,5 @@ _CHECKS: dict[type, Callable[[Any], str]] = {
     m.Join: lambda message: _member(message.member),
     m.View: _view,
     m.Heartbeat: lambda message: "" if 0 <= message.epoch < 1 << 53 else f"there is no epoch {message.epoch}",
-    m.PeerRequest: _op,
-    m.FsRequest: _fs_do,
+    m.FsRequest: _fs_request,
 }

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 from amfs.engine.events import FsReplied, FsRequested
 
 log = logging.getLogger("amfs.fs")
@@ -77,6 +79,13 @@ ANSWERS: dict[str, Callable[[Answers, int, Any], None]] = {
 }  # fmt: skip
 
 
+def typed(op: str, args: tuple[Any, ...]) -> q.Request[Any]:
+    """What the C side calls ``op``."""
+    if op in ("setattr", "closed") and args[-1] is not None:
+        args = (*args[:-1], Attr(*args[-1]))
+    return q.BY_NAME[op](*args)
+
+
 class NativeFace:
     """One mount as the machine sees it: the face ``("fuse", number)``."""
 
@@ -91,7 +100,7 @@ class NativeFace:
         for unique, op, args, uid, gid, _ in self.fuse.requests():
             if unique:
                 self._asked[unique] = op
-            events.append(FsRequested(("fuse", self.number, unique), op, args, uid, gid))
+            events.append(FsRequested(("fuse", self.number, unique), typed(op, args), uid, gid))
         return events
 
     def reply(self, effect: FsReplied) -> None:

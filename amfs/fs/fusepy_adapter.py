@@ -20,12 +20,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
-from amfs.engine.events import FsReplied, FsRequested
-from amfs.errors import SystemSetupError
-from amfs.fs.attr import (
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import (
     META_SET_ATIME,
     META_SET_MTIME,
     META_SET_SIZE,
@@ -33,8 +32,12 @@ from amfs.fs.attr import (
     ROOT,
     Attr,
 )
+from amfs.engine.events import FsReplied, FsRequested
+from amfs.errors import SystemSetupError
 
 log = logging.getLogger("amfs.fs")
+
+T = TypeVar("T")
 
 LOCAL = 0
 ANSWER_S = 60.0  # the machine's own time-outs end sooner
@@ -167,17 +170,17 @@ class FusepyAdapter:
 
     # ── asking ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _tell(self, op: str, *args: object) -> None:
-        self._asked.append(FsRequested(("fusepy", self.number, 0), op, args))
+    def _tell(self, request: q.Request[Any]) -> None:
+        self._asked.append(FsRequested(("fusepy", self.number, 0), request))
         os.eventfd_write(self.fd, 1)
 
-    def ask(self, op: str, *args: object) -> Any:
+    def ask(self, request: q.Request[T]) -> T:
         """Have the machine do it. Raises OSError."""
         uid, gid, _ = self._binding.fuse_get_context()
         serial = next(self._serials)
         waiting: tuple[threading.Event, list[FsReplied]] = (threading.Event(), [])
         self._answers[serial] = waiting
-        self._asked.append(FsRequested(("fusepy", self.number, serial), op, args, uid, gid))
+        self._asked.append(FsRequested(("fusepy", self.number, serial), request, uid, gid))
         os.eventfd_write(self.fd, 1)
         answered = waiting[0].wait(ANSWER_S)
         del self._answers[serial]
@@ -187,7 +190,8 @@ class FusepyAdapter:
         if effect.error:
             number = errno.EIO if effect.error in (errno.EHOSTDOWN, errno.ETIMEDOUT) else effect.error
             raise OSError(number, os.strerror(number))
-        return effect.value
+        value: T = effect.value  # type: ignore[assignment]
+        return value
 
     # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -222,12 +226,12 @@ class FusepyAdapter:
         return self._look_in(*self.place(path))
 
     def _look_in(self, parent: int, name: bytes) -> Facts:
-        answer: Facts = self.ask("lookup", parent, name)[0]
+        answer: Facts = self.ask(q.Lookup(parent, name))[0]
         return answer
 
     def about(self, ino: int) -> Facts:
         """The attributes of an inode."""
-        answer: Facts = self.ask("getattr", ino)[0]
+        answer: Facts = self.ask(q.Getattr(ino))[0]
         return answer
 
     def about_open(self, number: int) -> Facts:
@@ -238,7 +242,7 @@ class FusepyAdapter:
         above = self.meta.dir_get(directory)[1]
         found: list[tuple[bytes, int, int]] = [(b".", directory, stat.S_IFDIR), (b"..", above, stat.S_IFDIR)]
         cursor = 0
-        while page := self.ask("list", directory, cursor, _LIST):
+        while page := self.ask(q.List(directory, cursor, _LIST)):
             found += [(bytes(entry[0]), entry[1], entry[2]) for entry in page]
             cursor = page[-1][3]
         return found
@@ -265,12 +269,12 @@ class FusepyAdapter:
     def open(self, path: bytes, flags: int) -> int:
         writing = flags & os.O_ACCMODE != os.O_RDONLY
         ino = self.look(path)[_INO]
-        how = self.ask("open", ino, flags & ~os.O_TRUNC)
+        how = self.ask(q.Open(ino, flags & ~os.O_TRUNC))
         return self._keep(ino, how, writing, how[3] == 0)
 
     def create(self, path: bytes, mode: int) -> int:
         parent, name = self.place(path)
-        attr, *how = self.ask("create", parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT)
+        attr, *how = self.ask(q.Create(parent, name, stat.S_IMODE(mode), os.O_RDWR | os.O_CREAT))
         return self._keep(attr[_INO], how, True, how[3] == 0)
 
     def handle(self, number: int) -> IoHandle:
@@ -316,13 +320,13 @@ class FusepyAdapter:
         """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
         if attr is not None:
             self.meta.closing(ino)
-            self._tell("closed", ino, True, attr)
+            self._tell(q.Closed(ino, True, Attr(*attr)))
         if last:
             self.meta.closing(ino)
-            self._tell("closed", ino, False, None)
+            self._tell(q.Closed(ino, False, None))
 
     def unlink(self, path: bytes) -> None:
-        self.ask("unlink", *self.place(path))
+        self.ask(q.Unlink(*self.place(path)))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -330,7 +334,7 @@ class FusepyAdapter:
         ino, want = self.look(path)[_INO], Attr(**wanted)
         if mask & _TIMES:
             self._stamp(ino, mask, want)  # if it is here: it is what is believed while written
-        self.ask("setattr", ino, mask, tuple(want))
+        self.ask(q.Setattr(ino, mask, want))
 
     def _stamp(self, ino: int, mask: int, want: Attr) -> None:
         """The part of a file here has the same times as the record."""
@@ -345,4 +349,4 @@ class FusepyAdapter:
             self.io.set_times(ino, atime, mtime)
 
     def xattr(self, path: bytes, name: bytes) -> bytes:
-        return bytes(self.ask("get_xattr", self.look(path)[_INO], name))
+        return bytes(self.ask(q.GetXattr(self.look(path)[_INO], name)))

@@ -8,7 +8,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
-from amfs.fs.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_UID, NAME_MAX, Attr
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_UID, NAME_MAX, Attr
 from amfs.fs.fusepy_adapter import Facts, FusepyAdapter, now
 
 _NO_ID = 0xFFFFFFFF
@@ -100,31 +101,31 @@ def _operations(face: FusepyAdapter, binding: Any) -> Any:
             return 0
 
         def mkdir(self, path: str, mode: int) -> int:
-            face.ask("mkdir", *face.place(_raw(path)), stat.S_IFDIR | mode)
+            face.ask(q.Mkdir(*face.place(_raw(path)), stat.S_IFDIR | mode))
             return 0
 
         def rmdir(self, path: str) -> int:
-            face.ask("rmdir", *face.place(_raw(path)))
+            face.ask(q.Rmdir(*face.place(_raw(path))))
             face.forget()
             return 0
 
         def mknod(self, path: str, mode: int, dev: int) -> int:
-            face.ask("mknod", *face.place(_raw(path)), mode, dev)
+            face.ask(q.Mknod(*face.place(_raw(path)), mode, dev))
             return 0
 
         def symlink(self, target: str, source: str) -> int:
-            face.ask("symlink", *face.place(_raw(target)), _raw(source))
+            face.ask(q.Symlink(*face.place(_raw(target)), _raw(source)))
             return 0
 
         def readlink(self, path: str) -> str:
-            return bytes(face.ask("readlink", face.look(_raw(path))[0])).decode("latin-1")
+            return bytes(face.ask(q.Readlink(face.look(_raw(path))[0]))).decode("latin-1")
 
         def link(self, target: str, source: str) -> int:
-            face.ask("link", face.look(_raw(source))[0], *face.place(_raw(target)))
+            face.ask(q.Link(face.look(_raw(source))[0], *face.place(_raw(target))))
             return 0
 
         def rename(self, old: str, new: str) -> int:
-            face.ask("rename", *face.place(_raw(old)), *face.place(_raw(new)), 0)
+            face.ask(q.Rename(*face.place(_raw(old)), *face.place(_raw(new)), 0))
             face.forget()
             return 0
 
@@ -142,7 +143,7 @@ def _operations(face: FusepyAdapter, binding: Any) -> Any:
             return 0
 
         def statfs(self, path: str) -> dict[str, int]:
-            bsize, blocks, bfree, bavail, files, ffree = face.ask("statfs")
+            bsize, blocks, bfree, bavail, files, ffree = face.ask(q.Statfs())
             return {
                 "f_bsize": bsize, "f_frsize": bsize, "f_blocks": blocks, "f_bfree": bfree, "f_bavail": bavail, "f_files": files,
                 "f_ffree": ffree, "f_namemax": NAME_MAX,
@@ -158,16 +159,16 @@ def _operations(face: FusepyAdapter, binding: Any) -> Any:
                 raise OSError(errno.EOPNOTSUPP, name)
             if name.endswith(".") and name.count(".") == 1:
                 raise OSError(errno.EINVAL, name)
-            face.ask("set_xattr", face.look(_raw(path))[0], _raw(name), bytes(value), options)
+            face.ask(q.SetXattr(face.look(_raw(path))[0], _raw(name), bytes(value), options))
             return 0
 
         def listxattr(self, path: str) -> list[str]:
-            names = bytes(face.ask("list_xattr", face.look(_raw(path))[0])).split(b"\0")
+            names = bytes(face.ask(q.ListXattr(face.look(_raw(path))[0]))).split(b"\0")
             hidden = b"trusted." if binding.fuse_get_context()[0] else b"\0"
             return [name.decode("latin-1") for name in names if name and not name.startswith(hidden)]
 
         def removexattr(self, path: str, name: str) -> int:
-            face.ask("remove_xattr", face.look(_raw(path))[0], _raw(name))
+            face.ask(q.RemoveXattr(face.look(_raw(path))[0], _raw(name)))
             return 0
 
     return Operations()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from amfs.engine import messages as m
 
 _SMALL = 256  # a message of numbers
@@ -56,6 +58,8 @@ def _value(value: Any) -> int:
         return 5 + sum(map(_value, value))
     if isinstance(value, dict):
         return 5 + sum(map(_value, value)) + sum(map(_value, value.values()))
+    if isinstance(value, msgspec.Struct):
+        return _PART + sum(_value(getattr(value, name)) for name in value.__struct_fields__)
     return 9
 
 
@@ -66,8 +70,8 @@ _KINDS: dict[type, Callable[[Any], int]] = {
     m.Done: _results,
     m.Content: _content,
     m.RunBegin: _run_begin,
-    m.PeerRequest: lambda message: _value(message.args),
-    m.FsRequest: lambda message: _value(message.args),
+    m.PeerRequest: lambda message: _value(message.call),
+    m.FsRequest: lambda message: _value(message.request),
     m.PeerResponse: lambda message: _value(message.value),
     m.FsResponse: lambda message: _value(message.value),
     m.Publish: lambda message: sum(_PART + 4 * len(file.name) for file in message.files),

@@ -17,6 +17,7 @@ from amfs.engine.events import (
     AdoptFiles,
     AttemptEnded,
     CancelTimer,
+    ClockRead,
     CopyOut,
     Effect,
     Event,
@@ -164,7 +165,7 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, PeersHeard):
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull)):
+        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, ClockRead)):
             assert self.fs is not None
             self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):
@@ -232,7 +233,7 @@ class NodeCore:
             answer(OSError(0, "there is no file system without a session: start one with 'amfs up'"), 0)
             return
         self.fs.now = self.worker.now
-        self.fs.move_for_task(isinstance(effect, StageIn), namespace_path(effect.path), effect.name, answer)
+        self.fs.task_files.move(isinstance(effect, StageIn), namespace_path(effect.path), effect.name, answer)
         self._collect("fs", self._drain(self.fs), out, local)
 
     def _end_attempt(self, event: AttemptEnded, now: float, out: list[Effect], local: deque[m.Message]) -> None:
@@ -254,7 +255,7 @@ class NodeCore:
 
         self.fs.now = now
         needs = self.worker.needs(serial)
-        self.fs.end_attempt(event.number, outcome == Outcome.OK, event.made, event.missed, answer, needs)
+        self.fs.attempts.end(event.number, outcome == Outcome.OK, event.made, event.missed, answer, needs)
         self._collect("fs", self._drain(self.fs), out, local)
 
     def _drain(self, machine: Machine) -> list[Effect]:

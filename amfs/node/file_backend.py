@@ -15,37 +15,30 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
+from amfs.engine import fs_works as w
+from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened
 from amfs.engine.events import Event, FetchData, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
 from amfs.engine.paths import stored_as
-from amfs.fs.attr import Attr
+from amfs.engine.peer_requests import Usage
 from amfs.host.trees import make_directories
 from amfs.node import bulk
 
 log = logging.getLogger("amfs.fs")
 
+T = TypeVar("T")
+
 THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
 DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED = range(5)  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
-_REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
-#: Works that never wait and are done at once, in the loop's thread.
-_AT_ONCE = frozenset((
-    "make", "drop", "drop_whole", "path", "scratch", "usage", "peer", "forget_peer", "table", "moving", "set_times", "uses",
-    "room_made", "end", "end_recorded", "lose", "lost",
-))  # fmt: skip
 #: What went wrong where a file was to be written, not where it came from.
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
-#: Works that ``Io`` does in threads of its own.
-_BY_IO = frozenset(("fetch", "fetch_part", "restripe", "gather"))
-#: Works on whole files.
-_BULK = frozenset(("digest", "digest_outside", "seen_outside", "copy_in", "copy_out"))
-
 
 class Address(NamedTuple):
     """Where a member is reached for data."""
@@ -101,45 +94,95 @@ class FileBackend:
         self._replaced: set[int] = set()  # handles whose part was put in their place
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
-        self._spare = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
+        self._evicting = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
         self._done: deque[FsWorked] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._begin = self._works()
 
     def fds(self) -> list[int]:
         return [self.io.fd, self._wake]
 
+    def _works(self) -> dict[type, tuple[Callable[[int, Any], None], Callable[[Any], Any]]]:
+        """How each order is begun, and the function that does it."""
+        pool, bulk_pool, evicting = self._in(self._threads), self._in(self._bulk), self._in(self._evicting)
+        tables: tuple[tuple[Callable[[int, Any], None], tuple[w.WorkHandler, ...]], ...] = (
+            (self._at_once, (
+                w.MakePart.by(self.make), w.SetTimes.by(lambda o: self.set_times(o.ino, o.atime, o.mtime)),
+                w.Drop.by(lambda o: self.drop(o.inodes)), w.DropWhole.by(lambda o: self.drop_whole(o.ino)),
+                w.PartPath.by(lambda o: self.path(o.ino)), w.Scratch.by(lambda o: self.scratch()), w.ReportUsage.by(lambda o: self.usage()),
+                w.AddPeer.by(lambda o: self.add_peer(o.node)), w.ForgetPeer.by(lambda o: self.io.forget_peer(o.node)),
+                w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
+                w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
+                w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
+                w.Lose.by(lambda o: self.io.lose(o.partitions, o.known)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
+            )),
+            (pool, (
+                w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
+                w.ListStripes.by(lambda o: self.stripes()), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
+                w.TruncateHandle.by(lambda o: self.handles[o.handle].truncate(o.size)),
+                w.Flush.by(lambda o: self.handles[o.handle].flush()), w.CloseHandle.by(lambda o: self.close(o.handle)),
+                w.DropScratch.by(lambda o: os.unlink(self._scratch(o.scratch))), w.Adopt.by(self.adopt), w.Pour.by(self.pour),
+                w.ToStore.by(self.to_store), w.OwnerOfStored.by(self.owner_of_stored), w.FromStore.by(self.from_store),
+                w.CountProxied.by(lambda o: self.count_proxied(o.ino)), w.Keep.by(lambda o: self.keep(o.ino)),
+            )),
+            (evicting, (w.ListEvictable.by(lambda o: self.evictable()),)),
+            (bulk_pool, (
+                w.Digest.by(self.digest), w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),
+                w.SeenOutside.by(lambda o: bulk.seen(o.path)), w.BringIn.by(self.copy_in), w.BringOut.by(self.copy_out),
+            )),
+        )  # fmt: skip
+        works = {kind: (begin, do) for begin, table in tables for kind, do in table}
+        by_io: dict[type, Callable[[int, Any], None]] = {
+            w.Fetch: self.fetch,
+            w.Restripe: lambda serial, o: self.io.restripe(serial, o.ino, o.stripe),
+            w.Gather: lambda serial, o: self.io.gather(serial, o.ino, o.stripe, o.size),
+            w.FetchStripe: lambda serial, o: self.io.fetch_part(serial, o.ino, o.index, o.node),
+            w.Invalidate: self.invalidate,
+        }
+        return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
+
     def act(self, effect: FsWork) -> None:
         """Begin one work."""
-        if effect.what in _BY_IO:
-            try:
-                getattr(self, effect.what)(effect.serial, *effect.args)
-            except OSError as error:
-                self._finish(effect.serial, error.errno or errno.EIO, None)
-            except Exception:
-                log.exception("%s%r", effect.what, effect.args)
-                self._finish(effect.serial, errno.EIO, None)
-        elif effect.what in _AT_ONCE:
-            self._run(effect, True)
-        elif effect.what == "invalidate":
-            self.invalidate(effect)
-        else:
-            threads = self._spare if effect.what == "spare" else self._bulk if effect.what in _BULK else self._threads
-            threads.submit(self._run, effect)
+        self._begin[type(effect.order)][0](effect.serial, effect.order)
 
-    def _run(self, effect: FsWork, at_once: bool = False) -> None:
+    def _at_once(self, serial: int, order: Any) -> None:
+        """Never waits: done in the loop's thread."""
+        self._run(serial, order, True)
+
+    def _in(self, threads: ThreadPoolExecutor) -> Callable[[int, Any], None]:
+        def act(serial: int, order: Any) -> None:
+            threads.submit(self._run, serial, order)
+
+        return act
+
+    def _ended_by_io(self, begin: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
+        """What ``begin`` begins says itself when it has ended."""
+
+        def act(serial: int, order: Any) -> None:
+            try:
+                begin(serial, order)
+            except OSError as error:
+                self._finish(serial, error.errno or errno.EIO, None)
+            except Exception:
+                log.exception("%r", order)
+                self._finish(serial, errno.EIO, None)
+
+        return act
+
+    def _run(self, serial: int, order: Any, at_once: bool = False) -> None:
         number, value = 0, None
         try:
-            value = getattr(self, effect.what)(*effect.args)
+            value = self._begin[type(order)][1](order)
         except OSError as error:
             number = error.errno or errno.EIO
         except Exception:
-            log.exception("%s%r", effect.what, effect.args)
+            log.exception("%r", order)
             number = errno.EIO
-        self._finish(effect.serial, number, value, at_once)
+        self._finish(serial, number, value, at_once)
 
     def _finish(self, serial: int, error: int, value: Any, at_once: bool = False) -> None:
         if serial and at_once:
@@ -177,11 +220,10 @@ class FileBackend:
     def path(self, ino: int) -> str:
         return f"{self.root}/{self.io.part_path(ino, -1)}"
 
-    def make(self, ino: int, *times: int) -> None:
-        """An empty part, if there is none; with these times of access and modification, else those of now."""
-        if self.io.grown(ino):
+    def make(self, order: w.MakePart) -> None:
+        if self.io.grown(order.ino):
             return
-        path = self.path(ino)
+        path = self.path(order.ino)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             os.close(os.open(path, flags, 0o600))
@@ -190,23 +232,22 @@ class FileBackend:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             os.close(os.open(path, flags, 0o600))
-        if times:
-            os.utime(path, ns=(times[0], times[1]))
+        if order.times is not None:
+            os.utime(path, ns=order.times)
 
-    def live(self, attr: Any) -> tuple[int, int, int, int]:
-        """(size, blocks, atime, mtime) of a file that is open for writing here."""
-        known = Attr(*attr)
+    def live(self, order: w.LiveFacts) -> Facts:
+        known = order.attr
         if self._is_written(known.ino):
             handle = self.io.open(known.ino, known.layout * 2, stripe=known.stripe, size=known.size, passing=True)
             try:
-                facts = handle.stat()[:4]
+                facts = handle.stat()
                 if self._is_written(known.ino):  # else it may have been opened as its record was, which knows more by now
-                    return facts
+                    return Facts(*facts[:4])
             finally:
                 handle.close()
         if known.layout:
             raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
-        return tuple(self.io.part_stat(known.ino, -1)[:4])  # type: ignore[return-value]
+        return Facts(*self.io.part_stat(known.ino, -1)[:4])
 
     def _is_written(self, ino: int) -> bool:
         """Or was until a moment ago, and its record does not know it yet."""
@@ -236,10 +277,7 @@ class FileBackend:
         with contextlib.suppress(FileNotFoundError):
             self.io.whole_delete(ino)
 
-    def drop_stripes(self, ino: int) -> None:
-        self.io.stripes_delete(ino)
-
-    def spare(self) -> list[tuple[int, int]]:
+    def evictable(self) -> list[tuple[int, int]]:
         """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
         found = []
         for ino, index, _, blocks in self.io.list_parts():
@@ -249,48 +287,29 @@ class FileBackend:
                     found.append((max(atime, mtime), ino, blocks * 512))
         return [(ino, size) for _, ino, size in sorted(found)]
 
-    def end(self, ino: int) -> tuple[int, int] | None:
-        return self.io.end(ino)
-
-    def end_recorded(self, ino: int) -> None:
-        self.io.end_recorded(ino)
-
-    def room_made(self, serial: int, freed: int) -> None:
-        self.io.room_made(serial, freed)
-
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, to: int) -> tuple[int, int, int, int] | None:
-        """(size, blocks, atime, mtime) afterwards; None: the node through which it was done knows."""
-        handle = self.io.open(ino, kind, node, stripe, size, True, True, since=known)
+    def truncate(self, order: w.Truncate) -> Facts | None:
+        ino, opened = order.ino, order.opened
+        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, True, since=opened.known)
         try:
-            handle.truncate(to)
-            return None if kind == _REMOTE else handle.stat()[:4]
+            handle.truncate(order.size)
+            return None if opened.kind == REMOTE else Facts(*handle.stat()[:4])
         finally:
             handle.close()
 
-    def fetch(self, serial: int, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
-        self._after[serial] = lambda: self.set_times(ino, atime, mtime)
-        self.io.fetch(serial, ino, node, size)
-
-    def restripe(self, serial: int, ino: int, stripe: int) -> None:
-        self.io.restripe(serial, ino, stripe)
-
-    def gather(self, serial: int, ino: int, stripe: int, size: int) -> None:
-        self.io.gather(serial, ino, stripe, size)
+    def fetch(self, serial: int, order: w.Fetch) -> None:
+        self._after[serial] = lambda: self.set_times(order.ino, order.atime, order.mtime)
+        self.io.fetch(serial, order.ino, order.node, order.size)
 
     def stripes(self) -> list[tuple[int, int]]:
         """(inode, index) of every stripe that lies here."""
         return [(ino, index) for ino, index, *_ in self.io.list_parts() if index >= 0]
 
-    def fetch_part(self, serial: int, ino: int, index: int, node: int) -> None:
-        self.io.fetch_part(serial, ino, index, node)
-
-    def usage(self) -> tuple[int, int, int]:
-        """(bytes used, bytes that may be, parts)."""
+    def usage(self) -> Usage:
         used, limit, parts = self.io.usage()
         if not limit:
             facts = os.statvfs(self.root)
             limit = used + facts.f_bavail * facts.f_frsize
-        return used, limit, parts
+        return Usage(used, limit, parts)
 
     # ── files of the runs ──────────────────────────────────────────────────────────────────────────
 
@@ -309,46 +328,42 @@ class FileBackend:
 
     # ── handles ────────────────────────────────────────────────────────────────────────────────────
 
-    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, writing: bool, create: bool) -> int:
-        handle = self.io.open(ino, kind, node, stripe, size, writing, create, since=known)
+    def open_handle(self, order: w.OpenHandle) -> int:
+        opened = order.opened
+        handle = self.io.open(
+            order.ino, opened.kind, opened.node, opened.stripe, opened.size, order.writing, order.create, since=opened.known
+        )
         number = next(self._numbers)
         self.handles[number] = handle
-        self.inodes[number] = ino
+        self.inodes[number] = order.ino
         return number
 
-    def read(self, number: int, offset: int, count: int) -> bytes:
-        return self.handles[number].read(count, offset)
+    def read(self, order: w.Read) -> bytes:
+        return self.handles[order.handle].read(order.count, order.offset)
 
-    def write(self, number: int, offset: int, data: bytes) -> int:
-        self.handles[number].write(data, offset)
-        return len(data)
+    def write(self, order: w.Write) -> int:
+        self.handles[order.handle].write(order.data, order.offset)
+        return len(order.data)
 
-    def handle_truncate(self, number: int, size: int) -> None:
-        self.handles[number].truncate(size)
-
-    def flush(self, number: int) -> None:
-        self.handles[number].flush()
-
-    def close(self, number: int) -> tuple[int, int, int, int] | None:
-        """Close it; (size, blocks, atime, mtime) of what it is then."""
+    def close(self, number: int) -> Facts | None:
+        """Close it; what it is then."""
         handle = self.handles.pop(number)
         del self.inodes[number]
         replaced = number in self._replaced
         self._replaced.discard(number)
         try:
-            facts = None if replaced else tuple(handle.stat()[:4])
+            facts = None if replaced else Facts(*handle.stat()[:4])
         finally:
             handle.close()  # flushes, and raises what went wrong with that
-        return facts  # type: ignore[return-value]
+        return facts
 
-    def scratch(self, name: bytes) -> str:
-        """The path of a new file from which ``adopt`` takes."""
+    def scratch(self) -> str:
         path = f"{self.scratch_root}/{os.urandom(8).hex()}"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         return path
 
-    def adopt(self, number: int, scratch: bytes, ino: int) -> None:
-        self._adopt(number, self._scratch(scratch), ino)
+    def adopt(self, order: w.Adopt) -> None:
+        self._adopt(order.handle, self._scratch(order.scratch), order.ino)
 
     def _adopt(self, number: int, path: str, ino: int) -> None:
         try:
@@ -358,9 +373,9 @@ class FileBackend:
             raise
         self._replaced.add(number)
 
-    def pour(self, number: int, scratch: bytes) -> None:
-        path = self._scratch(scratch)
-        self._fill(number, path)
+    def pour(self, order: w.Pour) -> None:
+        path = self._scratch(order.scratch)
+        self._fill(order.handle, path)
         os.unlink(path)
 
     def _fill(self, number: int, path: str) -> None:
@@ -373,53 +388,37 @@ class FileBackend:
 
     # ── whole files ────────────────────────────────────────────────────────────────────────────────
 
-    def _reading(
-        self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, do: Callable[[Callable[[int, int], bytes] | None], Any]
-    ) -> Any:
+    def _reading(self, ino: int, opened: Opened, do: Callable[[bulk.Read | None], T]) -> T:
         """``do`` with what reads the file; None: it lies here as a whole."""
-        if kind == 0:
+        if opened.kind == LOCAL:
             return do(None)
-        handle = self.io.open(ino, kind, node, stripe, size, False, False, since=known)
+        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
         try:
             return do(handle.read)
         finally:
             handle.close()
 
-    def digest(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int) -> tuple[bytes, int]:
-        """(digest, size) of a file."""
-        return self._reading(ino, kind, node, stripe, size, known, lambda read: bulk.digest_of(self.path(ino), read))  # type: ignore[no-any-return]
+    def digest(self, order: w.Digest) -> tuple[bytes, int]:
+        return self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
 
-    def digest_outside(self, path: bytes) -> tuple[bytes, int]:
-        return bulk.digest_of(path, None)
+    def copy_in(self, order: w.BringIn) -> tuple[int, bytes]:
+        return bulk.copy_in(order.source, os.fsencode(self._scratch(order.scratch)))
 
-    def seen_outside(self, path: bytes) -> tuple[int, int, int]:
-        return bulk.seen(path)
-
-    def copy_in(self, source: bytes, scratch: bytes) -> tuple[int, bytes]:
-        return bulk.copy_in(source, os.fsencode(self._scratch(scratch)))
-
-    def drop_scratch(self, scratch: bytes) -> None:
-        os.unlink(self._scratch(scratch))
-
-    def copy_out(
-        self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, target: bytes, mode: int
-    ) -> tuple[int, bytes]:
-        return self._reading(  # type: ignore[no-any-return]
-            ino, kind, node, stripe, size, known, lambda read: bulk.copy_out(self.path(ino), read, target, mode)
-        )
+    def copy_out(self, order: w.BringOut) -> tuple[int, bytes]:
+        return self._reading(order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode))
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
-    def to_store(self, ino: int, kind: int, node: int, stripe: int, size: int, known: int, mode: int, key: str) -> int:
-        """The content of a file into the store of a run; returns its size."""
-        target = self.store_path(key)
+    def to_store(self, order: w.ToStore) -> int:
+        opened = order.opened
+        target = self.store_path(order.key)
         make_directories(os.path.dirname(target))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
-        if kind == 0 and _MAY_LINK:
-            os.link(self.path(ino), target)
+        if opened.kind == LOCAL and _MAY_LINK:
+            os.link(self.path(order.ino), target)
             return os.stat(target).st_size
-        handle = self.io.open(ino, kind, node, stripe, size, False, False, since=known)
+        handle = self.io.open(order.ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:
@@ -427,25 +426,23 @@ class FileBackend:
                     file.write(data)
         finally:
             handle.close()
-        os.chmod(temporary, 0o400 | (mode & 0o111))
+        os.chmod(temporary, 0o400 | (order.mode & 0o111))
         os.rename(temporary, target)
         return os.stat(target).st_size
 
-    def owner_of_store(self, key: str) -> tuple[int, int, int, int]:
-        """(uid, gid, mode, mode of directories above) for a file that is made of a task's output."""
-        facts = os.stat(self.store_path(key))
+    def owner_of_stored(self, order: w.OwnerOfStored) -> tuple[int, int, int, int]:
+        facts = os.stat(self.store_path(order.key))
         return facts.st_uid, facts.st_gid, (0o666 | facts.st_mode & 0o111) & ~self.umask, 0o777 & ~self.umask
 
-    def from_store(self, number: int, key: str, ino: int) -> int:
-        """A task's output becomes the content of the file that handle ``number`` has open; by a link if ``ino`` is given. The size."""
-        source = self.store_path(key)
+    def from_store(self, order: w.FromStore) -> int:
+        source = self.store_path(order.key)
         size = os.stat(source).st_size
-        if ino and _MAY_LINK:
+        if order.ino and _MAY_LINK:
             temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
             os.link(source, temporary)
-            self._adopt(number, temporary, ino)
+            self._adopt(order.handle, temporary, order.ino)
         else:
-            self._fill(number, source)
+            self._fill(order.handle, source)
         return size
 
     def _scratch(self, path: bytes) -> str:
@@ -454,57 +451,38 @@ class FileBackend:
             raise PermissionError(errno.EPERM, "not a scratch file of this node", name)
         return name
 
-    def handles_of_others(self, ino: int) -> int:
-        """Handles of other nodes that go through this one."""
+    def count_proxied(self, ino: int) -> int:
         mine = sum(1 for handle in self.inodes.values() if handle == ino)
         return sum(self.io.open_count(ino)) - mine
 
     def uses(self, ino: int) -> tuple[int, int]:
-        """Handles for reading and for writing on it, of this node and of others through it. Mounts say when they have closed theirs."""
         readers, writers = self.io.open_count(ino)
         more = self.mounts.open_count(ino) if self.mounts is not None else (0, 0)
         return readers + more[0], writers + more[1]
 
     def keep(self, ino: int) -> bool:
-        """Its last name is about to go: is it in use on this node, so that its closing will be told?"""
         kept = self.mounts is not None and self.mounts.keep(ino)
         return kept or any(self.io.open_count(ino))
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
 
-    def lose(self, partitions: tuple[int, ...], known: int) -> None:
-        self.io.lose(partitions, known)
+    def set_moving(self, order: w.SetMoving) -> None:
+        self.io.set_moving(range(order.partitions), False)
+        self.io.set_moving(order.away, True)
 
-    def lost(self, ino: int) -> bool:
-        """Was some of what was written here lost with a node, and its record does not know yet?"""
-        return self.io.lost(ino)
-
-    def table(self, owners: tuple[int, ...]) -> None:
-        self.io.set_table(owners)
-
-    def moving(self, partitions: int, away: list[int]) -> None:
-        """Stripes of the partitions ``away`` are on their way from or to here: nobody reads or writes them until they have arrived."""
-        self.io.set_moving(range(partitions), False)
-        self.io.set_moving(away, True)
-
-    def peer(self, node: int) -> None:
-        """It is a member from now on."""
+    def add_peer(self, node: int) -> None:
         if self.member_of is not None:
             self.io.set_peer(node, *self.member_of(node))
 
-    def forget_peer(self, node: int) -> None:
-        self.io.forget_peer(node)
-
-    def invalidate(self, effect: FsWork) -> None:
+    def invalidate(self, serial: int, order: w.Invalidate) -> None:
         """Begun at once, so that the kernel forgets as soon as it can; only for who waits for the end there is a thread."""
         mounts = self.mounts
-        arguments: tuple[Any, ...] = effect.args
-        begun = mounts.forget(*arguments) if mounts is not None else None
+        begun = mounts.forget(order.inodes, order.entries, order.but) if mounts is not None else None
         if not begun:
-            self._finish(effect.serial, 0, None)
-        elif effect.serial:
+            self._finish(serial, 0, None)
+        elif serial:
             assert mounts is not None
-            self._caches.submit(self._await_forgotten, effect.serial, mounts, begun)
+            self._caches.submit(self._await_forgotten, serial, mounts, begun)
 
     def _await_forgotten(self, serial: int, mounts: Caches, begun: Any) -> None:
         mounts.await_forgotten(begun)
@@ -513,7 +491,7 @@ class FileBackend:
     def stop(self) -> None:
         """End the threads; handles are closed."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._spare.shutdown(wait=False, cancel_futures=True)
+        self._evicting.shutdown(wait=False, cancel_futures=True)
         self._bulk.shutdown(wait=False, cancel_futures=True)
         self._caches.shutdown(wait=False, cancel_futures=True)
         self.io.stop()

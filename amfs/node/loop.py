@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine import messages as m
-from amfs.engine.events import CancelTimer, Effect, Event, Log, PeerDown, PeersHeard, Received, Send, SetTimer, Stop, TimerFired
+from amfs.engine.events import CancelTimer, ClockRead, Effect, Event, Log, PeerDown, PeersHeard, Received, Send, SetTimer, Stop, TimerFired
 from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.node.core import HEARTBEAT, NodeCore
@@ -122,6 +122,7 @@ class Loop:
             for fd in self.node_io.fds():
                 self._watch(fd)
         if self.core is not None:
+            self._tell_clock(now())
             self.act(self.core.node, self.core.start(now()))
             self._settle()
 
@@ -168,13 +169,17 @@ class Loop:
                 self.inbox.popleft()()
             core, node_io = self.core, self.node_io
             if node_io is not None and core is not None:
-                for event in node_io.collect():
+                events = node_io.collect()
+                self._tell_clock(time_now)
+                for event in events:
                     self._awake_until = time_now + STAY_AWAKE_S
                     self.act(core.node, core.first(event, time_now))  # successors start while the books are kept
                     self.act(core.node, core.rest(time_now))
                 self._settle()
         if transport is not None:
             messages = transport.receive(time_now)
+            if messages:
+                self._tell_clock(time_now)
             for peer in transport.take_restarted():
                 self._peer_down(peer, time_now)
             for peer in transport.take_refused():
@@ -195,6 +200,11 @@ class Loop:
         self._settle()
         if transport is not None:
             transport.flush(now())
+
+    def _tell_clock(self, time_now: float) -> None:
+        """What follows happened before this."""
+        if self.core is not None and self.core.fs is not None:
+            self.core.handle(ClockRead(time.time_ns()), time_now)
 
     def _take(self, peer: int, own: int, message: m.Message, time_now: float) -> None:
         """A message from another process. A node has the files and tasks of others: no message ends it, whatever is wrong with that."""

@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import signal
-import time
 from urllib.parse import urlsplit
 
 from amfs._native import Meta
@@ -61,8 +60,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
         node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
-        fs = FileSystem(config.node, meta, time.time_ns)
-        fs.owner = (os.geteuid(), os.getegid())
+        fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()))
         core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
         loop = Loop(core, node_io, transport)
 

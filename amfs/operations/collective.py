@@ -15,10 +15,11 @@ from amfs.client.connection import Call, GatewayLost
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean
 from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import STRIPED
 from amfs.engine.collectives import ALGORITHMS, GATHER, KINDS, MST, MULTICAST
 from amfs.engine.movement import FINAL, Bring, Brought, Effect, Ended, Event, Held, Look, Looked, Movement, Spare, Spared
 from amfs.errors import UsageError
-from amfs.fs.attr import STRIPED
 
 _LOOK_FILES = 64  # in one question
 _WORDS = {**FINAL, errno.EIO: "its content was lost with a node"}
@@ -91,8 +92,9 @@ def _looked(files: Files, look: Look, inodes: list[int]) -> list[Event]:
     end = time.monotonic() + CLOSING_S
     while True:
         portions = [asked[start : start + _LOOK_FILES] for start in range(0, len(asked), _LOOK_FILES)] or [()]
-        calls = [Call("where", (tuple(inodes[file] for file in portion),), (files.session,)) for portion in portions]
-        for portion, answer in zip(portions, files.call_many(calls), strict=True):
+        calls = [Call(q.Where(tuple(inodes[file] for file in portion)), (files.session,)) for portion in portions]
+        answers = files.call_many(calls)
+        for portion, answer in zip(portions, answers, strict=True):
             if isinstance(answer, OSError):
                 raise answer
             live = frozenset(answer[0])
@@ -111,13 +113,13 @@ def _held(facts: Any) -> Held:
 
 
 def _ordered(files: Files, effects: list[Effect], inodes: list[int]) -> list[Event]:
-    calls = []
+    calls: list[Call[Any]] = []
     for effect in effects:
         if isinstance(effect, Bring):
-            calls.append(Call("bring", (effect.target, effect.source, tuple(inodes[file] for file in effect.files)), ()))
+            calls.append(Call(q.Bring(effect.target, effect.source, tuple(inodes[file] for file in effect.files))))
         else:
             assert isinstance(effect, Spare)
-            calls.append(Call("spare", (effect.node, tuple(inodes[file] for file in effect.files)), ()))
+            calls.append(Call(q.Spare(effect.node, tuple(inodes[file] for file in effect.files))))
     events: list[Event] = []
     for effect, answer in zip(effects, files.connection.call_many(calls, window=len(calls)), strict=True):
         if isinstance(effect, Spare):

@@ -13,15 +13,15 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from amfs.client.connection import Call, failure
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.client.tree import has_magic
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import LOST, Attr
 from amfs.engine.spreading import Job, distribute, orders
 from amfs.errors import UsageError
-from amfs.fs.attr import LOST, Attr
 from amfs.host.digests import of_file
 from amfs.host.replacing import put_in_place
 from amfs.operations.loading_common import (
@@ -69,7 +69,7 @@ def load(
     chosen = _way(files, way, sorted(map(os.path.abspath, tops)))
     if chosen == NODES:
         for _ in range(PASSES):
-            _by_nodes(files, work, items, "load", lambda item: (os.fsencode(os.path.abspath(item.outside)), item.inside, item.mode))
+            _by_nodes(files, work, items, "load", _load_order)
             items = _lost(files, work, items)
             if not items:
                 break
@@ -151,7 +151,7 @@ def _load_here(files: Files, work: Work, item: Item, node: int) -> None:
             files.chmod(temporary, item.mode)
             files.rename(temporary, item.inside)
         except BaseException:
-            files.call_many([Call("unlink_path", (temporary,))])
+            files.call_many([Call(q.UnlinkPath(temporary))])
             raise
         work.done(size, False)
     except OSError as error:
@@ -180,7 +180,7 @@ def dump(
     finally:
         probe.remove()
     if chosen == NODES:
-        _by_nodes(files, work, items, "dump", lambda item: (item.ino, os.fsencode(os.path.abspath(item.outside)), item.mode))
+        _by_nodes(files, work, items, "dump", _dump_order)
     else:
         for item in items:
             _dump_here(files, work, item)
@@ -244,7 +244,7 @@ def _way(files: Files, way: str, paths: Iterable[str]) -> str:
     for path in paths:
         facts = os.stat(path)
         mine = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-        for node, answer in files.connection.call("seen_outside", os.fsencode(path), about=(path,)):
+        for node, answer in files.connection.call(q.SeenOutside(os.fsencode(path)), about=(path,)):
             if isinstance(answer, int) or tuple(answer) != mine:
                 if way == NODES:
                     why = os.strerror(answer) if isinstance(answer, int) else "something else is there"
@@ -253,25 +253,36 @@ def _way(files: Files, way: str, paths: Iterable[str]) -> str:
     return NODES
 
 
-def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]]) -> None:
+Order = Callable[[int, Sequence[Item]], q.Request[list[q.Copied]]]
+
+
+def _load_order(node: int, items: Sequence[Item]) -> q.Request[list[q.Copied]]:
+    return q.Load(node, tuple((os.fsencode(os.path.abspath(item.outside)), item.inside, item.mode) for item in items))
+
+
+def _dump_order(node: int, items: Sequence[Item]) -> q.Request[list[q.Copied]]:
+    return q.Dump(node, tuple((item.ino, os.fsencode(os.path.abspath(item.outside)), item.mode) for item in items))
+
+
+def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, order: Order) -> None:
     """Every node its share, all at the same time; what a node that dies has not done, others do."""
     left = list(range(len(items)))
     if op == "dump":
         items = _with_places(files, items)
     for _ in range(PASSES):
-        nodes = [int(usage[0]) for usage in files.connection.call("df", about=(files.session,))]
+        nodes = [int(usage[0]) for usage in files.connection.call(q.Df(), about=(files.session,))]
         plan = distribute([Job(at, items[at].size, items[at].near) for at in left], nodes)
         if not plan:
             return
         with ThreadPoolExecutor(min(64, len(plan)), "amfs-bulk") as threads:
-            shares = [threads.submit(_share, files, work, items, op, words, node, jobs) for node, jobs in plan.items()]
+            shares = [threads.submit(_share, files, work, items, op, order, node, jobs) for node, jobs in plan.items()]
             left = [at for share in shares for at in share.result()]
     for at in left:
         work.fail(items[at].outside if op == "load" else items[at].inside, "the nodes that were to copy it died")
 
 
 def _share(
-    files: Files, work: Work, items: Sequence[Item], op: str, words: Callable[[Item], tuple[Any, ...]], node: int, jobs: Sequence[Job]
+    files: Files, work: Work, items: Sequence[Item], op: str, order: Order, node: int, jobs: Sequence[Job]
 ) -> list[int]:
     """Have one node do its jobs; returns those that it could not because it has died."""
     left: list[int] = []
@@ -279,8 +290,9 @@ def _share(
     late = 0
     while waiting:
         now, waiting = waiting[:_TOGETHER], waiting[_TOGETHER:]
-        calls = [Call(op, (node, tuple(words(items[at]) for at in portion)), (items[portion[0]].outside,)) for portion in now]
-        for portion, answer in zip(now, files.call_many(calls), strict=True):
+        calls = [Call(order(node, [items[at] for at in portion]), (items[portion[0]].outside,)) for portion in now]
+        answers = files.call_many(calls)
+        for portion, answer in zip(now, answers, strict=True):
             number = answer.errno or errno.EIO if isinstance(answer, OSError) else 0
             if number == errno.EHOSTDOWN:
                 left += portion
@@ -289,7 +301,8 @@ def _share(
                 late += 1
                 waiting.insert(0, portion)
                 continue
-            for at, value in zip(portion, [number] * len(portion) if number else answer, strict=True):
+            values = [number] * len(portion) if isinstance(answer, OSError) else answer
+            for at, value in zip(portion, values, strict=True):
                 if isinstance(value, int):
                     work.fail(items[at].outside if op == "load" else items[at].inside, value)
                 else:

@@ -13,6 +13,7 @@ from amfs.client.connection import Call, failure
 from amfs.client.files import Files
 from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
 from amfs.client.tree import has_magic, walk
+from amfs.engine import fs_requests as q
 
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
 LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
@@ -86,7 +87,7 @@ def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSE
     found: dict[int, tuple[int, bytes] | OSError] = {}
     late, end = 0, time.monotonic() + CLOSING_S
     while portions:
-        answers = files.call_many(Call("digests", (tuple(portion),)) for portion in portions)
+        answers = files.call_many(Call(q.Digests(tuple(portion))) for portion in portions)
         again: list[int] = []
         slow = False
         for portion, answer in zip(portions, answers, strict=True):

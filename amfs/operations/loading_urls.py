@@ -10,6 +10,7 @@ from typing import Any
 from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
+from amfs.engine import fs_requests as q
 from amfs.errors import SystemSetupError, UsageError
 from amfs.host.digests import Digest
 from amfs.operations.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
@@ -74,7 +75,7 @@ def _load_one(files: Files, work: Work, system: Any, path: str, inside: bytes) -
             raise OSError(errno.EILSEQ, "its digest differs")
         files.rename(temporary, inside)
     except BaseException:
-        files.call_many([Call("unlink_path", (temporary,))])
+        files.call_many([Call(q.UnlinkPath(temporary))])
         raise
     work.done(taken.size, False)
 

@@ -9,6 +9,7 @@ from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import below, clean
 from amfs.client.selected import files_at, places
+from amfs.engine import fs_requests as q
 from amfs.engine.shuffle import Input, Rule, plan
 from amfs.errors import UsageError
 from amfs.libexec import program
@@ -59,6 +60,6 @@ def shuffle(
 def _remove_old(files: Files, target: bytes, parts: int) -> None:
     """Parts of an earlier shuffle that this one does not make: with them a key could be in two files."""
     old = [entry.path for entry in files.scandir(target) if (match := _PART.match(entry.name)) and int(match[1]) >= parts]
-    for answer in files.call_many(Call("unlink_path", (path,), (path,)) for path in old):
+    for answer in files.call_many(Call(q.UnlinkPath(path), (path,)) for path in old):
         if isinstance(answer, OSError):
             raise answer

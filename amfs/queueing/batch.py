@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from amfs.display.summary import Failure, Summary
+from amfs.engine import fs_requests
 from amfs.engine.paths import in_namespace, namespace_path
 from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task, Workflow, printable, shortened
@@ -154,7 +155,7 @@ class Batch:
 
         names = list(dict.fromkeys(about))
         with Files(self.session) as files:
-            ranks = files.call_many(Call("get_rank", (os.fsencode(name),), (name,)) for name in names)
+            ranks = files.call_many(Call(fs_requests.GetRank(os.fsencode(name)), (name,)) for name in names)
         node_of = {name: rank for name, rank in zip(names, ranks, strict=True) if isinstance(rank, int) and rank >= 0}
         return [msgspec.structs.replace(task, node=node_of[name], node_soft=True) if name in node_of else task for task, name in queued]
 

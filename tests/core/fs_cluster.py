@@ -13,9 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
+from amfs.engine import fs_works as w
 from amfs.engine import messages as m
+from amfs.engine.attr import META_SET_SIZE, REMOTE, STRIPES, Attr, Facts, Opened
 from amfs.engine.events import (
     CancelTimer,
+    ClockRead,
     FsFull,
     FsHandlesClosed,
     FsReplied,
@@ -31,7 +34,8 @@ from amfs.engine.events import (
     TimerFired,
 )
 from amfs.engine.partition import PartitionTable
-from amfs.fs.attr import META_SET_SIZE, Attr
+from amfs.engine.peer_requests import Usage
+from amfs.fs.fuse_native import typed
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host.digests import Digest
 from amfs.net.link import Packet
@@ -39,7 +43,7 @@ from amfs.net.wire import decode, encode
 
 STEPS_MAX = 100_000
 STRIPE = 4096
-TAKES_A_WHILE = ("fetch", "restripe", "gather", "fetch_part")
+TAKES_A_WHILE = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe)
 
 
 class Node:
@@ -49,30 +53,50 @@ class Node:
         self.cluster = cluster
         self.number = number
         self.meta = Meta(number)
-        self.fs = FileSystem(number, self.meta, cluster.clock)
+        self.fs = FileSystem(number, self.meta)
         self.parts: dict[int, bytearray] = {}
         self.writing: set[int] = set()  # those of the handles that may
         self.limit = 1 << 30  # of a part that is fetched
         self.grown: set[int] = set()  # files that lie in stripes, and whose record may not say so yet
         self.ends: set[int] = set()  # striped files that were written here since their record was told
-        self.handles: dict[int, tuple[Any, ...]] = {}
+        self.handles: dict[int, tuple[int, Opened]] = {}
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.timers: dict[object, float] = {}
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
+        self.table = self.works()
 
     # works, as node.file_backend has them
 
-    def make(self, ino: int, *times: int) -> None:
+    def works(self) -> dict[type, Callable[[Any], Any]]:
+        return dict((
+            w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self.live), w.SetTimes.by(lambda o: 0),
+            w.Drop.by(lambda o: self.drop(o.inodes)), w.DropWhole.by(lambda o: self.drop_whole(o.ino)),
+            w.DropStripes.by(lambda o: self.drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
+            w.RoomMade.by(lambda o: self.freed.append(o.freed)), w.End.by(lambda o: self.end(o.ino)),
+            w.EndRecorded.by(lambda o: self.end_recorded(o.ino)), w.Truncate.by(lambda o: self.truncate(o.ino, o.opened, o.size)),
+            w.Fetch.by(self.fetch), w.Restripe.by(lambda o: self.restripe(o.ino)), w.Gather.by(self.gather),
+            w.ListStripes.by(lambda o: sorted(self.stripes_here)), w.FetchStripe.by(self.fetch_stripe),
+            w.ReportUsage.by(lambda o: Usage(sum(map(len, self.parts.values())), 1 << 30, len(self.parts))),
+            w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self.handles_through(o.ino))),
+            w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
+            w.TruncateHandle.by(lambda o: self.truncate(*self.handles[o.handle], o.size)), w.Flush.by(lambda o: None),
+            w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self.digest), w.Lose.by(lambda o: None),
+            w.IsLost.by(lambda o: o.ino in self.cluster.lost), w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
+            w.AddPeer.by(lambda o: None), w.ForgetPeer.by(lambda o: None),
+            w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
+        ))  # fmt: skip
+
+    def make(self, ino: int) -> None:
         if ino not in self.grown:
             self.parts.setdefault(ino, bytearray())
 
-    def content(self, ino: int, kind: int, node: int, stripe: int, size: int) -> bytearray:
+    def content(self, ino: int, opened: Opened) -> bytearray:
         """The bytes a handle reaches. Stripes are kept as one array at node 0 of the cluster: where they lie is not what is tested here."""
-        if kind == 1:
-            there = self.cluster.nodes[node]
+        if opened.kind == REMOTE:
+            there = self.cluster.nodes[opened.node]
             return there.parts[ino] if ino in there.parts else self.cluster.striped.setdefault(ino, bytearray())
-        if kind == 2:
+        if opened.kind == STRIPES:
             return self.cluster.striped.setdefault(ino, bytearray())
         if ino in self.parts:
             return self.parts[ino]
@@ -80,46 +104,41 @@ class Node:
             return self.cluster.striped[ino]
         raise OSError(errno.ENOENT, "no part")
 
-    def live(self, attr: Any) -> Any:
-        known = Attr(*attr)
-        data = self.content(known.ino, known.layout * 2, self.number, known.stripe, known.size)
-        return len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime)
+    def live(self, order: w.LiveFacts) -> Facts:
+        known = order.attr
+        data = self.content(known.ino, Opened(known.layout * 2, self.number, known.stripe, known.size, 0))
+        return Facts(len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime))
 
-    def truncate(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, to: int) -> None:
-        data = self.content(ino, kind, node, stripe, size)
+    def truncate(self, ino: int, opened: Opened, to: int) -> None:
+        data = self.content(ino, opened)
         data[to:] = b""
         self.cluster.written[ino] = self.cluster.clock()
         data.extend(bytes(to - len(data)))
-        self.closed(ino, kind, node)
+        self.closed(ino, opened)
 
-    def closed(self, ino: int, kind: int, node: int) -> None:
+    def closed(self, ino: int, opened: Opened) -> None:
         """A handle was closed: the node through which it went is told when it was the last."""
-        if kind == 1 and not any(handle[:3] == (ino, 1, node) for each in self.cluster.nodes.values() for handle in each.handles.values()):
-            self.cluster.worked.setdefault(node, deque()).append(FsHandlesClosed(ino))
-
-    def handles_of_others(self, ino: int) -> int:
-        return len(self.handles_through(ino))
+        if opened.kind == REMOTE and not self.cluster.nodes[opened.node].handles_through(ino):
+            self.cluster.worked.setdefault(opened.node, deque()).append(FsHandlesClosed(ino))
 
     def handles_through(self, ino: int) -> list[tuple[Node, int]]:
         """Other nodes' handles that go through this one."""
-        through = (ino, 1, self.number)
-        return [(each, n) for each in self.cluster.nodes.values() for n, handle in each.handles.items() if handle[:3] == through]
+        through = (ino, REMOTE, self.number)
+        return [(each, n) for each in self.cluster.nodes.values() for n, (of, how) in each.handles.items() if (of, *how[:2]) == through]
 
     def uses(self, ino: int) -> tuple[int, int]:
-        mine = [number in self.writing for number, handle in self.handles.items() if handle[0] == ino]
+        mine = [number in self.writing for number, (of, _) in self.handles.items() if of == ino]
         theirs = [number in each.writing for each, number in self.handles_through(ino)]
         return (mine + theirs).count(False), (mine + theirs).count(True)
 
-    def keep(self, ino: int) -> bool:
-        return any(self.uses(ino))
-
-    def fetch(self, ino: int, node: int, size: int, atime: int, mtime: int) -> None:
-        there = self.cluster.nodes[node].parts.get(ino)
-        if there is None or len(there) != size:
+    def fetch(self, order: w.Fetch) -> int:
+        there = self.cluster.nodes[order.node].parts.get(order.ino)
+        if there is None or len(there) != order.size:
             raise OSError(errno.ESTALE, "not there")
-        if size > self.limit:
+        if order.size > self.limit:
             raise OSError(errno.ENOSPC, "no room")
-        self.parts[ino] = bytearray(there)
+        self.parts[order.ino] = bytearray(there)
+        return order.size
 
     def drop(self, inodes: tuple[int, ...]) -> None:
         for ino in inodes:
@@ -132,17 +151,18 @@ class Node:
     def drop_stripes(self, ino: int) -> None:
         self.cluster.striped.pop(ino, None)
 
-    def restripe(self, ino: int, stripe: int) -> None:
+    def restripe(self, ino: int) -> int:
         """Not of a file that has been laid so already."""
         if ino in self.parts:
             self.cluster.striped[ino] = self.parts.pop(ino)
             self.grown.add(ino)
         elif ino not in self.grown:
             raise OSError(errno.ENOENT, "no part")
+        return 0
 
     def grow(self, ino: int) -> None:
         """Somebody writes it through this node, and there is no room for more."""
-        self.restripe(ino, STRIPE)
+        self.restripe(ino)
         self.cluster.worked.setdefault(self.number, deque()).append(FsStriped(ino, STRIPE))
 
     def end(self, ino: int) -> tuple[int, int] | None:
@@ -153,31 +173,28 @@ class Node:
         if not any(self.uses(ino)):
             self.grown.discard(ino)
 
-    def gather(self, ino: int, stripe: int, size: int) -> None:
-        self.parts[ino] = bytearray(self.cluster.striped[ino])
+    def gather(self, order: w.Gather) -> int:
+        self.parts[order.ino] = bytearray(self.cluster.striped[order.ino])
+        return order.size
 
-    def stripes(self) -> list[tuple[int, int]]:
-        return sorted(self.stripes_here)
-
-    def fetch_part(self, ino: int, index: int, node: int) -> None:
-        if node in self.cluster.dead:
+    def fetch_stripe(self, order: w.FetchStripe) -> int:
+        if order.node in self.cluster.dead:
             raise OSError(errno.EIO, "dead")
-        there = self.cluster.nodes[node].stripes_here
-        if (ino, index) not in there:
+        stripe, there = (order.ino, order.index), self.cluster.nodes[order.node].stripes_here
+        if stripe not in there:
             raise OSError(errno.ENOENT, "no part")
-        there.discard((ino, index))
-        self.stripes_here.add((ino, index))
+        there.discard(stripe)
+        self.stripes_here.add(stripe)
+        return 0
 
-    def usage(self) -> tuple[int, int, int]:
-        return sum(map(len, self.parts.values())), 1 << 30, len(self.parts)
-
-    def handle(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int, writing: bool, create: bool) -> int:
-        self.content(ino, kind, node, stripe, size)
-        if kind == 1 and writing and not self.cluster.nodes[node].is_written(ino):
+    def open_handle(self, order: w.OpenHandle) -> int:
+        ino, opened = order.ino, order.opened
+        self.content(ino, opened)
+        if opened.kind == REMOTE and order.writing and not self.cluster.nodes[opened.node].is_written(ino):
             raise OSError(errno.ESTALE, "finished by now")
         self.cluster.handles += 1
-        self.handles[self.cluster.handles] = (ino, kind, node, stripe, size)
-        if writing:
+        self.handles[self.cluster.handles] = ino, opened
+        if order.writing:
             self.writing.add(self.cluster.handles)
         return self.cluster.handles
 
@@ -185,56 +202,36 @@ class Node:
         """Through this node."""
         return self.uses(ino)[1] > 0
 
-    def read(self, number: int, offset: int, count: int) -> bytes:
-        return bytes(self.content(*self.handles[number])[offset : offset + count])
+    def read(self, order: w.Read) -> bytes:
+        return bytes(self.content(*self.handles[order.handle])[order.offset : order.offset + order.count])
 
-    def write(self, number: int, offset: int, data: bytes) -> int:
-        ino, kind, node, *_ = self.handles[number]
-        through = self.cluster.nodes[node] if kind == 1 else self
-        if kind != 2 and ino in through.parts and self.cluster.random.random() < self.cluster.growth:
+    def write(self, order: w.Write) -> int:
+        (ino, opened), offset, data = self.handles[order.handle], order.offset, order.data
+        through = self.cluster.nodes[opened.node] if opened.kind == REMOTE else self
+        if opened.kind != STRIPES and ino in through.parts and self.cluster.random.random() < self.cluster.growth:
             through.grow(ino)
-        if kind == 2 or ino not in through.parts:
+        if opened.kind == STRIPES or ino not in through.parts:
             through.ends.add(ino)
-        content = self.content(*self.handles[number])
+        content = self.content(ino, opened)
         content.extend(bytes(max(0, offset - len(content))))
         content[offset : offset + len(data)] = data
-        self.cluster.written[self.handles[number][0]] = self.cluster.clock()
+        self.cluster.written[ino] = self.cluster.clock()
         return len(data)
 
-    def handle_truncate(self, number: int, size: int) -> None:
-        self.truncate(*self.handles[number], 0, size)
-
-    def flush(self, number: int) -> None:
-        pass
-
-    def close(self, number: int) -> Any:
-        handle = self.handles.pop(number)
+    def close(self, number: int) -> Facts:
+        ino, opened = self.handles.pop(number)
         self.writing.discard(number)
-        content = self.content(*handle)
-        self.closed(*handle[:3])
-        return len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(handle[0], 0)
+        content = self.content(ino, opened)
+        self.closed(ino, opened)
+        return Facts(len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(ino, 0))
 
-    def digest(self, ino: int, kind: int, node: int, stripe: int, size: int, version: int) -> tuple[bytes, int]:
+    def digest(self, order: w.Digest) -> tuple[bytes, int]:
         taken = Digest()
-        taken.add(self.content(ino, kind, node, stripe, size))
+        taken.add(self.content(order.ino, order.opened))
         return taken.value(), taken.size
 
-    def invalidate(self, inodes: Any, entries: Any, but: object = None) -> None:
-        self.invalidated.append((inodes, entries, but))
-
-    def spare(self) -> list[tuple[int, int]]:
+    def evictable(self) -> list[tuple[int, int]]:
         return [(ino, len(data)) for ino, data in self.parts.items() if data and not any(self.uses(ino))]
-
-    def room_made(self, serial: int, freed: int) -> None:
-        self.freed.append(freed)
-
-    def nothing(self, *args: Any) -> None:
-        pass
-
-    def lost(self, ino: int) -> bool:
-        return ino in self.cluster.lost
-
-    peer = forget_peer = lose = table = set_times = moving = nothing
 
 
 class Cluster:
@@ -247,7 +244,7 @@ class Cluster:
         self.handles = 0
         self.growth = 0.0  # how likely a write makes a file outgrow its node
         self.striped: dict[int, bytearray] = {}
-        self.held_works: set[str] = set()  # what does not end until this is cleared
+        self.held_works: set[type] = set()  # what does not end until this is cleared
         self.held_links: set[tuple[int, int]] = set()  # likewise messages that do not arrive
         self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
         self.written: dict[int, int] = {}  # when each file was written last
@@ -279,6 +276,7 @@ class Cluster:
         for number in order:
             node = self.nodes[number]
             node.fs.now = self.time
+            node.fs.handle(ClockRead(self.clock()), self.time)
             node.fs.set_view(self.table.owners, self.table.version, min(live), live)
             self.act(node, self.drain(node))
             for _ in range(self.random.randrange(5)):
@@ -294,6 +292,7 @@ class Cluster:
         return out
 
     def tell(self, node: Node, event: Any) -> None:
+        node.fs.handle(ClockRead(self.clock()), self.time)
         self.act(node, node.fs.handle(event, self.time))
         node.fs.check_invariants()
 
@@ -315,7 +314,7 @@ class Cluster:
                 self.answers[effect.token] = (effect.error, effect.value)
                 self.on_answer.pop(effect.token, lambda: None)()
             elif isinstance(effect, FsWork):
-                if effect.what in TAKES_A_WHILE:
+                if isinstance(effect.order, TAKES_A_WHILE):
                     self.slow.setdefault(node.number, deque()).append(effect)
                     continue
                 event = self.work(node, effect)
@@ -327,7 +326,7 @@ class Cluster:
     def work(self, node: Node, effect: FsWork) -> FsWorked:
         error, value = 0, None
         try:
-            value = getattr(node, effect.what)(*effect.args)
+            value = node.table[type(effect.order)](effect.order)
         except OSError as failed:
             error = failed.errno or errno.EIO
         return FsWorked(effect.serial, error, value)
@@ -337,7 +336,7 @@ class Cluster:
         choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue and key not in self.held_links]
         choices += [("work", number) for number, queue in self.worked.items() if queue]
         if not choices or self.random.random() < 0.3:
-            choices += [("slow", number) for number, queue in self.slow.items() if queue and queue[0].what not in self.held_works]
+            choices += [("slow", number) for number, queue in self.slow.items() if queue and type(queue[0].order) not in self.held_works]
         if choices:
             kind, key = self.random.choice(choices)
             self.time += 1e-5
@@ -371,7 +370,7 @@ class Cluster:
     def start(self, node: int, op: str, *args: Any, face: int = 1, uid: int = 0, gid: int = 0) -> object:
         self.serial += 1
         token = ("fuse", face, self.serial)
-        self.tell(self.nodes[node], FsRequested(token, op, args, uid, gid))
+        self.tell(self.nodes[node], FsRequested(token, typed(op, args), uid, gid))
         return token
 
     def finish(self, token: object) -> Any:
@@ -390,7 +389,7 @@ class Cluster:
     def fill(self, number: int) -> None:
         """A node has no room any more: whatever can go there shall go."""
         node = self.nodes[number]
-        self.tell(node, FsFull(1, sum(size for _, size in node.spare())))
+        self.tell(node, FsFull(1, sum(size for _, size in node.evictable())))
 
     def kill(self, number: int) -> None:
         """A node dies; the others learn it."""
@@ -412,7 +411,7 @@ class Cluster:
         directories = {1}
         for node in live:
             node.meta.check()
-            assert node.fs.idle(), f"node {node.number} still waits"
+            assert node.fs.calls.idle(), f"node {node.number} still waits"
         ahead = [1]
         while ahead:
             above = ahead.pop()
@@ -466,7 +465,7 @@ class Real:
         return bytes(data)
 
     def truncate(self, path: bytes, size: int) -> None:
-        self.do("setattr_path", path, META_SET_SIZE, tuple(Attr()._replace(size=size)), True)
+        self.do("setattr_path", path, META_SET_SIZE, Attr()._replace(size=size), True)
 
     def unlink(self, path: bytes) -> None:
         self.do("unlink_path", path)

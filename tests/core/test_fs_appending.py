@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Real
 
+from amfs.engine import fs_requests as q
+from amfs.engine import fs_works as w
+from amfs.engine.attr import LOCAL, Attr, Opened
 from amfs.engine.events import FsRequested
-from amfs.fs.attr import Attr
 
 
 class Appender:
@@ -29,8 +31,7 @@ class Appender:
         handle: int
         handle, _ = yield from self.answer()
         node = self.cluster.nodes[self.node]
-        number = node.fs.handles[handle].number
-        node.write(number, len(node.content(*node.handles[number])), self.line)
+        node.write(w.Write(handle, len(node.content(*node.handles[handle])), self.line))
         yield
         self.token = self.cluster.start(self.node, "close", handle, face=self.face)
         yield from self.answer()
@@ -55,7 +56,7 @@ class MountAppender(Appender):
         with suppress(OSError):
             size = node.meta.open_here(self.ino, True)[11]
             node.make(self.ino)
-            self.number = node.handle(self.ino, 0, self.node, 0, size, 0, True, True)
+            self.number = node.open_handle(w.OpenHandle(self.ino, Opened(LOCAL, self.node, 0, size, 0), True, True))
             open_here.add(self.number)
         while not self.number:
             self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)
@@ -63,12 +64,12 @@ class MountAppender(Appender):
             if self.token in self.cluster.answers:  # at once
                 self.cluster.on_answer.pop(self.token)()
             yield from self.answer()
-        node.write(self.number, len(node.content(*node.handles[self.number])), self.line)
+        node.write(w.Write(self.number, len(node.content(*node.handles[self.number])), self.line))
         yield
         open_here.discard(self.number)
         size, blocks, atime, mtime = node.close(self.number)
         if not open_here:
-            self.tell_closed(True, tuple(Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime)))
+            self.tell_closed(True, Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime))
             if not any(node.uses(self.ino)):
                 self.tell_closed(False, None)
 
@@ -77,7 +78,7 @@ class MountAppender(Appender):
         if error:
             return
         try:
-            self.number = self.cluster.nodes[self.node].handle(self.ino, *value, True, True)
+            self.number = self.cluster.nodes[self.node].open_handle(w.OpenHandle(self.ino, value, True, True))
         except OSError as late:
             assert late.errno == errno.ESTALE
             self.tell_closed(False, None)
@@ -89,7 +90,7 @@ class MountAppender(Appender):
         self.cluster.serial += 1
         token = ("fuse", self.face, self.cluster.serial)
         self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
-        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, "closed", (self.ino, wrote, said), 0, 0))
+        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, wrote, said)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])

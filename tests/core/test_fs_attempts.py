@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster
 
-from amfs.fs.attr import PENDING_NODE_SHIFT, ROOT, Attr
+from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT, Attr
 from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, RENAMED, Traces
 
 NEW = os.O_WRONLY | os.O_CREAT
@@ -31,7 +31,7 @@ def begin_end(cluster: Cluster, node: int, number: int, good: bool, made: list[A
     at = cluster.nodes[node]
     at.fs.now = cluster.time
     answers: list[Any] = []
-    at.fs.end_attempt(number, good, made, missed, lambda error, traces: answers.extend((error, traces)))
+    at.fs.attempts.end(number, good, made, missed, lambda error, traces: answers.extend((error, traces)))
     cluster.act(at, cluster.drain(at))
     return answers
 

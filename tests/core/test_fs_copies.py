@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 from fs_cluster import STRIPE, Cluster
 
-from amfs.fs.attr import STRIPED, Attr
+from amfs.engine import fs_works as w
+from amfs.engine.attr import STRIPED, Attr
 from amfs.host.digests import Digest
 
 NODES = 3
@@ -64,7 +65,7 @@ def test_what_is_being_written_removed_or_striped_is_not_brought() -> None:
     assert cluster.call(1, "bring", 1, 0, (ino,)) == [errno.ENOENT]
     wide = write(cluster, 0, b"/wide", b"x" * 3 * STRIPE, STRIPED)
     assert cluster.call(1, "bring", 1, 0, (wide,)) == [0] and wide not in cluster.nodes[1].parts
-    assert cluster.call(1, "digests", (wide,)) == [[3 * STRIPE, digest(b"x" * 3 * STRIPE)]]
+    assert cluster.call(1, "digests", (wide,)) == [(3 * STRIPE, digest(b"x" * 3 * STRIPE))]
     cluster.settle()
     cluster.check()
 
@@ -82,14 +83,14 @@ def test_no_room_is_said_and_leaves_nothing() -> None:
 def test_a_digest_is_remembered_until_the_file_changes() -> None:
     cluster = Cluster(NODES)
     ino = write(cluster, 1, b"/a", b"one")
-    works: list[str] = []
+    works: list[type] = []
     work = cluster.work
-    cluster.work = lambda node, effect: works.append(effect.what) or work(node, effect)  # type: ignore[func-returns-value, method-assign]
+    cluster.work = lambda node, effect: works.append(type(effect.order)) or work(node, effect)  # type: ignore[func-returns-value, method-assign]
     for _ in range(3):
-        assert cluster.call(0, "digests", (ino,)) == [[3, digest(b"one")]]
-    assert works.count("digest") == 1
+        assert cluster.call(0, "digests", (ino,)) == [(3, digest(b"one"))]
+    assert works.count(w.Digest) == 1
     write(cluster, 2, b"/a", b"two!")
-    assert cluster.call(0, "digests", (ino,)) == [[4, digest(b"two!")]]
+    assert cluster.call(0, "digests", (ino,)) == [(4, digest(b"two!"))]
     cluster.settle()
     cluster.check()
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from fs_cluster import STRIPE, Cluster, Real
 
-from amfs.fs.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.engine import fs_works as w
+from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
 
 LISTED = 1000
 
@@ -245,7 +246,7 @@ def test_a_move_that_takes_minutes_keeps_nobody_from_listing() -> None:
     place = {(ino, index): owner(cluster, cluster.nodes[0].meta.stripe_partition(ino, index)) for ino in inodes for index in range(40)}
     for stripe, node in place.items():
         cluster.nodes[node].stripes_here.add(stripe)
-    cluster.held_works.add("fetch_part")
+    cluster.held_works.add(w.FetchStripe)
     cluster.nodes[2] = type(cluster.nodes[0])(cluster, 2)
     cluster.table = cluster.table.with_node(2)
     cluster.view()
@@ -256,12 +257,12 @@ def test_a_move_that_takes_minutes_keeps_nobody_from_listing() -> None:
     for node in range(3):
         assert listed(cluster, node) == names
         write(cluster, node, b"/f0", b"changed by %d" % node, flags=os.O_TRUNC)
-    assert cluster.nodes[2].fs.fetching
+    assert cluster.nodes[2].fs.mover.is_fetching()
     cluster.held_works.clear()
     cluster.settle()
     for (ino, index), _ in place.items():
         assert (ino, index) in cluster.nodes[owner(cluster, cluster.nodes[0].meta.stripe_partition(ino, index))].stripes_here
-    assert not any(node.fs.fetching or node.fs.in_motion() for node in cluster.nodes.values())
+    assert not any(node.fs.mover.is_fetching() or node.fs.mover.in_motion() for node in cluster.nodes.values())
     assert read(cluster, 1, b"/f0") == b"changed by 2"
     cluster.check()
 
@@ -293,7 +294,7 @@ def test_tables_that_follow_each_other_while_partitions_are_on_their_way_lose_no
         cluster.wander(40)
     cluster.settle()
     for node in cluster.nodes.values():
-        assert not node.fs.in_motion() and not node.fs.fetching
+        assert not node.fs.mover.in_motion() and not node.fs.mover.is_fetching()
     assert listed(cluster, 0) == sorted(path[1:] for path in content)
     for path, data in content.items():
         assert read(cluster, rng.choice(sorted(cluster.nodes)), path) == data
@@ -321,7 +322,7 @@ def test_a_node_that_dies_while_its_partitions_are_on_their_way_takes_only_its_o
     cluster.settle()
     for node in living(cluster):
         assert listed(cluster, node) and set(names) <= set(listed(cluster, node))
-        assert not cluster.nodes[node].fs.in_motion() and not cluster.nodes[node].fs.fetching
+        assert not cluster.nodes[node].fs.mover.in_motion() and not cluster.nodes[node].fs.mover.is_fetching()
     for path, ino in inodes.items():
         error = refused(cluster, 0, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
         here = [any((ino, index) in cluster.nodes[node].stripes_here for node in living(cluster)) for index in range(3)]

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Real
 
+from amfs.engine import fs_requests as q
 from amfs.engine import messages as m
+from amfs.engine.attr import META_SET_MODE, META_SET_SIZE, Attr
 from amfs.engine.events import Received
-from amfs.fs.attr import META_SET_MODE, META_SET_SIZE, Attr
+from amfs.net.link import Packet
+from amfs.net.wire import decode, encode
 
 NAMES = (b"a", b"b", b"c")
 
@@ -173,8 +176,8 @@ def test_at_the_same_time_nothing_is_lost_or_counted_twice(seed: int) -> None:
         "link": lambda p, q: ("link_path", p, q),
         "rename": lambda p, q: ("rename_path", p, q, 0),
         "exchange": lambda p, q: ("rename_path", p, q, 2),
-        "truncate": lambda p, q: ("setattr_path", p, META_SET_SIZE, tuple(Attr()._replace(size=5)), True),
-        "chmod": lambda p, q: ("setattr_path", p, META_SET_MODE, tuple(Attr()._replace(mode=0o600)), True),
+        "truncate": lambda p, q: ("setattr_path", p, META_SET_SIZE, Attr()._replace(size=5), True),
+        "chmod": lambda p, q: ("setattr_path", p, META_SET_MODE, Attr()._replace(mode=0o600), True),
         "rank": lambda p, q: ("set_rank", p, 1),
     }
     for _ in range(12):
@@ -347,7 +350,7 @@ def test_caches_are_told_before_a_change_is_answered() -> None:
     ino = real.do("lookup", 1, b"f", node=0)[0][0]
     real.do("lookup", 1, b"f", node=1)
     home = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
-    real.do("setattr_path", b"/f", META_SET_MODE, tuple(Attr()._replace(mode=0o600)), True, node=home)
+    real.do("setattr_path", b"/f", META_SET_MODE, Attr()._replace(mode=0o600), True, node=home)
     assert any(ino in inodes for inodes, *_ in cluster.nodes[1 - home].invalidated)
 
 
@@ -454,7 +457,7 @@ def test_a_layout_is_changed_by_an_attribute() -> None:
     real.do("set_xattr_path", b"/d", b"user.amfs.layout", b"striped", 0)
     real.write(b"/d/g", b"q", False)
     assert real.do("get_xattr_path", b"/d/g", b"user.amfs.layout") == b"striped:524288"
-    assert outcome(real.do, "set_xattr_path", b"/f", b"user.amfs.layout", b"round") == "EINVAL"
+    assert outcome(real.do, "set_xattr_path", b"/f", b"user.amfs.layout", b"round", 0) == "EINVAL"
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 1000])
@@ -481,18 +484,19 @@ def test_a_client_that_goes_leaves_nothing_open() -> None:
     cluster = Cluster(2, 7)
     client = m.CLIENT_ID_MIN + 5
 
-    def do(serial: int, op: str, *args: Any) -> Any:
-        cluster.tell(cluster.nodes[0], Received(client, m.FsRequest(serial, op, args)))
+    def do(serial: int, request: object) -> Any:
+        message = decode(bytes(encode(Packet(client, 0, 1, 1, serial, 0, (m.FsRequest(serial, request),))))).messages[0]
+        cluster.tell(cluster.nodes[0], Received(client, message))
         while (client, serial) not in cluster.done:
             assert cluster.step()
         return cluster.done.pop((client, serial))
 
-    error, value = do(1, "open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    error, value = do(1, q.OpenPath(b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1))
     assert not error
-    assert do(2, "write", value[0], 0, b"abc") == (0, 3)
-    assert do(3, "read", 12345, 0, 10)[0] == errno.EBADF
-    assert do(4, "no such thing")[0] == errno.ENOSYS
-    assert do(5, "walk")[0] == errno.EINVAL
+    assert do(2, q.Write(value[0], 0, b"abc")) == (0, 3)
+    assert do(3, q.Read(12345, 0, 10))[0] == errno.EBADF
+    for serial, nonsense in enumerate((["NoSuchThing"], ["Walk"], ["Walk", "text", True], ["Walk", b"/", 7], [], None, 5, [[]]), 4):
+        assert do(serial, nonsense)[0] == errno.EINVAL, nonsense
     cluster.nodes[0].fs.client_gone(client)
     cluster.act(cluster.nodes[0], cluster.drain(cluster.nodes[0]))
     cluster.settle()
@@ -537,7 +541,7 @@ def test_a_node_that_joins_takes_over_only_its_share(seed: int) -> None:
             listed, _ = cluster.finish(token)
             assert sorted(bytes(name) for name, _ in listed) == sorted(model.root)
         for node in cluster.nodes.values():
-            assert not node.fs.arriving and not node.fs.leaving and not node.fs.fetching
+            assert not node.fs.mover.in_motion() and not node.fs.mover.is_fetching()
         cluster.check()
     for _ in range(60):
         op, args = chosen(rng)

@@ -21,6 +21,7 @@ from amfs.engine.membership import Membership, Peer
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
+from amfs.fs.vfs.open_file import OpenFile
 
 SPEC = m.TaskSpec(5, b"")
 
@@ -60,6 +61,10 @@ OWNED = {
     "task on its dispatcher": Owned(
         states.RECORD_TABLE, states.RECORD_NEXT, states.RecordState, states.RecordEvent,
         lambda: Record(SPEC), Dispatcher(0)._move, "record of task 5",
+    ),
+    "file on a node that has it open": Owned(
+        states.OPEN_TABLE, states.OPEN_NEXT, states.OpenState, states.OpenEvent,
+        lambda: OpenFile(0x7), OpenFile.move, "open file 0x7",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

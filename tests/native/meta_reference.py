@@ -9,7 +9,7 @@ from typing import Any
 
 import xxhash
 
-from amfs.fs.attr import (
+from amfs.engine.attr import (
     LOST,
     META_BUSY,
     META_NOT_MINE,

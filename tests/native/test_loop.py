@@ -11,8 +11,9 @@ import pytest
 
 from amfs._native import Meta
 from amfs.engine import messages as m
-from amfs.engine.events import Event, FsRequested
-from amfs.fs.vfs.calls import Operation, Work
+from amfs.engine.events import ClockRead, Event
+from amfs.engine.fs_works import ReportUsage
+from amfs.fs.vfs.calls import Operation, work
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host import orphans
 from amfs.node.core import NodeCore
@@ -24,14 +25,14 @@ from amfs.node.store import Store
 LONG = 5000  # more steps than Python nests calls
 
 
-class Busy(FileSystem):
-    """A file system with an operation of many steps, each of which ends at once."""
+class Busy:
+    """An operation of many steps, each of which ends at once."""
 
     steps = 0
 
-    def op_long(self, r: object, count: int) -> Operation:
+    def long(self, count: int) -> Operation[None]:
         for _ in range(count):
-            yield Work("usage")
+            yield from work(ReportUsage())
             self.steps += 1
 
 
@@ -46,30 +47,31 @@ class Collecting(NodeIO):
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[tuple[Loop, Busy, Collecting]]:
+def node(tmp_path: Path) -> Iterator[tuple[Loop, Collecting]]:
     store = Store(orphans.EMBEDDED, 0, str(tmp_path))
     meta = Meta(0)
     node_io = Collecting(store, 1, files=FileBackend(0, meta, store.inside))
-    fs = Busy(0, meta, time.time_ns)
+    fs = FileSystem(0, meta)
     loop = Loop(NodeCore(m.Member(0, 1, (), 1), store.root, fs=fs), node_io)
     try:
         loop.start()
-        yield loop, fs, node_io
+        yield loop, node_io
     finally:
         node_io.close()
         store.close()
         loop.close()
 
 
-def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Busy, Collecting]) -> None:
-    loop, fs, node_io = node
-    asked = FsRequested("test", "long", (LONG,), os.getuid(), os.getgid())
-    core = loop.core
-    assert core is not None
-    loop.post(lambda: loop.act(0, core.handle(asked, time.monotonic())))
+def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Collecting]) -> None:
+    loop, node_io = node
+    core, busy = loop.core, Busy()
+    assert core is not None and core.fs is not None
+    calls = core.fs.calls
+    loop.post(lambda: calls.spawn(busy.long(LONG)))
+    loop.post(lambda: loop.act(0, core.handle(ClockRead(time.time_ns()), time.monotonic())))
     looks = node_io.looks
     loop.turn(0.01)
-    assert fs.steps == LONG
+    assert busy.steps == LONG
     # What others ask meanwhile waits for the loop's next turn: else who never stops asking keeps it from its timers and peers.
     assert node_io.looks - looks <= loop.turns
 

@@ -13,6 +13,7 @@ from typing import Any
 from peer_meta_nodes import Cluster, Kernel
 from waiting import until
 
+from amfs.engine import fs_requests as q
 from amfs.engine.events import Event, FsReplied, FsRequested
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Serve
@@ -44,7 +45,7 @@ def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Pat
 
     def asked() -> list[FsRequested]:
         events.extend(mounts.collect())
-        return [event for event in events if isinstance(event, FsRequested) and event.op == "open"]
+        return [event for event in events if isinstance(event, FsRequested) and isinstance(event.request, q.Open)]
 
     until(asked, "the loop is not asked")
     mounts.reply(FsReplied(asked()[0].token, 0, (REMOTE, 1, 0, 1)))
@@ -55,7 +56,7 @@ def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Pat
     until(lambda: served() or mounts.open_count(ino) == (0, 0), "it does not end")
 
     def closed() -> bool:
-        return served() or any(isinstance(event, FsRequested) and event.op == "closed" for event in events)
+        return served() or any(isinstance(event, FsRequested) and isinstance(event.request, q.Closed) for event in events)
 
     until(closed, "nobody says that it is closed")
     mounts.stop()

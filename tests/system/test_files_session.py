@@ -22,8 +22,9 @@ from amfs.client import discovery
 from amfs.client.connection import Call
 from amfs.client.files import Files
 from amfs.client.open_file import CHUNK, RawFile
+from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 from amfs.errors import SessionError, UsageError
-from amfs.fs.attr import Attr
 from amfs.host import processes
 from amfs.net import transport
 from amfs.net.records import SessionRecord
@@ -195,9 +196,9 @@ def test_new_files_obey_the_umask(files: Files) -> None:
 
 def test_many_calls_travel_together_and_answer_in_order(files: Files) -> None:
     files.mkdir("/m")
-    made = files.call_many(Call("symlink_path", (b"%d" % number, b"/m/%d" % number)) for number in range(1200))
+    made = files.call_many(Call(q.SymlinkPath(b"%d" % number, b"/m/%d" % number)) for number in range(1200))
     assert not [each for each in made if isinstance(each, OSError)]
-    found = files.call_many(Call("readlink_path", (b"/m/%d" % number,), ("/m",)) for number in range(1202))
+    found = files.call_many(Call(q.ReadlinkPath(b"/m/%d" % number), ("/m",)) for number in range(1202))
     assert found[:1200] == [b"%d" % number for number in range(1200)]
     assert all(isinstance(each, FileNotFoundError) for each in found[1200:])
     assert len(list(files.scandir("/m"))) == 1200
@@ -291,7 +292,7 @@ def test_copies_name_the_side_at_fault(files: Files, tmp_path: Path) -> None:
 def test_no_scratch_file_is_left_behind(session: SessionRecord, tmp_path: Path) -> None:
     with Files() as files:
         (tmp_path / "in").write_bytes(b"x" * 1000)
-        place = os.path.dirname(os.fsencode(files.connection.call("scratch", b"probe")))
+        place = os.path.dirname(os.fsencode(files.connection.call(q.Scratch())))
         os.unlink(os.path.join(place, os.listdir(place)[0]))
         files.mkdir("/dir")
         for target in ("/f", "/none/f", "/dir"):

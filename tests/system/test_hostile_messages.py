@@ -16,7 +16,9 @@ import msgspec
 import pytest
 from fs_session import PATIENCE_S, running
 
+from amfs.engine import fs_requests as q
 from amfs.engine import messages as m
+from amfs.engine import peer_requests as p
 from amfs.engine.records import pack_body
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord
@@ -26,6 +28,7 @@ MESSAGES = 800
 RUN = 77
 #: Those whose right meaning is the end of the node or of its membership.
 MEANT_TO_END = (m.Shutdown, m.View, m.Leave)
+REQUESTS = [*typing.get_args(q.AnyRequest), *typing.get_args(p.AnyPeerCall)]
 KINDS = [kind for kind in typing.get_args(m.AnyMessage) if kind not in MEANT_TO_END]
 
 
@@ -96,6 +99,8 @@ class Chance(random.Random):
                 f"{RUN}/x\0y", f"{RUN}/{'d/' * 1500}x", f"{RUN}/\udcff", "A=b", "=", "tcp://127.0.0.1:1", "tcp://x", "ipc:///none", "read",
                 "lookup", "open", "__init__", "spread", "hello", "list", "unlink_path", "info_path", "x" * 5000,
             ])  # fmt: skip
+        if hint is object and depth == 1 and self.random() < 0.7:
+            return self.struct(self.choice(REQUESTS), place, depth)
         if hint is object:
             kind = self.choice([int, str, bytes, bool, None, tuple[object, ...], dict[str, object]] if depth < 3 else [int, bytes, None])
             return None if kind is None else self.value(kind, place, depth + 1)
@@ -112,7 +117,8 @@ class Chance(random.Random):
 
     def struct(self, kind: type[msgspec.Struct], place: str, depth: int = 0) -> Any:
         hints = typing.get_type_hints(kind)
-        return kind(*[self.value(hints[field.name], place, depth + 1) for field in msgspec.structs.fields(kind)])
+        names = getattr(kind, "_fields", None) or kind.__struct_fields__
+        return kind(*[self.value(hints[name], place, depth + 1) for name in names])
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
@@ -143,10 +149,13 @@ def test_a_node_lives_whatever_it_is_told(session: SessionRecord, client: Client
         m.Join(m.Member(9, 1, ("tcp://127.0.0.1:1",), -4)),
         m.Join(m.Member(9, 1, ("tcp://127.0.0.1:1",), 4, "", 65536)),
         m.Join(m.Member(1 << 50, 1, ("tcp://127.0.0.1:1",), 1 << 40)),
-        m.PeerRequest(1, "lookup", (None, [], {})),
-        m.PeerRequest(1, "_serve", (1,)),
-        m.FsRequest(1, "info_path", ((b"/" + b"x/" * 100_000),)),
-        m.FsRequest(1, "write", (1, -1, b"x"), -5, 1 << 60),
+        m.PeerRequest(1, ["Lookup", None, [], {}]),
+        m.PeerRequest(1, p.Lookup(1, b"x")),
+        m.PeerRequest(1, {"Lookup": 1}),
+        m.FsRequest(1, ["Walk", b"/" + b"x/" * 100_000]),
+        m.FsRequest(1, ["InfoPath", b"/"]),
+        m.FsRequest(1, q.Walk(b"/" + b"x/" * 100_000, True)),
+        m.FsRequest(1, q.Write(1, -1, b"x"), -5, 1 << 60),
         m.Assign(RUN, (m.TaskSpec(1, b"", outputs=("x",)),)),
         m.Assign(RUN, (m.TaskSpec(1, b"\xff" * 40),)),
     ],

@@ -80,7 +80,7 @@ def test_names_that_are_not_utf_8_make_the_round_trip(names: list[str], content:
     info = RunInfo("7/", names[0], tuple(f"{name}=x" for name in names), paths={name: name for name in names})
     tasks = (TaskSpec(7, content, tuple(names)),)
     status = Status(0, 2, {name: name for name in names})
-    batch = [RunBegin(7, 1 << 40, info), Submit(7, tasks), status, FsRequest(1, "x", (content, None, 1.5, True))]
+    batch = [RunBegin(7, 1 << 40, info), Submit(7, tasks), status, FsRequest(1, ["x", content, None, 1.5, True])]
     packet = Packet(1 << 40, 7, 2, 3, 4, 5, batch)
     assert decode(bytes(encode(packet))) == packet
 

@@ -9,19 +9,35 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from amfs.fs.attr import META_BUSY, META_NOT_MINE, PENDING_NODE_SHIFT, ROOT, Attr, maker
-from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC
-from amfs.fs.vfs.calls import All, Answer, Ask, Operation, Sleep, Work, failure
-from amfs.fs.vfs.contents import Request
-from amfs.fs.vfs.shard import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, attr_of
-from amfs.fs.vfs.tasks import Tasks
+from amfs._native import Meta
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.caller import Caller
+from amfs.fs.vfs.calls import (
+    PATIENCE_S,
+    PAUSE_FIRST_S,
+    PAUSE_LAST_S,
+    Answer,
+    Calls,
+    Operation,
+    Sleep,
+    ask,
+    failure,
+    together,
+    work,
+)
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.namespace import Namespace
+from amfs.fs.vfs.owners import Owners
 
 #: ``Made.kind``, as csrc/launcher/attempts.h. RENAMED: another name for what was there before the attempt; it stays.
 FILE, LINK, DIRECTORY, RENAMED = 1, 2, 3, 4
 
-NAMES_MAX = 1024  # paths of new files that one result carries; whoever waits for another finds it by looking
+NAMES_MAX = 1024  # paths of new files that one result carries; a task that waits for another file finds it by looking
 
 
 #: Is an attempt that ended well to be doubted if it looked for this path in vain?
@@ -45,18 +61,29 @@ class Traces(NamedTuple):
     doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
 
 
-class Attempts(Tasks):
-    """Ends attempts, and lets one take over what another has left."""
+class Attempts:
+    """Ends attempts."""
 
-    def end_attempt(
-        self, number: int, good: bool, made: Sequence[Any], missed: Sequence[Any], answer: Answer, needs: Needs | None = None
-    ) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, namespace: Namespace) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._owners = owners
+        self._caches = caches
+        self._namespace = namespace
+
+    def end(
+        self, number: int, good: bool, made: Sequence[tuple[int, int, bytes, int]], missed: Sequence[tuple[int, bytes]],
+        answer: Answer, needs: Needs | None = None,
+    ) -> None:  # fmt: skip
         """An attempt of this node has ended, and has no process any more. ``made``: as ``Made``; ``missed``: (directory, name). Answers
         ``Traces`` when what it made is there for all, or gone."""
-        self.spawn(self._end_attempt(number, good, [Made(*one) for one in made], missed, needs), answer)
+        self._calls.spawn(self._end(number, good, [Made(*one) for one in made], missed, needs), answer)
 
-    def _end_attempt(self, number: int, good: bool, made: list[Made], missed: Sequence[Any], needs: Needs | None) -> Operation:
-        pending = (self.node + 1) << PENDING_NODE_SHIFT | number
+    def _end(
+        self, number: int, good: bool, made: list[Made], missed: Sequence[tuple[int, bytes]], needs: Needs | None
+    ) -> Operation[Traces]:
+        pending = (self._members.node + 1) << PENDING_NODE_SHIFT | number
         missing = [path for dir, name in missed if (path := self._path_of(dir, bytes(name)))]  # before directories go
         if good:
             missing = [path for path in missing if needs(path)] if needs is not None else []
@@ -73,23 +100,23 @@ class Attempts(Tasks):
         parts = [name]
         try:
             while dir != ROOT:
-                parts.append(bytes(self.meta.dir_name(dir)))
-                dir = self.meta.dir_get(dir)[1]
+                parts.append(self._meta.dir_name(dir))
+                dir = self._meta.dir_get(dir)[1]
         except OSError:
             return ""
         return "/" + b"/".join(reversed(parts)).decode("utf-8", "surrogateescape")
 
     # ── it ended well ──────────────────────────────────────────────────────────────────────────────
 
-    def _publish(self, pending: int, inodes: list[int]) -> Operation:
+    def _publish(self, pending: int, inodes: list[int]) -> Operation[set[int]]:
         """Those of ``inodes`` that are everybody's now; the others have gone, or another attempt has taken them over."""
         there: set[int] = set()
-        end, pause = self.now + PATIENCE_S, PAUSE_FIRST_S
+        end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
         while inodes:
             by_owner: dict[int, list[int]] = {}
             for ino in inodes:
-                by_owner.setdefault(self.meta.owner(self.meta.ino_partition(ino)), []).append(ino)
-            answers = yield All([Ask(node, "publish", (pending, tuple(some))) for node, some in by_owner.items()])
+                by_owner.setdefault(self._owners.of_inode(ino), []).append(ino)
+            answers = yield from together([ask(node, p.Publish(pending, tuple(some))) for node, some in by_owner.items()])
             later: list[int] = []
             for some, answer in zip(by_owner.values(), answers, strict=True):
                 if isinstance(answer, OSError):
@@ -97,10 +124,10 @@ class Attempts(Tasks):
                         raise answer
                     later += some  # to do it twice is to do it once
                 else:
-                    there.update(answer[0])
-                    later += answer[1]
-            self._uncache(set(inodes) - set(later))
-            if later and self.now >= end:
+                    there.update(answer.there)
+                    later += answer.elsewhere
+            self._caches.uncache(set(inodes) - set(later))
+            if later and self._calls.now >= end:
                 raise failure(errno.EIO)
             inodes = later
             if inodes:
@@ -108,86 +135,23 @@ class Attempts(Tasks):
                 pause = min(2 * pause, PAUSE_LAST_S)
         return there
 
-    def s_publish(self, peer: int, pending: int, inodes: Sequence[int]) -> Operation:
-        """(those that are there for all now, those that another node has)."""
-        there: list[int] = []
-        elsewhere: list[int] = []
-        tell: set[int] = set()
-        for ino in inodes:
-            try:
-                tell.update(self.meta.set_pending(ino, pending, 0, peer)[1])
-            except OSError as error:
-                if error.errno in (META_NOT_MINE, META_BUSY):
-                    elsewhere.append(ino)
-                elif error.errno == errno.EAGAIN and not attr_of(self.meta.getattr(ino, self.node)).pending:
-                    there.append(ino)
-                continue
-            there.append(ino)
-        yield from self.told(peer, tell, there)
-        return there, elsewhere
-
     # ── it failed ──────────────────────────────────────────────────────────────────────────────────
 
-    def _take_back(self, pending: int, made: list[Made]) -> Operation:
+    def _take_back(self, pending: int, made: list[Made]) -> Operation[None]:
         """Remove what an attempt made, the last first. What cannot be removed stays: a directory into which others have put something; a
         file that another attempt has taken over."""
-        r = Request(("attempt", pending), 0, 0, self.clock())
+        caller = Caller(("attempt", pending), 0, 0, self._calls.wall)
         for one in reversed(made):
             try:
                 if one.kind == DIRECTORY:
-                    if self.meta.dir_find(one.dir, one.name)[0] == one.ino:
-                        yield from self.op_rmdir(r, one.dir, one.name)
-                elif one.kind == LINK or (one.kind == FILE and (yield from self._pending_of(one.ino)) == pending):
-                    yield from self._remove_name(r, one.dir, one.name, one.ino)
+                    if self._meta.dir_find(one.dir, one.name)[0] == one.ino:
+                        yield from self._namespace.rmdir(caller, one.dir, one.name)
+                elif one.kind == LINK or (one.kind == FILE and (yield from self._owners.ask(p.Getattr(one.ino))).pending == pending):
+                    yield from self._namespace.remove_name(caller, one.dir, one.name, one.ino)
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY):
-                    self.log(f"cannot remove {self._path_of(one.dir, one.name)}, which a task that failed has made: {error.strerror}")
-        if r.inodes or r.entries:
-            self._uncache(r.inodes)
-            yield Work("invalidate", (tuple(r.inodes), tuple(r.entries)))
-
-    def _pending_of(self, ino: int) -> Operation:
-        return attr_of((yield from self.at_ino("getattr", ino))).pending
-
-    def _remove_name(self, r: Request, dir: int, name: bytes, ino: int) -> Operation:
-        """Unlink it if it still names that inode."""
-        yield from self.at_name("remove", dir, name, ino, 0)
-        self._made(r, dir, name)
-        r.inodes.append(ino)
-        yield from self.at_ino("link", ino, -1, r.now)
-
-    # ── what an attempt left, and another makes ────────────────────────────────────────────────────
-
-    def op_create(self, r: Request, dir: int, name: bytes, mode: int, flags: int, pending: int = 0) -> Operation:
-        if pending:
-            yield from self._take_file_over(r, dir, name, flags, pending)
-        return (yield from super().op_create(r, dir, name, mode, flags, pending))
-
-    def _take_file_over(self, r: Request, dir: int, name: bytes, flags: int, pending: int) -> Operation:
-        """If the name is of a file that another attempt has made and not published, the file belongs to this one from now on. But to append
-        to it is to share it with others who do, and so it is everybody's. Of what is to be new (O_EXCL) only an attempt that died with its
-        node loses its file."""
-        try:
-            attr: Attr = yield from self.find(dir, name)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return
-            raise
-        if attr.pending in (0, pending):
-            return
-        alive = maker(attr.pending) in self.live
-        if flags & O_EXCL:
-            if not alive:
-                yield from self._remove_name(r, dir, name, attr.ino)
-            return
-        shares = alive and flags & O_APPEND and not flags & O_TRUNC
-        try:
-            yield from self.at_ino("set_pending", attr.ino, attr.pending, 0 if shares else pending)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:  # else it was published meanwhile
-                raise
-        self._uncache((attr.ino,))
-
-    def s_set_pending(self, peer: int, ino: int, was: int, pending: int) -> Operation:
-        _, tell = self.meta.set_pending(ino, was, pending, peer)
-        yield from self.told(peer, tell, (ino,))
+                    path = self._path_of(one.dir, one.name)
+                    self._calls.log(f"cannot remove {path}, which a task that failed has made: {error.strerror}")
+        if caller.inodes or caller.entries:
+            self._caches.uncache(caller.inodes)
+            yield from work(w.Invalidate(tuple(caller.inodes), tuple(caller.entries)))

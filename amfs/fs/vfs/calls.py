@@ -1,7 +1,8 @@
 """Operations that take several steps, as generators, and the questions between nodes that they are made of. Pure.
 
-A generator yields what it waits for (``Ask``, ``Work``, ``All``, ``Sleep``, ``Acquire``) and is sent the result, or an OSError is thrown
-into it. What another node asks (``PeerRequest``) is answered by the methods ``s_...`` of the subclasses, which may be generators.
+A generator yields what it waits for (``Ask``, a work order, ``Together``, ``Sleep``, ``Acquire``) and is sent the result, or an OSError is
+thrown into it. ``ask``, ``work`` and ``together`` do that with the type of the answer. What another node asks (``PeerRequest``) is answered
+by the handlers that the parts of the machine have listed with ``serve``; they may be generators.
 """
 
 from __future__ import annotations
@@ -9,38 +10,39 @@ from __future__ import annotations
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.events import FsWork, FsWorked, PeerDown, TimerFired
+from amfs.engine.fs_requests import answer_type, received
+from amfs.engine.fs_works import WorkOrder
 from amfs.engine.machine import Machine
+from amfs.engine.peer_requests import BY_TAG, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
+from amfs.errors import InvalidTransition
+from amfs.fs.vfs.members import Members
 
 ASK_S = 30.0  # an answer that has not come by then is EIO
+PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced
+PAUSE_FIRST_S, PAUSE_LAST_S = 0.001, 0.05
 
-Operation = Generator[Any, Any, Any]
+T = TypeVar("T")
 Answer = Callable[[OSError | None, Any], None]
 
 
 class Ask(NamedTuple):
-    """Have ``node`` (this one, too) do ``op``."""
+    """Have ``node`` (this one, too) answer ``call``."""
 
     node: int
-    op: str
-    args: tuple[Any, ...] = ()
+    call: PeerCall[Any]
 
 
-class Work(NamedTuple):
-    """Have the I/O of this node do ``what``: a method of ``node.file_backend``."""
-
-    what: str
-    args: tuple[Any, ...] = ()
-
-
-class All(NamedTuple):
+class Together(NamedTuple):
     """All of these at once; the result is a list of results, an OSError in place of one that failed."""
 
-    calls: Sequence[Ask | Work]
+    operations: Sequence[Generator[Any, Any, Any]]
 
 
 class Sleep(NamedTuple):
@@ -53,49 +55,96 @@ class Acquire(NamedTuple):
     key: object
 
 
-class _Asked(NamedTuple):
-    node: int
-    answer: Answer
-    until: float
+Operation = Generator[Ask | WorkOrder[Any] | Together | Sleep | Acquire, Any, T]
 
 
-class _Running:
-    __slots__ = ("answer", "operation")
+def ask(node: int, call: PeerCall[T]) -> Operation[T]:
+    answer: T = yield Ask(node, call)
+    return answer
 
-    def __init__(self, operation: Operation, answer: Answer) -> None:
-        self.operation = operation
-        self.answer = answer
+
+def work(order: WorkOrder[T]) -> Operation[T]:
+    value: T = yield order
+    return value
+
+
+def together(operations: Iterable[Operation[T]]) -> Operation[list[T | OSError]]:
+    results: list[T | OSError] = yield Together(list(operations))
+    return results
 
 
 def failure(number: int) -> OSError:
     return OSError(number, errno.errorcode.get(number, f"error {number}"))
 
 
+def number_of(error: OSError) -> int:
+    return error.errno or errno.EIO
+
+
+class _Asked(NamedTuple):
+    node: int
+    kind: type[PeerCall[Any]]
+    answer: Answer
+    until: float
+
+
+class _Running(NamedTuple):
+    operation: Operation[Any]
+    answer: Answer
+
+
 def _silent(error: OSError | None, value: Any) -> None:
     """For what nobody waits for."""
 
 
-class Calls(Machine):
-    """Runs operations. Knows who is alive; knows nothing of files."""
+class Calls:
+    """Runs operations. Knows which nodes live; knows nothing of files."""
 
-    def __init__(self, node: int) -> None:
-        super().__init__(node)
-        self.live: frozenset[int] = frozenset((node,))
-        self._serial = 0
+    def __init__(self, machine: Machine, members: Members) -> None:
+        """``machine``: gives the time, and takes effects."""
+        self.members = members
         self.asked = 0  # how many questions this node has asked others
+        self._machine = machine
+        self._wall = (0.0, 0)  # the time of an event, and what the clock on the wall showed then
+        self._handlers: dict[type, Callable[[int, Any], Any]] = {}
+        self._serial = 0
         self._asked: dict[int, _Asked] = {}
         self._works: dict[int, Answer] = {}
         self._sleepers: dict[int, _Running] = {}
-        self._held: dict[object, deque[_Running]] = {}  # key -> who waits for it
+        self._held: dict[object, deque[_Running]] = {}  # key -> operations that wait for it
         self._ready: deque[tuple[_Running, OSError | None, Any]] = deque()
         self._stepping = False
         self._watching = False
-        self.on_message = {m.PeerRequest: self._on_ask, m.PeerResponse: self._on_answer}
-        self.on_event = {FsWorked: self._on_worked, PeerDown: self._on_peer_down, TimerFired: self._on_timer}
+        self._wrong: list[InvalidTransition] = []  # a fault of ours: raised when all that could go on has
+
+    def serve(self, *handlers: PeerHandler) -> None:
+        """From now on these answer what nodes ask."""
+        self._handlers.update(handlers)
+
+    @property
+    def now(self) -> float:
+        return self._machine.now
+
+    @property
+    def wall(self) -> int:
+        """Nanoseconds since 1970."""
+        at, shown = self._wall
+        return shown + int((self.now - at) * 1e9)
+
+    def set_wall(self, shown: int) -> None:
+        self._wall = self.now, shown
+
+    def number(self) -> int:
+        """A new one."""
+        self._serial += 1
+        return self._serial
+
+    def log(self, text: str, level: int = logging.INFO) -> None:
+        self._machine.log(text, level)
 
     # ── running ────────────────────────────────────────────────────────────────────────────────────
 
-    def spawn(self, operation: Operation, answer: Answer = _silent) -> None:
+    def spawn(self, operation: Operation[Any], answer: Answer = _silent) -> None:
         """Run it; ``answer`` gets the OSError that ended it, or its result."""
         self._resume(_Running(operation, answer), None, None)
 
@@ -109,6 +158,8 @@ class Calls(Machine):
                 self._step(*self._ready.popleft())
         finally:
             self._stepping = False
+        if self._wrong:
+            raise self._wrong.pop()
 
     def _step(self, running: _Running, error: OSError | None, value: Any) -> None:
         try:
@@ -117,6 +168,9 @@ class Calls(Machine):
             running.answer(None, end.value)
         except OSError as failed:
             running.answer(failed, None)
+        except InvalidTransition as wrong:
+            self._wrong.append(wrong)
+            running.answer(failure(errno.EIO), None)
         except Exception as wrong:
             # What a client or peer sent does not fit the operation: its fault, and no reason for this node to end.
             self.log(f"an operation with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
@@ -125,27 +179,18 @@ class Calls(Machine):
             self._want(running, wanted)
 
     def _want(self, running: _Running, wanted: Any) -> None:
-        if isinstance(wanted, (Ask, Work)):
-            self._call(wanted, lambda error, value: self._resume(running, error, value))
-        elif isinstance(wanted, All):
-            results: list[Any] = [None] * len(wanted.calls)
-            left = len(results)
-            if not left:
-                self._resume(running, None, results)
-
-            def got(index: int, error: OSError | None, value: Any) -> None:
-                nonlocal left
-                results[index] = value if error is None else error
-                left -= 1
-                if not left:
-                    self._resume(running, None, results)
-
-            for index, call in enumerate(wanted.calls):
-                self._call(call, lambda error, value, index=index: got(index, error, value))  # type: ignore[misc]
+        if isinstance(wanted, Ask):
+            self._ask(wanted.node, wanted.call, lambda error, value: self._resume(running, error, value))
+        elif isinstance(wanted, WorkOrder):
+            serial = self.number()
+            self._works[serial] = lambda error, value: self._resume(running, error, value)
+            self._machine.out.append(FsWork(serial, wanted))
+        elif isinstance(wanted, Together):
+            self._run_together(running, wanted.operations)
         elif isinstance(wanted, Sleep):
-            self._serial += 1
-            self._sleepers[self._serial] = running
-            self.set_timer(("sleep", self._serial), wanted.seconds)
+            serial = self.number()
+            self._sleepers[serial] = running
+            self._machine.set_timer(("sleep", serial), wanted.seconds)
         elif isinstance(wanted, Acquire):
             if wanted.key in self._held:
                 self._held[wanted.key].append(running)
@@ -155,6 +200,22 @@ class Calls(Machine):
         else:
             raise TypeError(f"an operation cannot wait for {wanted!r}")
 
+    def _run_together(self, running: _Running, operations: Sequence[Operation[Any]]) -> None:
+        results: list[Any] = [None] * len(operations)
+        left = len(results)
+        if not left:
+            self._resume(running, None, results)
+
+        def got(index: int, error: OSError | None, value: Any) -> None:
+            nonlocal left
+            results[index] = value if error is None else error
+            left -= 1
+            if not left:
+                self._resume(running, None, results)
+
+        for index, operation in enumerate(operations):
+            self._step(_Running(operation, lambda error, value, index=index: got(index, error, value)), None, None)  # type: ignore[misc]
+
     def release(self, key: object) -> None:
         """Give up what ``Acquire`` gave; the next one that waits has it."""
         waiting = self._held[key]
@@ -163,45 +224,62 @@ class Calls(Machine):
         else:
             del self._held[key]
 
+    def wait(self, key: object) -> Operation[None]:
+        """Until nobody of this node holds ``key``."""
+        yield Acquire(key)
+        self.release(key)
+
+    def until(self, condition: Callable[[], bool]) -> Operation[None]:
+        """EIO: not in time."""
+        end = self.now + PATIENCE_S
+        while not condition():
+            if self.now >= end:
+                raise failure(errno.EIO)
+            yield Sleep(0.01)
+
+    def introduced(self) -> Operation[None]:
+        """Wait until this node knows the directories."""
+        yield from self.until(lambda: self.members.introduced)
+
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _call(self, call: Ask | Work, answer: Answer) -> None:
-        if isinstance(call, Work):
-            self._serial += 1
-            self._works[self._serial] = answer
-            self.out.append(FsWork(self._serial, call.what, call.args))
-        elif call.node == self.node:
-            self._serve(self.node, call.op, call.args, answer)
-        elif call.node not in self.live:
+    def tell(self, node: int, call: PeerCall[Any]) -> None:
+        """Have it done without waiting for the end. What is told to a node is done before what it is asked later."""
+        self._ask(node, call, _silent)
+
+    def order(self, order: WorkOrder[Any]) -> None:
+        """Likewise, by the I/O of this node."""
+        self._machine.out.append(FsWork(0, order))
+
+    def _ask(self, node: int, call: PeerCall[Any], answer: Answer) -> None:
+        if node == self.members.node:
+            self._serve(node, call, answer)
+        elif node not in self.members.live:
             answer(failure(errno.EHOSTDOWN), None)
         else:
-            self._serial += 1
+            serial = self.number()
             self.asked += 1
-            self._asked[self._serial] = _Asked(call.node, answer, self.now + ASK_S)
-            self.send(call.node, m.PeerRequest(self._serial, call.op, call.args))
+            self._asked[serial] = _Asked(node, type(call), answer, self.now + ASK_S)
+            self._machine.send(node, m.PeerRequest(serial, call))
             if not self._watching:
                 self._watching = True
-                self.set_timer("asked", ASK_S / 10)
+                self._machine.set_timer("asked", ASK_S / 10)
 
-    def tell(self, call: Ask | Work) -> None:
-        """Have it done without waiting for the end. What is told to a node is done before what it is asked later."""
-        if isinstance(call, Work):
-            self.out.append(FsWork(0, call.what, call.args))
-        else:
-            self._call(call, _silent)
-
-    def _serve(self, peer: int, op: str, args: Sequence[Any], answer: Answer) -> None:
-        method = getattr(self, f"s_{op}", None)
-        if method is None:
-            answer(failure(errno.EOPNOTSUPP), None)
+    def _serve(self, peer: int, call: PeerCall[Any], answer: Answer) -> None:
+        if not self.members.introduced and type(call) not in WITHOUT_DIRECTORIES:
+            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve(peer, call, answer))
             return
         try:
-            result = method(peer, *args)
+            result = self._handlers[type(call)](peer, call)
         except OSError as error:
             answer(error, None)
             return
+        except InvalidTransition:
+            answer(failure(errno.EIO), None)
+            raise
         except Exception as wrong:
-            self.log(f"node {peer} asks {op} with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
+            kind = type(call).__name__
+            self.log(f"node {peer} asks {kind} with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
             answer(failure(errno.EINVAL), None)
             return
         if isinstance(result, Generator):
@@ -211,35 +289,58 @@ class Calls(Machine):
 
     # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _on_ask(self, peer: int, message: m.PeerRequest) -> None:
+    def on_request(self, peer: int, message: m.PeerRequest) -> None:
         def answer(error: OSError | None, value: Any) -> None:
-            self.send(peer, m.PeerResponse(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
+            self._machine.send(peer, m.PeerResponse(message.serial, number_of(error) if error is not None else 0, value))
 
-        self._serve(peer, message.op, message.args, answer)
+        if peer >= m.CLIENT_ID_MIN:
+            answer(failure(errno.EPERM), None)  # only nodes ask so
+            return
+        try:
+            call = received(message.call, BY_TAG)
+        except msgspec.ValidationError as wrong:
+            self.log(f"node {peer} asks what is no question: {wrong}", logging.WARNING)
+            answer(failure(errno.EINVAL), None)
+        else:
+            self._serve(peer, call, answer)
 
-    def _on_answer(self, peer: int, message: m.PeerResponse) -> None:
+    def on_response(self, peer: int, message: m.PeerResponse) -> None:
         asked = self._asked.pop(message.serial, None)
-        if asked is not None:
-            asked.answer(failure(message.error) if message.error else None, message.value)
+        if asked is None:
+            return
+        if message.error:
+            asked.answer(failure(message.error), None)
+            return
+        try:
+            value = msgspec.convert(message.value, answer_type(asked.kind))
+        except msgspec.ValidationError as wrong:
+            self.log(f"node {peer} answers {asked.kind.__name__} with what is no answer: {wrong}", logging.WARNING)
+            asked.answer(failure(errno.EIO), None)
+        else:
+            asked.answer(None, value)
 
-    def _on_worked(self, event: FsWorked) -> None:
+    def on_worked(self, event: FsWorked) -> None:
         answer = self._works.pop(event.serial, None)
         if answer is not None:
             answer(failure(event.error) if event.error else None, event.value)
 
-    def _on_peer_down(self, event: PeerDown) -> None:
-        self._fail(lambda asked: asked.node == event.peer, errno.EHOSTDOWN)
+    def on_peer_down(self, event: PeerDown) -> None:
+        self.fail(event.peer)
+
+    def fail(self, node: int) -> None:
+        """It does not answer any more."""
+        self._fail(lambda asked: asked.node == node, errno.EHOSTDOWN)
 
     def _fail(self, which: Callable[[_Asked], bool], number: int) -> None:
         for serial in [serial for serial, asked in self._asked.items() if which(asked)]:
             self._asked.pop(serial).answer(failure(number), None)
 
-    def _on_timer(self, event: TimerFired) -> None:
+    def on_timer(self, event: TimerFired) -> None:
         if event.key == "asked":
             self._fail(lambda asked: asked.until <= self.now, errno.ETIMEDOUT)
             self._watching = bool(self._asked)
             if self._watching:
-                self.set_timer("asked", ASK_S / 10)
+                self._machine.set_timer("asked", ASK_S / 10)
         elif isinstance(event.key, tuple) and event.key[0] == "sleep":
             running = self._sleepers.pop(event.key[1], None)
             if running is not None:
@@ -252,4 +353,4 @@ class Calls(Machine):
     def check_invariants(self) -> None:
         assert not self._ready, "an operation could go on, and does not"
         for key, waiting in self._held.items():
-            assert len(set(map(id, waiting))) == len(waiting), f"somebody waits twice for {key}"
+            assert len(set(map(id, waiting))) == len(waiting), f"an operation waits twice for {key}"

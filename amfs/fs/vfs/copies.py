@@ -8,95 +8,90 @@ from __future__ import annotations
 import errno
 import stat
 from collections.abc import Sequence
-from typing import Any
 
-from amfs.fs.attr import LOST, STRIPED
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
-from amfs.fs.vfs.contents import Request
-from amfs.fs.vfs.paths import Paths
-from amfs.fs.vfs.shard import attr_of
+from amfs.engine import fs_requests as q
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import LOST, STRIPED, Attr
+from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
+from amfs.fs.vfs.evictor import Evictor
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_files import OpenFiles
+from amfs.fs.vfs.opening import Opener
+from amfs.fs.vfs.owners import Owners
 
 FILES_MAX = 1024  # in one request
 
 
-class Copies(Paths):
+class Copies:
     """Brings and deletes whole copies."""
 
-    def op_where(self, r: Request, inodes: Sequence[int]) -> Operation:
-        """Who lives, and of each file an errno or (size, striped, holders). EBUSY: it is being written; EIO: its content is lost."""
-        found: list[Any] = []
-        for ino in inodes[:FILES_MAX]:
-            try:
-                found.append((yield from self._where(int(ino))))
-            except OSError as error:
-                found.append(error.errno or errno.EIO)
-        return sorted(self.live), found
+    def __init__(
+        self, calls: Calls, members: Members, owners: Owners, opener: Opener, files: OpenFiles, evictor: Evictor
+    ) -> None:
+        self._members = members
+        self._owners = owners
+        self._opener = opener
+        self._files = files
+        self._evictor = evictor
+        calls.serve(p.Bring.by(self._bring_all), p.SpareCopies.by(self._spare))
 
-    def _where(self, ino: int) -> Operation:
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
+    def finished(self, ino: int) -> Operation[Attr]:
+        """The record of a file that is written by nobody, and whole."""
+        attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EISDIR)
         if attr.finished == LOST:
             raise failure(errno.EIO)
         if not attr.finished:
             raise failure(errno.EBUSY)
-        holders = () if attr.layout == STRIPED else (yield from self.at_ino("holders", ino))
-        return attr.size, attr.layout == STRIPED, [int(node) for node in holders]
+        return attr
 
-    def op_bring(self, r: Request, node: int, source: int, inodes: Sequence[int]) -> Operation:
-        """Have ``node`` fetch whole copies from ``source``; an errno for each, 0: it has it. Repeatable. An answer that takes longer than a
-        question may is ETIMEDOUT: the node goes on meanwhile, and who asks again waits for that."""
-        return (yield Ask(node, "bring", (source, tuple(inodes)[:FILES_MAX])))
+    # ── for clients ────────────────────────────────────────────────────────────────────────────────
 
-    def s_bring(self, peer: int, source: int, inodes: Sequence[int]) -> Operation:
-        answers = yield All([Ask(self.node, "bring_one", (source, ino)) for ino in inodes])
-        return [(answer.errno or errno.EIO) if isinstance(answer, OSError) else 0 for answer in answers]
-
-    def s_bring_one(self, peer: int, source: int, ino: int) -> Operation:
-        key = ("bringing", ino)
-        self._begin_opening(ino, False)
-        try:
-            yield from self._await_told(ino)
-            yield Acquire(key)
+    def where(self, inodes: Sequence[int]) -> Operation[tuple[list[int], list[q.Holding | int]]]:
+        found: list[q.Holding | int] = []
+        for ino in inodes[:FILES_MAX]:
             try:
-                yield from self._bring(ino, source)
-            finally:
-                self.release(key)
-        finally:
-            self._end_opening(ino, False)
+                attr = yield from self.finished(ino)
+                holders = [] if attr.layout == STRIPED else list((yield from self._owners.ask(p.Holders(ino))))
+                found.append(q.Holding(attr.size, attr.layout == STRIPED, holders))
+            except OSError as error:
+                found.append(number_of(error))
+        return sorted(self._members.live), found
 
-    def _bring(self, ino: int, source: int) -> Operation:
-        answer, answered, _, lost, known = yield from self.at_ino("open", ino, False)
-        attr, holders = attr_of(answer), [int(node) for node in answered]
+    def bring(self, node: int, source: int, inodes: tuple[int, ...]) -> Operation[list[int]]:
+        return (yield from ask(node, p.Bring(source, inodes[:FILES_MAX])))
+
+    def spare(self, node: int, inodes: tuple[int, ...]) -> Operation[int]:
+        return (yield from ask(node, p.SpareCopies(inodes[:FILES_MAX])))
+
+    # ── on the node that is to have them, or not ───────────────────────────────────────────────────
+
+    def _bring_all(self, peer: int, call: p.Bring) -> Operation[list[int]]:
+        answers = yield from together([self._files.bring(ino, lambda ino=ino: self._bring(ino, call.source)) for ino in call.inodes])  # type: ignore[misc]
+        return [number_of(answer) if isinstance(answer, OSError) else 0 for answer in answers]
+
+    def _bring(self, ino: int, source: int) -> Operation[None]:
+        attr, holders, _, lost, known = yield from self._owners.ask(p.Open(ino, False))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EISDIR)
         if lost:
             raise failure(errno.EIO)
         if attr.writer >= 0 or not attr.finished:
             raise failure(errno.EBUSY)
-        if self.node in holders or attr.layout == STRIPED:
+        if self._members.node in holders or attr.layout == STRIPED:
             return
-        if self.is_behind(known) or (attr.size and source not in holders):
-            raise failure(errno.ESTALE)  # who asks has an old picture
+        if self._members.is_behind(known) or (attr.size and source not in holders):
+            raise failure(errno.ESTALE)  # the client has an old picture
         if attr.size:
-            yield Work("fetch", (ino, source, attr.size, attr.atime, attr.mtime))
+            yield from work(w.Fetch(ino, source, attr.size, attr.atime, attr.mtime))
         else:
-            yield Work("make", (ino, attr.atime, attr.mtime))
-        since = self.meta.moment()
-        try:
-            now = yield from self.at_ino("hold", ino)
-        except OSError:
-            self.tell(Work("drop_whole", (ino,)))
-            raise
-        if self.meta.owner(self.meta.ino_partition(ino)) != self.node:
-            self.meta.cache(tuple(now), True, since)
+            yield from work(w.MakePart(ino, (attr.atime, attr.mtime)))
+        yield from self._opener.hold(ino)
 
-    def op_spare(self, r: Request, node: int, inodes: Sequence[int]) -> Operation:
-        """Have ``node`` delete its copies, of each only if others have it and nobody uses it there. Answers how many it has deleted."""
-        return (yield Ask(node, "spare_copies", (tuple(inodes)[:FILES_MAX],)))
-
-    def s_spare_copies(self, peer: int, inodes: Sequence[int]) -> Operation:
+    def _spare(self, peer: int, call: p.SpareCopies) -> Operation[int]:
         count = 0
-        for ino in inodes:
-            count += bool((yield from self._give_up(ino)))
+        for ino in call.inodes:
+            count += yield from self._evictor.evict(ino)
         return count

@@ -7,144 +7,127 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Callable
 
-from amfs.fs.attr import META_SET_RANK, STRIPED, WHOLE, Attr
-from amfs.fs.vfs.calls import Acquire, All, Ask, Operation, Work, failure
-from amfs.fs.vfs.contents import Request
-from amfs.fs.vfs.files import Files
-from amfs.fs.vfs.shard import UNSTRIPED, attr_of
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import META_SET_RANK, STRIPED, WHOLE, Attr
+from amfs.fs.vfs.caller import Caller
+from amfs.fs.vfs.calls import Calls, Operation, ask, failure, together, work
+from amfs.fs.vfs.directories import Directories
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_files import OpenFiles
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.shard import UNSTRIPED
 
-#: What is done: with the record and the holders; answers as ``stripe`` of ``s_closed``.
-Change = Callable[[Attr, list[int]], Operation]
 
-
-class Layouts(Files):
+class Layouts:
     """Changes where the content of files lies."""
 
-    def _as_writer(self, ino: int, change: Change) -> Operation:
-        """Do it while nobody else writes the file. False: somebody does."""
-        closing, bringing = ("closing", ino), ("bringing", ino)
-        self._begin_opening(ino, True)
-        try:
-            yield from self._await_told(ino)
-            yield Acquire(bringing)
-            yield Acquire(closing)  # who is to be let in as this node waits for this
-            self.meta.closing(ino)
-            try:
-                answer = yield from self.at_ino("open_alone", ino)
-                if answer is None:
-                    return False
-                attr, holders, known = attr_of(answer[0]), answer[1], answer[2]
-                self._uncache((ino,))
-                try:
-                    if self.is_behind(known):
-                        raise failure(errno.EBUSY)  # its shard has not heard yet which node has died
-                    stripe = yield from change(attr, [int(node) for node in holders])
-                except OSError:
-                    yield from self.at_ino("step_back", ino)
-                    raise
-                yield from self.at_ino("closed", ino, (attr.size, attr.blocks, 0, 0), stripe, True, known, False)
-                self.tell(Work("end_recorded", (ino,)))
-            finally:
-                self.meta.closed(ino)
-                self.release(closing)
-                self.release(bringing)
-        finally:
-            self._end_opening(ino, True)
-        return True
+    def __init__(self, calls: Calls, members: Members, owners: Owners, directories: Directories, files: OpenFiles) -> None:
+        self._members = members
+        self._owners = owners
+        self._directories = directories
+        self._files = files
+        calls.serve(
+            p.Restripe.by(self._restripe),
+            p.Take.by(self._take),
+            p.DropStripes.by(lambda peer, call: work(w.DropStripes(call.ino))),
+        )
 
     # ── stripes ────────────────────────────────────────────────────────────────────────────────────
 
-    def _set_layout(self, r: Request, ino: int, layout: int, stripe: int) -> Operation:
+    def set_layout(self, caller: Caller, ino: int, layout: int, stripe: int) -> Operation[None]:
         """EBUSY: it is being written."""
-        if self._is_directory(ino):
-            yield from self._manager("dirchange", ("layout", ino, layout, stripe))
+        if self._directories.is_directory(ino):
+            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryLayout(ino, layout, stripe)))
             return
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
+        attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EINVAL)
         if attr.writer >= 0:
             raise failure(errno.EBUSY)
         if attr.layout == layout and (layout == WHOLE or attr.stripe == stripe):
             return
-        r.inodes.append(ino)
+        caller.inodes.append(ino)
         if attr.layout == WHOLE and attr.size:
-            holders = yield from self.at_ino("holders", ino)
-            living = [node for node in holders if node in self.live]
+            holders = yield from self._owners.ask(p.Holders(ino))
+            living = [node for node in holders if node in self._members.live]
             if holders and not living:
                 raise failure(errno.EIO)
-            done = bool(living) and (yield Ask(living[0], "restripe", (ino, stripe)))
+            done = bool(living) and (yield from ask(living[0], p.Restripe(ino, stripe)))
         else:
-            done = yield from self._as_writer(ino, lambda attr, holders: self._lay(attr, layout, stripe))
+            done = yield from self._files.exclusively(ino, lambda attr, holders: self._lay(attr, layout, stripe))
         if not done:
             raise failure(errno.EBUSY)
 
-    def _lay(self, attr: Attr, layout: int, stripe: int) -> Operation:
+    def _lay(self, attr: Attr, layout: int, stripe: int) -> Operation[int]:
         """A file that is empty, or lies in stripes."""
         if attr.size and attr.layout == WHOLE:
             raise failure(errno.EBUSY)  # written since we looked
         if attr.size and layout == STRIPED:
             raise failure(errno.EOPNOTSUPP)  # one stripe size to another: make it whole first
         if attr.size:
-            yield Work("gather", (attr.ino, attr.stripe, attr.size))
-            yield All([Ask(node, "drop_stripes", (attr.ino,)) for node in self.live])
+            yield from work(w.Gather(attr.ino, attr.stripe, attr.size))
+            yield from together([ask(node, p.DropStripes(attr.ino)) for node in self._members.live])
         if layout == WHOLE:
             return UNSTRIPED
-        yield Work("drop_whole", (attr.ino,))  # an empty one
+        yield from work(w.DropWhole(attr.ino))  # an empty one
         return stripe
 
-    def s_restripe(self, peer: int, ino: int, stripe: int) -> Operation:
-        """Lay a whole file of this node in stripes. False: it is being written, or does not lie here any more."""
-
-        def lay(attr: Attr, holders: list[int]) -> Operation:
-            if attr.layout == WHOLE and self.node not in holders:
+    def _restripe(self, peer: int, call: p.Restripe) -> Operation[bool]:
+        def lay(attr: Attr, holders: tuple[int, ...]) -> Operation[int]:
+            if attr.layout != WHOLE:
+                return 0
+            if self._members.node not in holders:
                 raise failure(errno.EAGAIN)
-            if attr.layout == WHOLE:
-                yield Work("restripe", (ino, stripe))
-                return stripe
-            return 0
+            yield from work(w.Restripe(call.ino, call.stripe))
+            return call.stripe
 
         try:
-            return (yield from self._as_writer(ino, lay))
+            return (yield from self._files.exclusively(call.ino, lay))
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
             return False
 
-    def s_drop_stripes(self, peer: int, ino: int) -> Operation:
-        yield Work("drop_stripes", (ino,))
-
     # ── places ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _place(self, r: Request, ino: int, node: int) -> Operation:
+    def place(self, caller: Caller, ino: int, node: int) -> Operation[None]:
         """Pin a file to ``node`` (-1: nowhere); content that it has goes there."""
-        if node != -1 and node not in self.live:
+        if node != -1 and node not in self._members.live:
             raise failure(errno.ENXIO)
-        attr = attr_of((yield from self.at_ino("getattr", ino)))
+        attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EINVAL)
-        r.inodes.append(ino)
-        yield from self.at_ino("setattr", ino, META_SET_RANK, tuple(attr._replace(rank=node)), r.now)
+        caller.inodes.append(ino)
+        yield from self._owners.ask(p.Setattr(ino, META_SET_RANK, attr._replace(rank=node), caller.now))
         if node >= 0 and attr.size and attr.layout == WHOLE and attr.writer < 0:
-            yield Ask(node, "take", (ino,))
+            yield from ask(node, p.Take(ino))
 
-    def s_take(self, peer: int, ino: int) -> Operation:
-        """Become the only holder of a whole file. EBUSY: it is being written (EAGAIN would be ENOTSUP to who sets an attribute)."""
-        if not (yield from self._as_writer(ino, self._fetch)):
+    def _take(self, peer: int, call: p.Take) -> Operation[None]:
+        if not (yield from self._files.exclusively(call.ino, self._fetch)):
             raise failure(errno.EBUSY)
 
-    def _fetch(self, attr: Attr, holders: list[int]) -> Operation:
-        if attr.layout == STRIPED or not attr.size or self.node in holders:
+    def _fetch(self, attr: Attr, holders: tuple[int, ...]) -> Operation[int]:
+        if attr.layout == STRIPED or not attr.size or self._members.node in holders:
             return 0
         for node in holders:
-            if node not in self.live:
+            if node not in self._members.live:
                 continue
             try:
-                yield Work("fetch", (attr.ino, node, attr.size, attr.atime, attr.mtime))
+                yield from work(w.Fetch(attr.ino, node, attr.size, attr.atime, attr.mtime))
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     raise
                 continue
             return 0
-        raise failure(errno.EIO if not self.live.intersection(holders) else errno.EBUSY)
+        raise failure(errno.EIO if not self._members.live.intersection(holders) else errno.EBUSY)
+
+    def nodes(self, attr: Attr) -> Operation[list[int]]:
+        """The nodes that hold bytes of a file, the one with the first byte first."""
+        if attr.layout == STRIPED:
+            count = min(-(-attr.size // max(attr.stripe, 1)), 4 * len(self._members.live) + 1024)
+            return list(dict.fromkeys(self._owners.of_stripe(attr.ino, index) for index in range(count)))
+        if attr.writer >= 0:
+            return [attr.writer]
+        return list((yield from self._owners.ask(p.Holders(attr.ino))))

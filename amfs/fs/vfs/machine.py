@@ -1,115 +1,181 @@
-"""The machine of the file system on one node: requests of clients, and who is a member. Pure."""
+"""The machine of the file system on one node: composes its parts, hands events and requests to them, and follows the membership. Pure."""
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from amfs._native import Meta
+from amfs.engine import fs_works as w
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown
-from amfs.fs.attr import META_SET_GID, META_SET_UID, ROOT, Attr
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import META_SET_GID, META_SET_UID, ROOT, Attr
+from amfs.engine.events import ClockRead, FsFull, FsHandlesClosed, FsReplied, FsRequested, FsStriped, FsWorked, PeerDown, TimerFired
+from amfs.engine.fs_requests import BY_TAG, received
+from amfs.engine.machine import Machine
 from amfs.fs.vfs.attempts import Attempts
-from amfs.fs.vfs.calls import Answer, Ask, Work
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.calls import Calls, failure, number_of
+from amfs.fs.vfs.copies import Copies
+from amfs.fs.vfs.digests import Digests
+from amfs.fs.vfs.directories import Directories
+from amfs.fs.vfs.evictor import Evictor
+from amfs.fs.vfs.handles import Handles
+from amfs.fs.vfs.layouts import Layouts
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.mover import PartitionMover
+from amfs.fs.vfs.namespace import Namespace
+from amfs.fs.vfs.open_files import OpenFiles
+from amfs.fs.vfs.opening import Opener
+from amfs.fs.vfs.outside import Outside
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.requests import Requests
+from amfs.fs.vfs.shard import Shard
+from amfs.fs.vfs.task_files import TaskFiles
+from amfs.fs.vfs.xattrs import Xattrs
 
-#: What a node can do that does not know the directories yet.
-_WITHOUT_DIRECTORIES = frozenset((
-    "spread", "directories", "arrive", "stripes_of", "have", "lose", "drop", "drop_whole", "usage",
-))  # fmt: skip
 
-
-class FileSystem(Attempts):
+class FileSystem(Machine):
     """Everything of the file system that one node does."""
 
-    def __init__(self, node: int, meta: Meta, clock: Callable[[], int]) -> None:
-        super().__init__(node, meta, clock)
-        self.clients: set[int] = set()
-        self.owner = (0, 0)  # user and group of the topmost directory: who runs the session
-        self.on_message[m.FsRequest] = self._on_do
+    def __init__(self, node: int, meta: Meta, owner: tuple[int, int] = (0, 0)) -> None:
+        """``owner``: user and group of the topmost directory, those of the person that runs the session."""
+        super().__init__(node)
+        self._meta = meta
+        self._owner = owner
+        self.members = members = Members(node)
+        self.calls = calls = Calls(self, members)
+        owners = Owners(calls, meta, members)
+        caches = Caches(calls, meta, members)
+        self.mover = PartitionMover(calls, meta, members)
+        self._shard = Shard(calls, meta, members, owners, caches, self.mover.in_motion)
+        self._directories = Directories(calls, meta, members, owners, caches)
+        opener = Opener(calls, meta, members, owners, caches)
+        self._files = files = OpenFiles(calls, meta, members, owners, caches, opener)
+        evictor = Evictor(calls, owners, caches, files)
+        namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
+        layouts = Layouts(calls, members, owners, self._directories, files)
+        xattrs = Xattrs(meta, owners, self._directories, namespace, layouts)
+        paths = Paths(meta, members, owners, self._directories, namespace, layouts)
+        self._handles = handles = Handles(calls, members, namespace, paths, files)
+        copies = Copies(calls, members, owners, opener, files, evictor)
+        digests = Digests(calls, members, owners, files, copies)
+        outside = Outside(calls, members, owners, paths, handles, digests)
+        self.task_files = TaskFiles(calls, members, paths, handles, digests)
+        self.attempts = Attempts(calls, meta, members, owners, caches, namespace)
+        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, copies, digests, outside)
+        self._clients: set[int] = set()
+        self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
+        self.on_event = {
+            FsWorked: calls.on_worked,
+            TimerFired: calls.on_timer,
+            PeerDown: self._on_peer_down,
+            ClockRead: lambda event: calls.set_wall(event.wall_ns),
+            FsRequested: self._on_requested,
+            FsFull: evictor.on_full,
+            FsStriped: files.on_striped,
+            FsHandlesClosed: files.on_handles_closed,
+        }
 
-    def _on_do(self, peer: int, message: m.FsRequest) -> None:
-        self.clients.add(peer)
+    @property
+    def asked(self) -> int:
+        """How many questions this node has asked others."""
+        return self.calls.asked
+
+    def flush(self) -> None:
+        self._shard.flush()
+
+    def check_invariants(self) -> None:
+        self.calls.check_invariants()
+        self._files.check_invariants()
+
+    # ── mounts and clients ─────────────────────────────────────────────────────────────────────────
+
+    def _on_requested(self, event: FsRequested) -> None:
+        token = event.token
 
         def answer(error: OSError | None, value: Any) -> None:
-            self.send(peer, m.FsResponse(message.serial, (error.errno or errno.EIO) if error is not None else 0, value))
+            self.out.append(FsReplied(token, number_of(error) if error is not None else 0, value))
 
-        self.request(("client", peer), message.op, message.args, message.uid, message.gid, answer)
+        endpoint = token[:2] if isinstance(token, tuple) else token
+        self._requests.run(endpoint, event.request, event.uid, event.gid, answer)
+
+    def _on_request(self, peer: int, message: m.FsRequest) -> None:
+        self._clients.add(peer)
+
+        def answer(error: OSError | None, value: Any) -> None:
+            self.send(peer, m.FsResponse(message.serial, number_of(error) if error is not None else 0, value))
+
+        try:
+            request = received(message.request, BY_TAG)
+        except msgspec.ValidationError as wrong:
+            self.log(f"client {peer} asks what is no request: {wrong}", logging.WARNING)
+            answer(failure(errno.EINVAL), None)
+        else:
+            self._requests.run(("client", peer), request, message.uid, message.gid, answer)
 
     def client_gone(self, client: int) -> None:
         """Close what a client left open."""
-        if client in self.clients:
-            self.clients.discard(client)
-            self.close_face(("client", client))
+        if client in self._clients:
+            self._clients.discard(client)
+            self._handles.close_all(("client", client))
 
     def _on_peer_down(self, event: PeerDown) -> None:
-        super()._on_peer_down(event)
+        self.calls.fail(event.peer)
         self.client_gone(event.peer)
-
-    # ── before this node knows the directories ─────────────────────────────────────────────────────
-
-    def request(
-        self, face: object, op: str, args: tuple[Any, ...], uid: int, gid: int, answer: Callable[[OSError | None, Any], None]
-    ) -> None:
-        if self.knows_directories:
-            super().request(face, op, args, uid, gid, answer)
-        else:
-            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self.request(face, op, args, uid, gid, answer))
-
-    def _serve(self, peer: int, op: str, args: Sequence[Any], answer: Answer) -> None:
-        if self.knows_directories or op in _WITHOUT_DIRECTORIES:
-            super()._serve(peer, op, args, answer)
-        else:
-            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve(peer, op, args, answer))
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 
     def set_view(self, owners: tuple[int, ...], version: int, manager: int, live: frozenset[int]) -> None:
-        """Who is in, and who has which partition, from now on."""
-        dead = self.live - live
-        new = live - self.live
-        self.live = live
-        lost = [part for part, owner in enumerate(self.owners) if owner in dead]
+        """These nodes are in, and have these partitions, from now on."""
+        members, calls = self.members, self.calls
+        dead, new = members.live - live, live - members.live
+        members.live = live
+        lost = [part for part, owner in enumerate(members.owners) if owner in dead]
         for node in sorted(dead):
             self._bury(node)  # while the table says which stripes it had
-        new_manager = manager == self.node and self.manager != manager
-        self.manager = manager
-        first, self.version, self.losses = not self.version, version, 0
-        self.lost.update((part, self.known) for part in lost)
-        self.meta.set_table(owners, version)
+        new_manager = manager == self.node and members.manager != manager
+        members.manager = manager
+        first, members.version, members.losses = not members.version, version, 0
+        members.note_lost(lost)
+        self._meta.set_table(owners, version)
         if first:
-            self.meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=self.owner[0], gid=self.owner[1]), 0)
+            uid, gid = self._owner
+            self._meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=uid, gid=gid), 0)
         if lost:
-            self.tell(Work("lose", (tuple(lost), self.known)))
-        self.tell(Work("table", (owners,)))
-        if self.owners != owners:
-            self.move(owners, set(dead))
+            calls.order(w.Lose(tuple(lost), members.known))
+        calls.order(w.SetTable(owners))
+        if members.owners != owners:
+            self.mover.move(owners, set(dead))
         for node in sorted(dead):
-            self._fail(lambda asked, node=node: asked.node == node, errno.EHOSTDOWN)  # type: ignore[misc]
-            self.tell(Work("forget_peer", (node,)))
+            calls.fail(node)
+            calls.order(w.ForgetPeer(node))
         for node in sorted(new - {self.node}):
-            self.tell(Work("peer", (node,)))
+            calls.order(w.AddPeer(node))
         if new_manager and not first:
-            self.meta.mend_dirs(True)  # what the one before us has begun and not told us is not so
+            self._meta.mend_dirs(True)  # what the manager before us has begun and not told us is not so
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
-                self.spawn(self.introduce(node))
+                calls.spawn(self._directories.introduce(node))
 
     def _bury(self, node: int) -> None:
         """It is dead: what only it had is lost, which the records say from now on."""
-        self.meta.unlock_node(node)
+        self._meta.unlock_node(node)
         count = 0
-        for ino in self.meta.forget_node(node):
+        for ino in self._meta.forget_node(node):
             count += 1
             try:
-                self.meta.getattr(ino, self.node)
+                self._meta.getattr(ino, self.node)
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     continue
                 count -= 1  # it had no name any more, and nobody else used it
-                for other in self.live:
-                    self.tell(Ask(other, "drop", ((ino,),)))
+                for other in self.members.live:
+                    self.calls.tell(other, p.Drop((ino,)))
         if count:
             what = f"content of {count} files, which are EIO from now on (amfs stat says which)"
             self.log(f"node {node} has died, and with it {what}", logging.WARNING)

@@ -1,4 +1,4 @@
-"""The attributes of an inode, as in csrc/metadata/fsmeta.h, and their constants. Pure."""
+"""The attributes of an inode, as in csrc/metadata/fsmeta.h, with their constants, and other facts of files that travel. Pure."""
 
 from __future__ import annotations
 
@@ -63,3 +63,43 @@ class Attr(NamedTuple):
     mtime: int = 0
     ctime: int = 0
     pending: int = 0  # the attempt at a blind task that made it and has not ended well yet; 0: it is everybody's
+
+
+class Entry(NamedTuple):
+    """What a name stands for."""
+
+    ino: int
+    type: int
+    attr: Attr | None = None  # None: its record is on another node
+
+
+class Listed(NamedTuple):
+    """One entry of a directory; the listing goes on behind ``cursor``."""
+
+    name: bytes
+    ino: int
+    type: int
+    cursor: int
+    attr: Attr | None
+
+
+class Facts(NamedTuple):
+    """What is known of content where it lies. Times in nanoseconds since 1970, 0: as they were."""
+
+    size: int
+    blocks: int
+    atime: int
+    mtime: int
+
+
+LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/data/fsio.h
+
+
+class Opened(NamedTuple):
+    """How to reach a file's bytes from this node."""
+
+    kind: int
+    node: int
+    stripe: int
+    size: int
+    known: int  # the losses that were known when that was so

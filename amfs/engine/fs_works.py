@@ -1,0 +1,323 @@
+"""What the file system has the I/O of its node do: one typed order for each work. Pure vocabulary; ``node.file_backend`` does them.
+
+``WorkOrder[T]`` ends with a T, or with an errno.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from amfs.engine.attr import Attr, Facts, Opened
+from amfs.engine.peer_requests import Usage
+
+T = TypeVar("T")
+
+
+class WorkOrder(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """Base; T is what the work ends with."""
+
+    @classmethod
+    def by(cls, do: Callable[[Self], T]) -> WorkHandler:
+        """An entry of a table of works."""
+        return cls, do
+
+
+WorkHandler = tuple[type[WorkOrder[Any]], Callable[[Any], Any]]
+
+
+# ── parts of files ─────────────────────────────────────────────────────────────────────────────────
+
+
+class MakePart(WorkOrder[None], frozen=True):
+    """An empty part, if there is none; with these times of access and modification, else those of now."""
+
+    ino: int
+    times: tuple[int, int] | None = None
+
+
+class LiveFacts(WorkOrder[Facts], frozen=True):
+    """Of a file that is open for writing here. ENOENT: in stripes, and not written any more."""
+
+    attr: Attr
+
+
+class SetTimes(WorkOrder[int], frozen=True):
+    """None: that one stays. When it was done, by the clock that stamps what is written; 0: in stripes, or gone."""
+
+    ino: int
+    atime: int | None
+    mtime: int | None
+
+
+class Drop(WorkOrder[None], frozen=True):
+    """Everything of these that is here."""
+
+    inodes: tuple[int, ...]
+
+
+class DropWhole(WorkOrder[None], frozen=True):
+    ino: int
+
+
+class DropStripes(WorkOrder[None], frozen=True):
+    ino: int
+
+
+class ListEvictable(WorkOrder[list[tuple[int, int]]], frozen=True):
+    """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
+
+
+class RoomMade(WorkOrder[None], frozen=True):
+    """The answer to ``FsFull``."""
+
+    serial: int
+    freed: int
+
+
+class End(WorkOrder[tuple[int, int] | None], frozen=True):
+    """(size, mtime) of a striped file that was written here and whose record does not know it yet."""
+
+    ino: int
+
+
+class EndRecorded(WorkOrder[None], frozen=True):
+    ino: int
+
+
+class Truncate(WorkOrder[Facts | None], frozen=True):
+    """What it is afterwards; None: the node through which it was done knows."""
+
+    ino: int
+    opened: Opened
+    size: int
+
+
+class Fetch(WorkOrder[int], frozen=True):
+    """The whole content from another node."""
+
+    ino: int
+    node: int
+    size: int
+    atime: int
+    mtime: int
+
+
+class Restripe(WorkOrder[int], frozen=True):
+    ino: int
+    stripe: int
+
+
+class Gather(WorkOrder[int], frozen=True):
+    """A whole file of its stripes."""
+
+    ino: int
+    stripe: int
+    size: int
+
+
+class ListStripes(WorkOrder[list[tuple[int, int]]], frozen=True):
+    """(inode, index) of every stripe that lies here."""
+
+
+class FetchStripe(WorkOrder[int], frozen=True):
+    ino: int
+    index: int
+    node: int
+
+
+class PartPath(WorkOrder[str], frozen=True):
+    ino: int
+
+
+class ReportUsage(WorkOrder[Usage], frozen=True):
+    """``files``: parts."""
+
+
+class CountUses(WorkOrder[tuple[int, int]], frozen=True):
+    """Handles for reading and for writing on it, of this node and of others through it. Mounts say when they have closed theirs."""
+
+    ino: int
+
+
+class CountProxied(WorkOrder[int], frozen=True):
+    """Handles of other nodes that go through this one."""
+
+    ino: int
+
+
+class Keep(WorkOrder[bool], frozen=True):
+    """Its last name is about to go: is it in use on this node, so that its closing will be told?"""
+
+    ino: int
+
+
+# ── handles ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OpenHandle(WorkOrder[int], frozen=True):
+    ino: int
+    opened: Opened
+    writing: bool
+    create: bool
+
+
+class Read(WorkOrder[bytes], frozen=True):
+    handle: int
+    offset: int
+    count: int
+
+
+class Write(WorkOrder[int], frozen=True):
+    handle: int
+    offset: int
+    data: bytes
+
+
+class TruncateHandle(WorkOrder[None], frozen=True):
+    handle: int
+    size: int
+
+
+class Flush(WorkOrder[None], frozen=True):
+    handle: int
+
+
+class CloseHandle(WorkOrder[Facts | None], frozen=True):
+    """What the file is then; None: its part was put in the place of what the handle had."""
+
+    handle: int
+
+
+# ── whole files, from outside and from the runs ────────────────────────────────────────────────────
+
+
+class Scratch(WorkOrder[str], frozen=True):
+    """The path of a new file from which ``Adopt`` takes."""
+
+
+class DropScratch(WorkOrder[None], frozen=True):
+    scratch: bytes
+
+
+class Adopt(WorkOrder[None], frozen=True):
+    """A scratch file becomes the part of ``ino``, which ``handle`` has open."""
+
+    handle: int
+    scratch: bytes
+    ino: int
+
+
+class Pour(WorkOrder[None], frozen=True):
+    """The content of a scratch file is written through ``handle``."""
+
+    handle: int
+    scratch: bytes
+
+
+class Digest(WorkOrder[tuple[bytes, int]], frozen=True):
+    """(digest, size) of a file."""
+
+    ino: int
+    opened: Opened
+
+
+class DigestOutside(WorkOrder[tuple[bytes, int]], frozen=True):
+    path: bytes
+
+
+class SeenOutside(WorkOrder[tuple[int, int, int]], frozen=True):
+    """(inode, size, modification time)"""
+
+    path: bytes
+
+
+class BringIn(WorkOrder[tuple[int, bytes]], frozen=True):
+    """(size, digest)"""
+
+    source: bytes
+    scratch: bytes
+
+
+class BringOut(WorkOrder[tuple[int, bytes]], frozen=True):
+    ino: int
+    opened: Opened
+    target: bytes
+    mode: int
+
+
+class ToStore(WorkOrder[int], frozen=True):
+    """The content of a file into the store of a run; its size."""
+
+    ino: int
+    opened: Opened
+    mode: int
+    key: str
+
+
+class OwnerOfStored(WorkOrder[tuple[int, int, int, int]], frozen=True):
+    """(uid, gid, mode, mode of directories above) for a file that is made of a task's output."""
+
+    key: str
+
+
+class FromStore(WorkOrder[int], frozen=True):
+    """A task's output becomes the content of the file that ``handle`` has open; by a link if ``ino`` is given. The size."""
+
+    handle: int
+    key: str
+    ino: int
+
+
+# ── losses, partitions, peers, caches ──────────────────────────────────────────────────────────────
+
+
+class Lose(WorkOrder[None], frozen=True):
+    partitions: tuple[int, ...]
+    known: int
+
+
+class IsLost(WorkOrder[bool], frozen=True):
+    """Was some of what was written here lost with a node, and its record does not know yet?"""
+
+    ino: int
+
+
+class SetTable(WorkOrder[None], frozen=True):
+    owners: tuple[int, ...]
+
+
+class SetMoving(WorkOrder[None], frozen=True):
+    """Stripes of the partitions ``away`` are on their way from or to here: nobody reads or writes them until they have arrived."""
+
+    partitions: int
+    away: list[int]
+
+
+class AddPeer(WorkOrder[None], frozen=True):
+    """It is a member from now on."""
+
+    node: int
+
+
+class ForgetPeer(WorkOrder[None], frozen=True):
+    node: int
+
+
+class Invalidate(WorkOrder[None], frozen=True):
+    """Have the kernels of this node's mounts forget these, but not that of ``but`` (an endpoint); ends when they have."""
+
+    inodes: tuple[int, ...]
+    entries: tuple[tuple[int, bytes], ...] = ()
+    but: object = None
+
+
+AnyWork = (
+    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | RoomMade | End | EndRecorded | Truncate | Fetch
+    | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
+    | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
+    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | BringIn | BringOut | ToStore | OwnerOfStored | FromStore
+    | Lose | IsLost | SetTable | SetMoving | AddPeer | ForgetPeer | Invalidate
+)  # fmt: skip

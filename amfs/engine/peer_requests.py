@@ -1,0 +1,496 @@
+"""What the file systems of nodes ask each other: one typed request for each question or order. Pure vocabulary.
+
+``PeerCall[T]`` is answered by a T. A node asks itself the same way. A shard answers META_NOT_MINE if the asker has an old table, META_BUSY
+if the asker shall try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
+
+import msgspec
+
+from amfs.engine.attr import Attr, Entry, Facts, Listed
+from amfs.engine.fs_requests import Copied, Digested, by_tag
+
+T = TypeVar("T")
+
+
+class PeerCall(msgspec.Struct, Generic[T], frozen=True, array_like=True, gc=False, tag=True, tag_field="op"):
+    """Base; T is the type of the answer."""
+
+    @classmethod
+    def by(cls, handler: Callable[[int, Self], T | Generator[Any, Any, T]]) -> PeerHandler:
+        """An entry of a table of handlers, which take the node that asks and the call."""
+        return cls, handler
+
+
+PeerHandler = tuple[type[PeerCall[Any]], Callable[[int, Any], Any]]
+
+
+class NameCall(PeerCall[T], Generic[T], frozen=True):
+    """For the shard that has an entry."""
+
+    dir: int
+    name: bytes
+
+
+class InodeCall(PeerCall[T], Generic[T], frozen=True):
+    """For the shard that has the record of an inode."""
+
+    ino: int
+
+
+class OpenGrant(NamedTuple):
+    """A shard's answer to a node that opens a file."""
+
+    attr: Attr
+    holders: tuple[int, ...]
+    granted: bool  # it has become the writer by this; else, if it is, it was before
+    lost: bool  # the content is
+    known: int  # the losses of which the shard has heard
+
+
+class Published(NamedTuple):
+    there: list[int]  # for all, now
+    elsewhere: list[int]  # with another node
+
+
+class Usage(NamedTuple):
+    used: int  # bytes
+    limit: int
+    files: int  # inodes of the shard; parts
+
+
+# ── entries, at their shard ────────────────────────────────────────────────────────────────────────
+
+
+class Lookup(NameCall[Entry], frozen=True):
+    pass
+
+
+class Create(NameCall[Attr], frozen=True):
+    now: int
+    target: bytes | None
+    attr: Attr
+
+
+class Insert(NameCall[Entry], frozen=True):
+    """Answers the entry that was there; number 0: none."""
+
+    ino: int
+    type: int
+    replace: bool
+    owner: int  # of the lock on the name; 0: nobody
+    asker: int = -1  # the node that has this done, if it is not the one that sends it
+
+
+class Remove(NameCall[Entry], frozen=True):
+    ino: int
+    owner: int
+    asker: int = -1
+
+
+class Unlink(NameCall[Attr], frozen=True):
+    """Answers what is left."""
+
+    now: int
+
+
+class Lock(NameCall[None], frozen=True):
+    owner: int
+
+
+class Unlock(NameCall[None], frozen=True):
+    owner: int
+
+
+class ReserveDirectory(NameCall[int], frozen=True):
+    """Make the entry of a directory that is about to be made. Answers its number."""
+
+
+class List(PeerCall[list[Listed]], frozen=True):
+    """Entries of one shard. META_NOT_MINE: it has another table, or partitions are on their way."""
+
+    dir: int
+    cursor: int
+    limit: int
+    version: int
+
+
+# ── records of inodes, at their shard ──────────────────────────────────────────────────────────────
+
+
+class Getattr(InodeCall[Attr], frozen=True):
+    pass
+
+
+class Setattr(InodeCall[Attr], frozen=True):
+    mask: int
+    attr: Attr
+    now: int
+
+
+class Link(InodeCall[Attr], frozen=True):
+    delta: int
+    now: int
+
+
+class Open(InodeCall[OpenGrant], frozen=True):
+    writing: bool
+
+
+class OpenExclusively(InodeCall[OpenGrant | None], frozen=True):
+    """For writing, wherever the file is pinned to. None: it is written already. EIO: its content is lost."""
+
+
+class ResumeWriting(InodeCall[OpenGrant | None], frozen=True):
+    """The asker is to be, or to stay, the node that a file is written through. None: it is another node, or was when the file was written
+    last, or the content is lost."""
+
+
+class AbortWriteOpen(InodeCall[None], frozen=True):
+    """The asker has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
+
+
+class Closed(InodeCall[Attr | None], frozen=True):
+    """The asker has closed it. Answers the record if it was written."""
+
+    facts: Facts | None  # of what it wrote; None: it did not write
+    stripe: int  # it was laid in stripes of so many bytes meanwhile; 0: no; UNSTRIPED: made whole
+    used: bool  # the asker still has it open
+    known: int  # the losses of which the asker has heard
+    lost: bool  # some of what it wrote was lost, as far as it knows
+
+
+class Unused(InodeCall[None], frozen=True):
+    pass
+
+
+class Hold(InodeCall[Attr], frozen=True):
+    """The asker has all of it now. EAGAIN: it has changed since."""
+
+
+class GiveUp(InodeCall[None], frozen=True):
+    """The asker needs the room. EBUSY: nobody else has what it holds."""
+
+
+class Holders(InodeCall[tuple[int, ...]], frozen=True):
+    pass
+
+
+class Readlink(InodeCall[bytes], frozen=True):
+    pass
+
+
+class SetXattr(InodeCall[None], frozen=True):
+    name: bytes
+    value: bytes
+    flags: int
+    now: int
+
+
+class GetXattr(InodeCall[bytes], frozen=True):
+    name: bytes
+
+
+class ListXattr(InodeCall[list[bytes]], frozen=True):
+    pass
+
+
+class RemoveXattr(InodeCall[None], frozen=True):
+    name: bytes
+    now: int
+
+
+class SetPending(InodeCall[None], frozen=True):
+    was: int
+    pending: int
+
+
+class Publish(PeerCall[Published], frozen=True):
+    """What an attempt has made is everybody's from now on."""
+
+    pending: int
+    inodes: tuple[int, ...]
+
+
+class Touch(PeerCall[None], frozen=True):
+    """Entries of a directory whose home is there have changed."""
+
+    dir: int
+    now: int
+
+
+# ── content, on any node ───────────────────────────────────────────────────────────────────────────
+
+
+class Stale(PeerCall[None], frozen=True):
+    """What is cached of these is old."""
+
+    inodes: tuple[int, ...]
+    entries: tuple[tuple[int, bytes], ...]
+
+
+class Drop(PeerCall[None], frozen=True):
+    inodes: tuple[int, ...]
+
+
+class DropWhole(PeerCall[None], frozen=True):
+    ino: int
+
+
+class DropStripes(PeerCall[None], frozen=True):
+    ino: int
+
+
+class Recall(PeerCall[bool], frozen=True):
+    """Another node wants it: what this node's kernel keeps is not all there is any more, and handles that no open stands for are closed.
+    Answers whether nobody writes it there by now."""
+
+    ino: int
+
+
+class Proxy(PeerCall[bool], frozen=True):
+    """Open a file there for writing, so that others write through that node; closed when the last of them has. False: another node writes
+    it, or its content is still on its way there."""
+
+    ino: int
+
+
+class Keep(PeerCall[None], frozen=True):
+    """The shard takes the node for a user, and hears when it is none: at once if it is not in use there."""
+
+    ino: int
+
+
+class Live(PeerCall[Facts], frozen=True):
+    """What the writer of a file knows of it. ENOENT: it has just been closed."""
+
+    attr: Attr
+
+
+class SetTimes(PeerCall[int], frozen=True):
+    """Of the part there. None: that one stays. Answers when it was done, by that node's clock; 0: nobody can say."""
+
+    ino: int
+    atime: int | None
+    mtime: int | None
+
+
+class ReportUsage(PeerCall[Usage], frozen=True):
+    pass
+
+
+class Restripe(PeerCall[bool], frozen=True):
+    """Lay a whole file of that node in stripes. False: it is being written, or does not lie there any more."""
+
+    ino: int
+    stripe: int
+
+
+class Take(PeerCall[None], frozen=True):
+    """Become the only holder of a whole file. EBUSY: it is being written (EAGAIN would be ENOTSUP for a program that sets an attribute)."""
+
+    ino: int
+
+
+class Bring(PeerCall[list[int]], frozen=True):
+    source: int
+    inodes: tuple[int, ...]
+
+
+class SpareCopies(PeerCall[int], frozen=True):
+    inodes: tuple[int, ...]
+
+
+class Digests(PeerCall[list[Digested]], frozen=True):
+    inodes: tuple[int, ...]
+
+
+class SeenOutside(PeerCall[tuple[int, int, int]], frozen=True):
+    path: bytes
+
+
+class Load(PeerCall[list[Copied]], frozen=True):
+    files: tuple[tuple[bytes, bytes, int], ...]
+    uid: int
+    gid: int
+
+
+class Dump(PeerCall[list[Copied]], frozen=True):
+    files: tuple[tuple[int, bytes, int], ...]
+
+
+# ── directories, at the manager ────────────────────────────────────────────────────────────────────
+
+
+class Mkdir(PeerCall[Attr], frozen=True):
+    dir: int
+    name: bytes
+    attr: Attr
+    now: int
+
+
+class Rmdir(PeerCall[None], frozen=True):
+    dir: int
+    name: bytes
+    now: int
+
+
+class Rename(PeerCall[None], frozen=True):
+    """Where at least one of the two is a directory."""
+
+    dir: int
+    name: bytes
+    to_dir: int
+    to_name: bytes
+    flags: int
+    now: int
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=True, tag_field="op"):
+    """Base of the changes of directories that every node applies."""
+
+
+class AddDirectory(Change, frozen=True):
+    ino: int
+    dir: int
+    name: bytes
+    attr: Attr
+
+
+class DropDirectory(Change, frozen=True):
+    ino: int
+    dir: int
+    name: bytes
+    keep_entry: bool
+
+
+class ForgetName(Change, frozen=True):
+    dir: int
+    name: bytes
+
+
+class FreezeDirectory(Change, frozen=True):
+    """Answered by how many entries each node has of it."""
+
+    ino: int
+    frozen: bool
+
+
+class MoveDirectory(Change, frozen=True):
+    ino: int
+    to_dir: int
+    to_name: bytes
+    now: int
+
+
+class ExchangeDirectories(Change, frozen=True):
+    ino: int
+    other: int
+    now: int
+
+
+class SetDirectoryAttr(Change, frozen=True):
+    ino: int
+    mask: int
+    attr: Attr
+    now: int
+
+
+class SetDirectoryXattr(Change, frozen=True):
+    ino: int
+    name: bytes
+    value: bytes
+    flags: int
+    now: int
+
+
+class RemoveDirectoryXattr(Change, frozen=True):
+    ino: int
+    name: bytes
+    now: int
+
+
+class SetDirectoryLayout(Change, frozen=True):
+    ino: int
+    layout: int
+    stripe: int
+
+
+AnyChange = (
+    AddDirectory | DropDirectory | ForgetName | FreezeDirectory | MoveDirectory | ExchangeDirectories
+    | SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout
+)  # fmt: skip
+
+
+class ChangeDirectory(PeerCall[Attr], frozen=True):
+    """Attributes, extended attributes and layout rules of a directory. Answers what its attributes are then."""
+
+    change: SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout
+
+
+class Spread(PeerCall[list[int]], frozen=True):
+    """Apply a change, and pass it on down the tree; the answers of all that are below."""
+
+    change: AnyChange
+    order: tuple[int, ...]  # the tree; the manager first
+    place: int  # of the asked in it
+    asker: int  # the node that wants the change
+    number: int  # of the change, there
+
+
+class Directories(PeerCall[None], frozen=True):
+    """All of them, for a new node."""
+
+    data: bytes
+
+
+# ── partitions that move ───────────────────────────────────────────────────────────────────────────
+
+
+class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):
+    """Stripes of these partitions, which are the asker's now, that lie there still. META_BUSY: others are on their way there."""
+
+    partitions: tuple[int, ...]
+
+
+class Arrive(PeerCall[list[int]], frozen=True):
+    """Partitions with their records come from a node that has the table of ``version``. Answers which of them are there, or are known
+    better there; the others are not, and may be sent again."""
+
+    version: int
+    records: tuple[tuple[int, int, bytes], ...]  # partition, version of the table since which it leaves, records
+
+
+class Have(PeerCall[list[int]], frozen=True):
+    """Which of these have their records there."""
+
+    version: int
+    partitions: tuple[int, ...]
+
+
+class Lose(PeerCall[None], frozen=True):
+    """Stripes of these were lost on their way."""
+
+    partitions: tuple[int, ...]
+
+
+AnyPeerCall = (
+    Lookup | Create | Insert | Remove | Unlink | Lock | Unlock | ReserveDirectory | List
+    | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp | Holders
+    | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
+    | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
+    | Bring | SpareCopies | Digests | SeenOutside | Load | Dump
+    | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories
+    | StripesOf | Arrive | Have | Lose
+)  # fmt: skip
+
+BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
+#: They change nothing: when the asked node dies they are asked again.
+QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
+#: What a node can do that does not know the directories yet.
+WITHOUT_DIRECTORIES = frozenset((Spread, Directories, Arrive, StripesOf, Have, Lose, Drop, DropWhole, ReportUsage))
+

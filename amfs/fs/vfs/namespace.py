@@ -1,0 +1,419 @@
+"""The operations of POSIX on numbers of directories and inodes, as a kernel asks for them. Pure."""
+
+from __future__ import annotations
+
+import errno
+import stat
+
+from amfs._native import Meta
+from amfs.engine import fs_requests as q
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import (
+    LOST,
+    META_NOT_MINE,
+    META_SET_SIZE,
+    REMOTE,
+    ROOT,
+    SETATTR_BY_NAME,
+    STRIPED,
+    WHOLE,
+    Attr,
+    Facts,
+    Listed,
+    Opened,
+    maker,
+)
+from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.caller import Caller
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_files import OpenFiles
+from amfs.fs.vfs.opening import STRIPE_BYTES
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.shard import LISTED_MAX
+
+_CURSOR_BITS = 48
+_NOTHING = Attr()
+
+
+class Namespace:
+    """Names, and the attributes of what they stand for."""
+
+    def __init__(
+        self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, directories: Directories, files: OpenFiles
+    ) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._owners = owners
+        self._caches = caches
+        self._directories = directories
+        self._files = files
+        calls.serve(p.ReportUsage.by(self._report_usage))
+
+    # ── looking ────────────────────────────────────────────────────────────────────────────────────
+
+    def find(self, dir: int, name: bytes) -> Operation[Attr]:
+        """The attributes of an entry. ENOENT, ENOTDIR."""
+        end = self._calls.now + PATIENCE_S
+        without = 0  # an inode that has no record
+        while True:
+            try:
+                known = self._meta.dir_find(dir, name)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            else:
+                return (yield from self._directories.attr(known[0]))
+            ino, type, attr = yield from self._owners.ask(p.Lookup(dir, name))
+            if attr is not None:
+                return (yield from self.live_attr(attr))
+            if type != stat.S_IFDIR:
+                try:
+                    return (yield from self.inode(ino))
+                except OSError as error:  # replaced by a rename since we looked: look again
+                    if error.errno != errno.ENOENT:
+                        raise
+                    if ino == without:
+                        raise failure(errno.EIO) from None  # it is named still: the record was lost with its node
+                    without = ino
+            elif self._directories.is_directory(ino):
+                return (yield from self._directories.attr(ino))
+            elif self._calls.now >= end:
+                raise failure(errno.EIO)
+            yield Sleep(PAUSE_FIRST_S)  # it is being made, or removed, and the news of that is on its way
+
+    def inode(self, ino: int) -> Operation[Attr]:
+        """The attributes of an inode, as its writer knows them."""
+        if self._directories.is_directory(ino):
+            return (yield from self._directories.attr(ino))
+        attr = yield from self._owners.ask(p.Getattr(ino))
+        return (yield from self.live_attr(attr))
+
+    def live_attr(self, attr: Attr) -> Operation[Attr]:
+        """What its writer knows of a file that is being written."""
+        end = self._calls.now + PATIENCE_S
+        while not attr.finished and attr.writer >= 0 and stat.S_ISREG(attr.mode):
+            try:
+                size, blocks, atime, mtime = yield from ask(attr.writer, p.Live(attr))
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise failure(errno.EIO) from None
+            else:
+                changed = max(attr.ctime, min(mtime, self._calls.wall))  # a time to come was set by hand, and that is on record
+                return attr._replace(size=size, blocks=blocks, atime=atime or attr.atime, mtime=mtime or attr.mtime, ctime=changed)
+            asked = attr  # just closed, or not begun
+            attr = yield from self._owners.ask(p.Getattr(attr.ino))
+            if attr == asked or self._calls.now >= end:
+                break
+        return attr
+
+    def lookup(self, dir: int, name: bytes) -> Operation[q.Looked]:
+        return _looked((yield from self.find(dir, name)))
+
+    def getattr(self, ino: int) -> Operation[q.Looked]:
+        return _looked((yield from self.inode(ino)))
+
+    def readlink(self, ino: int) -> Operation[bytes]:
+        return (yield from self._owners.ask(p.Readlink(ino)))
+
+    # ── listing ────────────────────────────────────────────────────────────────────────────────────
+
+    def page(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
+        """A page for a mount. Attributes only where no other node changes anything: the kernel keeps them, and no shard knows it."""
+        page = yield from self.listing(dir, cursor, limit)
+        return page if len(self._members.live) == 1 else [entry._replace(attr=None) for entry in page]
+
+    def listing(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
+        """A page of entries, from the shards one after the other; again from its start if partitions moved meanwhile."""
+        self._meta.dir_get(dir)
+        end = self._calls.now + PATIENCE_S
+        while True:
+            try:
+                return (yield from self._gather(dir, cursor, limit))
+            except OSError as error:
+                if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) or self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+                if error.errno != META_NOT_MINE:
+                    raise
+            yield Sleep(PAUSE_LAST_S)
+
+    def _gather(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
+        order, version = sorted(self._members.live), self._members.version
+        place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
+        page: list[Listed] = []
+        while place < len(order) and len(page) < limit:
+            wanted = limit - len(page)
+            entries = yield from ask(order[place], p.List(dir, inside, wanted, version))
+            page += [entry._replace(cursor=place << _CURSOR_BITS | entry.cursor) for entry in entries]
+            if len(entries) < min(wanted, LISTED_MAX):
+                place, inside = place + 1, 0
+            else:
+                inside = entries[-1].cursor
+        return page
+
+    # ── making ─────────────────────────────────────────────────────────────────────────────────────
+
+    def new(self, caller: Caller, dir: int, mode: int) -> Attr:
+        """The attributes of what is about to be made in a directory."""
+        layout, stripe = self._meta.dir_layout(dir)
+        if layout not in (WHOLE, STRIPED) or not stat.S_ISREG(mode):
+            layout, stripe = WHOLE, 0
+        if layout == STRIPED and not stripe:
+            stripe = STRIPE_BYTES
+        return Attr(mode=mode, uid=caller.uid, gid=caller.gid, layout=layout, stripe=stripe, finished=1)
+
+    def new_file(self, caller: Caller, dir: int, mode: int) -> Attr:
+        """Of a file that this node is about to write."""
+        return self.new(caller, dir, stat.S_IFREG | stat.S_IMODE(mode))._replace(writer=self._members.node, finished=0)
+
+    def make(self, caller: Caller, dir: int, name: bytes, wanted: Attr, target: bytes | None = None) -> Operation[Attr]:
+        """Anything but a directory. EEXIST."""
+        attr = yield from self._owners.ask(p.Create(dir, name, caller.now, target, wanted))
+        self._changed(caller, dir, name)
+        return attr
+
+    def _changed(self, caller: Caller, dir: int, name: bytes) -> None:
+        self._directories.touch(dir, caller.now)
+        caller.changed((dir, name))
+
+    def create(self, caller: Caller, dir: int, name: bytes, mode: int, flags: int, pending: int = 0) -> Operation[q.Created]:
+        if pending:
+            yield from self._take_over(caller, dir, name, flags, pending)
+        wanted = self.new_file(caller, dir, mode)._replace(pending=pending)
+        try:
+            attr, opened = yield from self.create_new(caller, dir, name, wanted)
+        except OSError as error:
+            if error.errno != errno.EEXIST or flags & O_EXCL:
+                raise
+            attr = yield from self.find(dir, name)
+            if stat.S_ISDIR(attr.mode):
+                raise failure(errno.EISDIR) from None
+            if stat.S_ISLNK(attr.mode):
+                raise failure(errno.ELOOP) from None
+            opened = yield from self._files.open(caller.endpoint, attr.ino, flags)
+            attr = yield from self.inode(attr.ino)
+        return q.Created(attr, *opened)
+
+    def create_new(self, caller: Caller, dir: int, name: bytes, wanted: Attr) -> Operation[tuple[Attr, Opened]]:
+        """A new file, opened to be written. EEXIST."""
+        attr = yield from self.make(caller, dir, name, wanted)
+        opened = yield from self._files.create(caller.endpoint, attr)
+        return attr, opened
+
+    def mknod(self, caller: Caller, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation[q.Looked]:
+        wanted = self.new(caller, dir, mode)._replace(rdev=rdev, pending=pending)
+        return q.Looked((yield from self.make(caller, dir, name, wanted)), True)
+
+    def symlink(self, caller: Caller, dir: int, name: bytes, target: bytes, pending: int = 0) -> Operation[q.Looked]:
+        wanted = self.new(caller, dir, stat.S_IFLNK | 0o777)._replace(size=len(target), pending=pending)
+        return q.Looked((yield from self.make(caller, dir, name, wanted, target)), True)
+
+    def mkdir(self, caller: Caller, dir: int, name: bytes, mode: int) -> Operation[q.Looked]:
+        wanted = _NOTHING._replace(mode=stat.S_IFDIR | stat.S_IMODE(mode), uid=caller.uid, gid=caller.gid, finished=1)
+        attr = yield from self._owners.ask_manager(p.Mkdir(dir, name, wanted, caller.now))
+        self._directories.remember_touch(caller.now, dir)
+        caller.inodes.append(dir)
+        return q.Looked(attr, True)
+
+    def link(self, caller: Caller, ino: int, dir: int, name: bytes) -> Operation[q.Looked]:
+        attr = yield from self.inode(ino)
+        if stat.S_ISDIR(attr.mode):
+            raise failure(errno.EPERM)
+        yield from self._owners.ask(p.Link(ino, 1, caller.now))
+        try:
+            yield from self._owners.ask(p.Insert(dir, name, ino, stat.S_IFMT(attr.mode), False, 0))
+        except OSError:
+            yield from self._owners.ask(p.Link(ino, -1, caller.now))
+            raise
+        self._changed(caller, dir, name)
+        caller.inodes.append(ino)
+        return (yield from self.getattr(ino))
+
+    # ── removing ───────────────────────────────────────────────────────────────────────────────────
+
+    def unlink(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
+        left = yield from self._owners.ask(p.Unlink(dir, name, caller.now))
+        self._caches.uncache((left.ino,))
+        self._changed(caller, dir, name)
+        caller.inodes.append(left.ino)
+        if left.nlink:
+            caller.own.append(left.ino)
+
+    def remove_name(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
+        """Unlink it if it still names that inode."""
+        yield from self._owners.ask(p.Remove(dir, name, ino, 0))
+        self._changed(caller, dir, name)
+        caller.inodes.append(ino)
+        yield from self._owners.ask(p.Link(ino, -1, caller.now))
+
+    def rmdir(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
+        yield from self._owners.ask_manager(p.Rmdir(dir, name, caller.now))
+        self._directories.remember_touch(caller.now, dir)
+        caller.changed((dir, name))
+
+    # ── what an attempt at a blind task left, and another makes ────────────────────────────────────
+
+    def _take_over(self, caller: Caller, dir: int, name: bytes, flags: int, pending: int) -> Operation[None]:
+        """If the name is of a file that another attempt has made and not published, the file belongs to this one from now on. But to append
+        to it is to share it with others who do, and so it is everybody's. Of what is to be new (O_EXCL) only an attempt that died with its
+        node loses its file."""
+        try:
+            attr = yield from self.find(dir, name)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            raise
+        if attr.pending in (0, pending):
+            return
+        alive = maker(attr.pending) in self._members.live
+        if flags & O_EXCL:
+            if not alive:
+                yield from self.remove_name(caller, dir, name, attr.ino)
+            return
+        shares = alive and flags & O_APPEND and not flags & O_TRUNC
+        try:
+            yield from self._owners.ask(p.SetPending(attr.ino, attr.pending, 0 if shares else pending))
+        except OSError as error:
+            if error.errno != errno.EAGAIN:  # else it was published meanwhile
+                raise
+        self._caches.uncache((attr.ino,))
+
+    # ── renaming ───────────────────────────────────────────────────────────────────────────────────
+
+    def rename(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
+        if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
+            raise failure(errno.EINVAL)
+        source = yield from self.find(dir, name)
+        target: Attr | None = None
+        try:
+            target = yield from self.find(to_dir, to_name)
+        except OSError as error:
+            if error.errno != errno.ENOENT or flags & RENAME_EXCHANGE:
+                raise
+        if stat.S_ISDIR(source.mode) or (target is not None and stat.S_ISDIR(target.mode)):
+            yield from self._owners.ask_manager(p.Rename(dir, name, to_dir, to_name, flags, caller.now))
+            self._directories.remember_touch(caller.now, dir, to_dir)
+        else:
+            yield from self._rename_file(caller, dir, name, to_dir, to_name, flags)
+        caller.changed((dir, name), (to_dir, to_name))
+        caller.inodes.append(source.ino)
+        if target is not None:
+            caller.inodes.append(target.ino)
+            if target.nlink > 1 and not stat.S_ISDIR(target.mode):
+                caller.own.append(target.ino)
+
+    def _rename_file(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
+        """Between two shards, under locks on both names."""
+        now, ask_owner = caller.now, self._owners.ask
+        names = (dir, name), (to_dir, to_name)
+        owner = yield from self._owners.lock(*names)
+        try:
+            ino, type, _ = yield from ask_owner(p.Lookup(dir, name))
+            other, other_type = yield from self._owners.entry(to_dir, to_name, bool(flags & RENAME_EXCHANGE))
+            if other and flags & RENAME_NOREPLACE:
+                raise failure(errno.EEXIST)
+            if stat.S_IFDIR in (type, other_type):
+                raise failure(errno.EBUSY)  # became one meanwhile
+            if other == ino:
+                return
+            was = (yield from ask_owner(p.Insert(to_dir, to_name, ino, type, True, owner))).ino
+            if flags & RENAME_EXCHANGE:
+                yield from ask_owner(p.Insert(dir, name, was, other_type, True, owner))
+                yield from ask_owner(p.Setattr(was, 0, _NOTHING, now))
+            else:
+                yield from ask_owner(p.Remove(dir, name, ino, owner))
+                if was:
+                    self._caches.uncache((was,))
+                    yield from ask_owner(p.Link(was, -1, now))
+            yield from ask_owner(p.Setattr(ino, 0, _NOTHING, now))
+        finally:
+            self._owners.unlock(owner, *names)
+        self._directories.touch(dir, now)
+        if to_dir != dir:
+            self._directories.touch(to_dir, now)
+
+    # ── attributes ─────────────────────────────────────────────────────────────────────────────────
+
+    def setattr(self, caller: Caller, ino: int, mask: int, wanted: Attr) -> Operation[q.Looked]:
+        caller.inodes.append(ino)
+        if self._directories.is_directory(ino):
+            if mask & META_SET_SIZE:
+                raise failure(errno.EISDIR)
+            if ino != ROOT:
+                # Whether it is sticky kernels learn by its name.
+                caller.entries.append((self._meta.dir_get(ino)[1], self._meta.dir_name(ino)))
+            change = p.SetDirectoryAttr(ino, mask, wanted, caller.now)
+            return q.Looked((yield from self._owners.ask_manager(p.ChangeDirectory(change))), True)
+        if mask & META_SET_SIZE:
+            yield from self._truncate(caller, ino, wanted.size, bool(mask & SETATTR_BY_NAME))
+            mask &= ~(META_SET_SIZE | SETATTR_BY_NAME)
+            if not mask:
+                return (yield from self.getattr(ino))
+        out = yield from self._owners.ask(p.Setattr(ino, mask, wanted, caller.now))
+        return _looked((yield from self.live_attr(out)))
+
+    def _truncate(self, caller: Caller, ino: int, size: int, by_name: bool) -> Operation[None]:
+        """A short writing of its own. As on tmpfs ``by_name`` a file without data that has that size already is left as it is."""
+        attr = yield from self.inode(ino)
+        if not stat.S_ISREG(attr.mode):
+            raise failure(errno.EINVAL)
+        if by_name and attr.size == size and not attr.blocks and attr.finished != LOST:
+            return
+        if attr.finished == 1 and attr.size == size and not attr.blocks:
+            return  # nothing to cut, and no change: as on tmpfs
+        endpoint = "truncate", ino
+        end = self._calls.now + PATIENCE_S
+        while True:
+            opened = yield from self._files.open(endpoint, ino, O_WRONLY | (O_TRUNC if not size else 0))
+            failed: OSError | None = None
+            facts: Facts | None = None
+            try:
+                facts = yield from work(w.Truncate(ino, opened, size))  # of stripes: only the handle that cut them knows their end
+            except OSError as error:
+                failed = error
+            yield from self._files.close(endpoint, ino, True, facts)
+            if failed is None:
+                return
+            if failed.errno != errno.ESTALE or opened.kind != REMOTE or self._calls.now >= end:
+                raise failed  # else the node that was to let us in has closed it by now
+
+    # ── mounts that have done something themselves ─────────────────────────────────────────────────
+
+    def closed(self, caller: Caller, ino: int, wrote: bool, attr: Attr | None) -> Operation[None]:
+        """A mount has closed its last handle (``wrote``: its last writing one)."""
+        if wrote:
+            caller.inodes.append(ino)
+        facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
+        yield from self._files.close_all(caller.endpoint, ino, wrote, facts)
+
+    def touched(self, caller: Caller, dir: int) -> None:
+        if now := self._meta.dir_touched(dir):  # 0: its times were set since
+            self._directories.touch(dir, now)
+        caller.inodes.append(dir)
+
+    # ── room ───────────────────────────────────────────────────────────────────────────────────────
+
+    def statfs(self) -> Operation[tuple[int, int, int, int, int, int]]:
+        """Of all nodes together: block size, blocks, free, available, files, free files."""
+        usages = [usage for _, usage in (yield from self.usages())]
+        capacity, used, files = (sum(each) for each in ([u.limit for u in usages], [u.used for u in usages], [u.files for u in usages]))
+        free = max(capacity - used, 0) >> 12
+        return 4096, capacity >> 12, free, free, files + (free << 2), free << 2
+
+    def usages(self) -> Operation[list[tuple[int, p.Usage]]]:
+        """Of each node that answers."""
+        nodes = sorted(self._members.live)
+        answers = yield from together([ask(node, p.ReportUsage()) for node in nodes])
+        return [(node, answer) for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, OSError)]
+
+    def _report_usage(self, peer: int, call: p.ReportUsage) -> Operation[p.Usage]:
+        usage = yield from work(w.ReportUsage())
+        return p.Usage(usage.used, usage.limit, self._meta.counts()["inodes"])
+
+
+def _looked(attr: Attr) -> q.Looked:
+    return q.Looked(attr, bool(attr.finished) or not stat.S_ISREG(attr.mode))

@@ -1,0 +1,395 @@
+"""The files that are open on this node, and what their shards are told of that: openings, closings, and writing for other nodes. Pure.
+
+One closing of a file after the other (the lock CLOSING), and one opening after the other that the poll loop decides (BRINGING): what one
+has brought is not to be brought again, least of all over what was written to it since.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from amfs._native import Meta
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import LOCAL, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened
+from amfs.engine.events import FsHandlesClosed, FsStriped
+from amfs.engine.states import OpenState
+from amfs.fs.openflags import O_ACCMODE, O_TRUNC
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, failure, work
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_file import OpenFile
+from amfs.fs.vfs.opening import Opener
+from amfs.fs.vfs.owners import Owners
+
+PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
+
+#: What is done with a file that nobody else writes: with the record and the holders; answers as ``Closed.stripe``.
+ExclusiveChange = Callable[[Attr, tuple[int, ...]], Operation[int]]
+
+
+class _Uses(NamedTuple):
+    """Of a file on this node: handles in the store, and does anybody write it."""
+
+    handles: int
+    writing: bool
+
+
+def _closing(ino: int) -> object:
+    return "closing", ino
+
+
+def _bringing(ino: int) -> object:
+    return "bringing", ino
+
+
+class OpenFiles:
+    """Opens and closes files for the mounts and clients of this node, and for other nodes that write through it."""
+
+    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, opener: Opener) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._owners = owners
+        self._caches = caches
+        self._opener = opener
+        self._files: dict[int, OpenFile] = {}
+        calls.serve(
+            p.Recall.by(self._recall),
+            p.Proxy.by(self._open_proxy),
+            p.Keep.by(self._keep),
+            p.Live.by(self._live),
+            p.SetTimes.by(lambda peer, call: work(w.SetTimes(call.ino, call.atime, call.mtime))),
+        )
+
+    def _of(self, ino: int) -> OpenFile:
+        file = self._files.get(ino)
+        if file is None:
+            file = self._files[ino] = OpenFile(ino)
+        return file
+
+    def _forget(self, ino: int) -> None:
+        """Unless there is something to know of it."""
+        file = self._files.get(ino)
+        if file is not None and file.is_forgettable:
+            del self._files[ino]
+
+    def check_invariants(self) -> None:
+        for file in self._files.values():
+            file.check_invariants()
+
+    # ── opening ────────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, endpoint: object, ino: int, flags: int) -> Operation[Opened]:
+        """A handle for ``endpoint`` (a mount, a client, or a task of this node)."""
+        truncate = bool(flags & O_TRUNC)
+        writing = bool(flags & O_ACCMODE) or truncate
+        file = self._begin(ino, writing)
+        try:
+            yield from self._calls.wait(_closing(ino))  # the closing of an earlier handle must not be taken for this one's
+            opened = yield from self._open(file, writing, truncate)
+            file.use(endpoint, writing)
+        finally:
+            self._end(file, writing)
+        return opened
+
+    def create(self, endpoint: object, attr: Attr) -> Operation[Opened]:
+        """A handle on a file that this node has just made."""
+        file = self._begin(attr.ino, True)
+        try:
+            if attr.layout == WHOLE:
+                yield from work(w.MakePart(attr.ino))
+            file.use(endpoint, True)
+        finally:
+            self._end(file, True)
+        return Opened(STRIPES if attr.layout == STRIPED else LOCAL, self._members.node, attr.stripe, 0, self._members.known)
+
+    def _begin(self, ino: int, writing: bool) -> OpenFile:
+        file = self._of(ino)
+        file.opening += 1
+        file.opening_to_write += writing
+        self._meta.claim(ino, True)  # a mount that has opened it directly leaves the word that it is closed to us
+        return file
+
+    def _end(self, file: OpenFile, writing: bool) -> None:
+        """The shard is told when nobody on this node has it open, nor is about to; and of what was written while this was under way."""
+        file.opening -= 1
+        file.opening_to_write -= writing
+        if file.opening:
+            return
+        ino = file.ino
+        unused = not file.users
+        if unused:
+            self._meta.claim(ino, False)
+            unused = not self._meta.direct_uses(ino)[0]  # a mount that opened it by itself says when it has closed it
+        if unused or file.unreported:
+            self._calls.spawn(self._closed(ino, False, None))
+        self._forget(ino)
+
+    def _open(self, file: OpenFile, writing: bool, truncate: bool) -> Operation[Opened]:
+        ino = file.ino
+        yield Acquire(_bringing(ino))
+        opened: Opened | None = None
+        try:
+            opened = yield from self._opener.open(file, writing, truncate)
+        except OSError:
+            # The next opening must not believe that what a writer has is here.
+            if writing and not file.unreported and not (yield from self._uses(ino)).writing:
+                with suppress(OSError):
+                    yield from self._owners.ask(p.AbortWriteOpen(ino))
+            raise
+        finally:
+            if file.brought and (opened is None or opened.kind != LOCAL):
+                self._calls.order(w.DropWhole(ino))  # another was faster, or has laid it in stripes
+            file.brought = False
+            file.end_fetch()
+            self._calls.release(_bringing(ino))
+        return opened
+
+    # ── uses ───────────────────────────────────────────────────────────────────────────────────────
+
+    def is_in_use(self, ino: int) -> Operation[bool]:
+        """Is it open here, or about to be?"""
+        file = self._files.get(ino)
+        if file is not None and (file.opening or file.proxy or file.users):
+            return True
+        return bool(self._meta.direct_uses(ino)[0] or any((yield from work(w.CountUses(ino)))))
+
+    def _uses(self, ino: int) -> Operation[_Uses]:
+        """Who has it open here."""
+        writing = self._is_written(ino)  # a mount that is answered now has its handle only after we have looked, and may say meanwhile
+        readers, writers = yield from work(w.CountUses(ino))  # that another of its handles was its last
+        return _Uses(readers + writers, bool(writers or writing or self._is_written(ino)))
+
+    def _is_written(self, ino: int) -> bool:
+        file = self._files.get(ino)
+        return (file is not None and file.has_writer) or bool(self._meta.direct_uses(ino)[1])
+
+    def _recall(self, peer: int, call: p.Recall) -> Operation[bool]:
+        yield from self._caches.forget_here((call.ino,))
+        uses = yield from self._uses(call.ino)
+        file = self._files.get(call.ino)
+        return not (uses.writing or (file is not None and file.opening_to_write))
+
+    def _keep(self, peer: int, call: p.Keep) -> Operation[None]:
+        ino = call.ino
+        self._caches.uncache((ino,))  # from now on it is not opened without asking
+        kept = yield from work(w.Keep(ino))
+        file = self._files.get(ino)
+        if not (kept or (file is not None and (file.opening or file.users or file.proxy))):
+            self._calls.tell(peer, p.Unused(ino))  # before the answer, and before it may be opened again
+
+    def _live(self, peer: int, call: p.Live) -> Operation[Facts]:
+        try:
+            return (yield from work(w.LiveFacts(call.attr)))
+        except OSError as error:
+            if error.errno == errno.ENOENT:  # just closed: the asker looks at the record again, which must know of that by then
+                yield from self._calls.wait(_closing(call.attr.ino))
+            raise
+
+    # ── other nodes that write through this one ────────────────────────────────────────────────────
+
+    def _open_proxy(self, peer: int, call: p.Proxy) -> Operation[bool]:
+        ino = call.ino
+        file = self._begin(ino, True)  # from here on a mount leaves it to us to say that it is closed
+        try:
+            yield from self._opener.await_told(ino)
+            yield Acquire(_closing(ino))
+            try:
+                if not file.proxy and not (yield from self._become_proxy(file)):
+                    return False
+            finally:
+                self._calls.release(_closing(ino))
+            yield from work(w.Invalidate((ino,)))  # what its kernel keeps is not all there is any more
+        finally:
+            self._end(file, True)
+        return True
+
+    def _become_proxy(self, file: OpenFile) -> Operation[bool]:
+        ino = file.ino
+        grant = None if file.state is OpenState.FETCHING else (yield from self._owners.ask(p.ResumeWriting(ino)))
+        if grant is None or file.state is OpenState.FETCHING:
+            return False
+        attr = grant.attr
+        self._caches.uncache((ino,))
+        if attr.layout == WHOLE and not attr.size:
+            yield from work(w.MakePart(ino))
+        kind = STRIPES if attr.layout == STRIPED else LOCAL
+        create = kind == STRIPES or not attr.size
+        opened = Opened(kind, self._members.node, attr.stripe, attr.size, grant.known)
+        file.open_proxy((yield from work(w.OpenHandle(ino, opened, True, create))))
+        self._calls.spawn(self._watch_proxy(ino))
+        return True
+
+    def _watch_proxy(self, ino: int) -> Operation[None]:
+        """The node that asked for it may have died before it opened anything."""
+        while self._has_proxy(ino):
+            yield Sleep(PROXIED_S)
+            if self._has_proxy(ino) and not (yield from work(w.CountProxied(ino))) and self._has_proxy(ino):
+                yield from self._close_proxy(ino, self._of(ino).close_proxy())
+
+    def _has_proxy(self, ino: int) -> bool:
+        file = self._files.get(ino)
+        return file is not None and bool(file.proxy)
+
+    def _close_proxy(self, ino: int, handle: int) -> Operation[None]:
+        facts = yield from work(w.CloseHandle(handle))
+        yield from self._closed(ino, True, facts)
+
+    def on_handles_closed(self, event: FsHandlesClosed) -> None:
+        """No other node uses it through this one any more: the last of all may have been the writer."""
+        ino = event.ino
+        self._calls.order(w.Invalidate((ino,)))  # others have written here; this node's kernel has not seen that
+        if self._has_proxy(ino):
+            self._calls.spawn(self._close_proxy(ino, self._of(ino).close_proxy()))
+        else:
+            self._calls.spawn(self._closed_by_others(ino))
+
+    def _closed_by_others(self, ino: int) -> Operation[None]:
+        attr = yield from self._owners.ask(p.Getattr(ino))
+        yield from self._closed(ino, attr.writer == self._members.node, None)
+
+    # ── closing ────────────────────────────────────────────────────────────────────────────────────
+
+    def close(self, endpoint: object, ino: int, writing: bool, facts: Facts | None = None) -> Operation[None]:
+        """One handle of a client is closed."""
+        file = self._files.get(ino)
+        if file is not None:
+            file.end_use(endpoint, writing)
+        yield from self._closed(ino, writing, facts)
+
+    def close_all(self, endpoint: object, ino: int, wrote: bool, facts: Facts | None) -> Operation[None]:
+        """A mount has closed its last handle (``wrote``: its last writing one; it may have others for reading, and says when they are
+        gone)."""
+        file = self._files.get(ino)
+        if file is not None:
+            file.end_uses(endpoint, not wrote)
+        try:
+            yield from self._closed(ino, wrote, facts)
+        finally:
+            self._meta.closed(ino)
+
+    def _closed(self, ino: int, wrote: bool, facts: Facts | None) -> Operation[None]:
+        """Tell the shard what was written, and whether anybody here still uses it."""
+        if wrote:  # before our turn has come: the closing before us may find that nobody writes it any more
+            self._of(ino).close_writer(facts)
+        else:
+            self._settle(ino)
+        yield Acquire(_closing(ino))
+        self._meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
+        try:
+            written: Facts | None = None
+            opening = self._of(ino).opening_to_write  # was let in as this node, which writes already
+            uses = yield from self._uses(ino)
+            files = self._meta.direct_uses(ino)[0]
+            file = self._of(ino)
+            last = file.unreported and not (uses.writing or opening or file.opening_to_write)
+            if last:
+                written = yield from self._written(ino, file.report())
+                file = self._of(ino)
+            used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
+            if not used:
+                self._meta.claim(ino, False)
+            if last or not (used or files):
+                yield from self._tell_closed(ino, written, used or files > 0)
+        finally:
+            self._meta.closed(ino)
+            self._calls.release(_closing(ino))
+            self._forget(ino)
+
+    def _settle(self, ino: int) -> None:
+        if ino in self._files:
+            self._files[ino].settle()
+
+    def _tell_closed(self, ino: int, facts: Facts | None, used: bool) -> Operation[None]:
+        stripe = 0
+        if facts is not None:
+            file = self._of(ino)
+            stripe, file.stripe = file.stripe, 0
+        since, known = self._meta.moment(), self._members.known
+        try:
+            lost = facts is not None and bool(self._members.lost) and (yield from work(w.IsLost(ino)))
+            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return
+        finally:
+            if facts is not None:
+                self._calls.order(w.EndRecorded(ino))
+        if out is not None and out.layout == WHOLE and out.nlink and not self._owners.is_here(ino):
+            self._meta.cache(out, True, since)
+
+    def _written(self, ino: int, said: Facts | None) -> Operation[Facts | None]:
+        """What was written here. ``said``: by an endpoint when it closed its handle; the handle of another may have written, and been
+        closed, after that. Of stripes nobody else knows."""
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return said  # it has gone, and nobody wants to know
+        if said is not None and (attr.layout == STRIPED or self._of(ino).stripe):
+            end = yield from work(w.End(ino))  # a handle may have been closed since, and the news of that be on its way
+            return said if end is None else said._replace(size=end[0], mtime=max(said.mtime, end[1]))
+        try:
+            return (yield from work(w.LiveFacts(attr)))
+        except OSError as error:
+            if attr.writer == self._members.node and not attr.finished:
+                self._calls.log(f"inode {ino:#x}: what was written is not to be found: {error}", logging.ERROR)
+            return None  # the record, and the nodes that hold the content that it tells of, stay as they are
+
+    def on_striped(self, event: FsStriped) -> None:
+        self._of(event.ino).stripe = event.stripe
+
+    # ── changes by a node that is the only writer meanwhile ────────────────────────────────────────
+
+    def exclusively(self, ino: int, change: ExclusiveChange) -> Operation[bool]:
+        """Do it while nobody else writes the file. False: somebody does."""
+        file = self._begin(ino, True)
+        try:
+            yield from self._opener.await_told(ino)
+            yield Acquire(_bringing(ino))
+            yield Acquire(_closing(ino))  # an opening that is to be let in as this node waits for this
+            self._meta.closing(ino)
+            try:
+                grant = yield from self._owners.ask(p.OpenExclusively(ino))
+                if grant is None:
+                    return False
+                attr, known = grant.attr, grant.known
+                self._caches.uncache((ino,))
+                try:
+                    if self._members.is_behind(known):
+                        raise failure(errno.EBUSY)  # its shard has not heard yet which node has died
+                    stripe = yield from change(attr, grant.holders)
+                except OSError:
+                    yield from self._owners.ask(p.AbortWriteOpen(ino))
+                    raise
+                yield from self._owners.ask(p.Closed(ino, Facts(attr.size, attr.blocks, 0, 0), stripe, True, known, False))
+                self._calls.order(w.EndRecorded(ino))
+            finally:
+                self._meta.closed(ino)
+                self._calls.release(_closing(ino))
+                self._calls.release(_bringing(ino))
+        finally:
+            self._end(file, True)
+        return True
+
+    # ── whole copies, because somebody says so ─────────────────────────────────────────────────────
+
+    def bring(self, ino: int, copy: Callable[[], Operation[None]]) -> Operation[None]:
+        """Have ``copy`` bring the content here, in its turn among the openings."""
+        file = self._begin(ino, False)
+        try:
+            yield from self._opener.await_told(ino)
+            yield Acquire(_bringing(ino))
+            try:
+                yield from copy()
+            finally:
+                self._calls.release(_bringing(ino))
+        finally:
+            self._end(file, False)

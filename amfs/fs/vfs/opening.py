@@ -1,0 +1,181 @@
+"""How the content of a file that is opened here comes within reach: where it lies, who may write it, and fetching it. Pure.
+
+- A file is written through one node at a time, its ``writer``. A process that opens it there writes into that node's store; one that opens
+  it elsewhere meanwhile reads and writes through the writer's node and sees every byte at once. When the last handle closes, the file is
+  finished.
+- A finished ``whole`` file lies complete on its holders. Opening it elsewhere fetches a replica; opening it to write makes that node the
+  only holder. A finished ``striped`` file is read and written stripe by stripe wherever it is opened.
+- So between nodes: an opening after a close sees all of it (close-to-open). A handle that was open before another node began to write
+  a finished file may go on seeing the old content.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+
+from amfs._native import Meta
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened
+from amfs.engine.states import OpenEvent
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, work
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_file import OpenFile
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.shard import OPEN_S
+
+STRIPE_BYTES = 512 << 10  # default, MemFS §III
+
+
+class Opener:
+    """Finds, or fetches, the content for one opening of a file at a time."""
+
+    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._owners = owners
+        self._caches = caches
+
+    def open(self, file: OpenFile, writing: bool, truncate: bool) -> Operation[Opened]:
+        """Nobody else opens the file here meanwhile."""
+        calls, me, ino = self._calls, self._members.node, file.ino
+        looked: Attr | None = None  # what a writer saw at its first look
+        brought: Attr | None = None  # the record of the content that it has fetched
+        became = False  # the writer, by this opening: then what lies here is not what the file contains, unless the record says so
+        end, pause = calls.now + OPEN_S, PAUSE_FIRST_S
+        yield from self.await_told(ino)
+        while True:
+            opened: Opened | None = None  # stays so if the file changed under our hands: then all of it again
+            first_look = writing and not truncate and looked is None
+            since = self._meta.moment()
+            if writing and not first_look and (looked is None or looked.writer != me):
+                file.move(OpenEvent.BECOMES_WRITER)
+            attr, holders, granted, lost, known = yield from self._owners.ask(p.Open(ino, writing and not first_look))
+            became = became or granted
+            if writing and not first_look:
+                self._caches.uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
+            if not stat.S_ISREG(attr.mode):
+                raise failure(errno.EINVAL)
+            if lost and not truncate:
+                raise failure(errno.EIO)
+            mine = me in holders or (attr.writer == me and not attr.finished and not became)
+            if self._members.is_behind(known):
+                pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
+            elif first_look:
+                elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
+                if not elsewhere or (yield from self._replicate(file, attr, holders, True)):
+                    looked, brought = attr, attr if elsewhere else None
+                    continue
+            elif attr.writer not in (-1, me):
+                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, known)
+            elif attr.layout == STRIPED:
+                opened = Opened(STRIPES, me, attr.stripe, attr.size, known)
+            elif not attr.size or truncate:
+                if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
+                    continue
+                opened = Opened(LOCAL, me, 0, attr.size, known)
+            elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
+                opened = Opened(LOCAL, me, 0, attr.size, known)
+                if not writing and attr.finished and not self._owners.is_here(ino):
+                    self._meta.cache(attr, True, since)  # so that the mount opens it by itself the next time
+            elif not holders:
+                raise failure(errno.EIO)  # they are all gone
+            elif writing:
+                # Another has written between our look and our opening. We are the writer now, and get its content.
+                if (yield from self._replicate(file, attr, holders, True)):
+                    brought = attr
+                    continue
+                looked = brought = None
+            else:
+                try:
+                    if (yield from self._replicate(file, attr, holders, False)):
+                        return Opened(LOCAL, me, 0, attr.size, known)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    # It is read where it lies.
+                    return Opened(REMOTE, next(node for node in holders if node in self._members.live), 0, attr.size, known)
+            if opened is None:
+                if calls.now >= end:
+                    raise failure(errno.EIO)
+                yield Sleep(pause)
+                pause = min(2 * pause, PAUSE_LAST_S)
+                continue
+            if truncate and (attr.size or not attr.finished):
+                yield from work(w.Truncate(ino, opened, 0))
+                opened = opened._replace(size=0)
+            return opened
+
+    def await_told(self, ino: int) -> Operation[None]:
+        """That a mount has closed it may be on its way: not to be overtaken."""
+        end = self._calls.now + OPEN_S
+        while self._meta.direct_uses(ino)[2] and self._calls.now < end:
+            yield Sleep(PAUSE_FIRST_S)
+
+    def _make(self, attr: Attr, was: Attr, mine: bool, writing: bool, truncate: bool) -> Operation[bool]:
+        """An empty part. False: the file has changed meanwhile."""
+        ino = attr.ino
+        if not mine and not truncate:
+            self._calls.order(w.Drop((ino,)))  # what lies here is what it contained before
+        yield from work(w.MakePart(ino, (was.atime, was.mtime) if was.finished and not truncate else None))
+        if not writing and attr.finished and not mine:
+            try:
+                yield from self._owners.ask(p.Hold(ino))  # so that the empty part goes when the file does
+            except OSError as error:
+                self._calls.order(w.DropWhole(ino))
+                if error.errno != errno.EAGAIN:
+                    raise
+                return False
+        return True
+
+    def _replicate(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
+        """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
+        for node in holders:
+            if node not in self._members.live:
+                continue
+            try:
+                yield from work(w.Fetch(attr.ino, node, attr.size, attr.atime, attr.mtime))
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    yield from self._find_room(attr, node, writing)
+                    return False
+                continue
+            if writing:
+                file.brought = True
+                return True
+            try:
+                yield from self.hold(attr.ino)
+            except OSError as error:
+                if error.errno == errno.EAGAIN:
+                    return False
+                raise
+            return True
+        if not self._members.live.intersection(holders):
+            raise failure(errno.EIO)
+        return False
+
+    def hold(self, ino: int) -> Operation[None]:
+        """The whole content lies here: say so. If the file has changed meanwhile (EAGAIN), or that fails, the content goes again."""
+        since = self._meta.moment()
+        try:
+            attr = yield from self._owners.ask(p.Hold(ino))
+        except OSError:
+            self._calls.order(w.DropWhole(ino))
+            raise
+        if not self._owners.is_here(ino):
+            self._meta.cache(attr, True, since)
+
+    def _find_room(self, attr: Attr, holder: int, writing: bool) -> Operation[None]:
+        """This node has no room for the content: lay it in stripes, or else have it written where it lies. ENOSPC."""
+        me = self._members.node
+        if attr.writer == me:  # without the content: nobody could lay it in stripes
+            yield from self._owners.ask(p.AbortWriteOpen(attr.ino))
+        try:
+            yield from ask(holder, p.Restripe(attr.ino, STRIPE_BYTES))
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not writing or attr.writer not in (-1, me):
+                raise
+            yield from ask(holder, p.Proxy(attr.ino))

@@ -1,0 +1,91 @@
+"""Finding the shard that has an entry or a record, and asking it until it answers. Pure."""
+
+from __future__ import annotations
+
+import errno
+from typing import TypeVar
+
+from amfs._native import Meta
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import META_BUSY, META_NOT_MINE
+from amfs.fs.vfs.caches import Name
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure
+from amfs.fs.vfs.members import Members
+
+T = TypeVar("T")
+
+
+class Owners:
+    """Asks the owner of a partition, whichever node that is by then."""
+
+    def __init__(self, calls: Calls, meta: Meta, members: Members) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+
+    def ask(self, call: p.NameCall[T] | p.InodeCall[T]) -> Operation[T]:
+        """Ask the shard of an entry, or of a record."""
+        meta = self._meta
+        partition = meta.name_partition(call.dir, call.name) if isinstance(call, p.NameCall) else meta.ino_partition(call.ino)
+        end = self._calls.now + PATIENCE_S
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                return (yield from ask(meta.owner(partition), call))
+            except OSError as error:
+                # A node that died is replaced in the table; what it was asked may have been done, so only questions are asked again.
+                again = error.errno in (META_NOT_MINE, META_BUSY) or (error.errno == errno.EHOSTDOWN and type(call) in p.QUESTIONS)
+                if not again:
+                    raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else error.errno or errno.EIO) from None
+                if self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(pause)
+            pause = min(2 * pause, PAUSE_LAST_S)
+
+    def ask_manager(self, call: p.PeerCall[T]) -> Operation[T]:
+        try:
+            return (yield from ask(self._members.manager, call))
+        except OSError as error:
+            if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                raise failure(errno.EIO) from None
+            raise
+
+    def of_inode(self, ino: int) -> int:
+        return self._meta.owner(self._meta.ino_partition(ino))
+
+    def is_here(self, ino: int) -> bool:
+        """Is its record on this node?"""
+        return self.of_inode(ino) == self._members.node
+
+    def of_stripe(self, ino: int, index: int) -> int:
+        return self._meta.owner(self._meta.stripe_partition(ino, index))
+
+    def entry(self, dir: int, name: bytes, must: bool) -> Operation[tuple[int, int]]:
+        """(inode, type) of an entry; (0, 0) if there is none, unless it ``must`` be there."""
+        try:
+            found = yield from self.ask(p.Lookup(dir, name))
+        except OSError as error:
+            if error.errno != errno.ENOENT or must:
+                raise
+            return 0, 0
+        return found.ino, found.type
+
+    # ── locks on names ─────────────────────────────────────────────────────────────────────────────
+
+    def lock(self, *names: Name) -> Operation[int]:
+        """Lock these entries, in the order that all take, for an operation of several steps; answers the owner for ``unlock``."""
+        owner = (self._members.node + 1) << 40 | self._calls.number()
+        partition = self._meta.name_partition
+        done: list[Name] = []
+        try:
+            for dir, name in sorted(set(names), key=lambda key: (partition(*key), *key)):
+                yield from self.ask(p.Lock(dir, name, owner))
+                done.append((dir, name))
+        except OSError:
+            self.unlock(owner, *done)
+            raise
+        return owner
+
+    def unlock(self, owner: int, *names: Name) -> None:
+        for dir, name in set(names):
+            self._calls.spawn(self.ask(p.Unlock(dir, name, owner)))
