@@ -234,14 +234,14 @@ class SeenOutside(WorkOrder[tuple[int, int, int]], frozen=True):
     path: bytes
 
 
-class BringIn(WorkOrder[tuple[int, bytes]], frozen=True):
+class ImportFile(WorkOrder[tuple[int, bytes]], frozen=True):
     """(size, digest)"""
 
     source: bytes
     scratch: bytes
 
 
-class BringOut(WorkOrder[tuple[int, bytes]], frozen=True):
+class ExportFile(WorkOrder[tuple[int, bytes]], frozen=True):
     ino: int
     opened: Opened
     target: bytes
@@ -318,6 +318,6 @@ AnyWork = (
     MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | RoomMade | End | EndRecorded | Truncate | Fetch
     | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
-    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | BringIn | BringOut | ToStore | OwnerOfStored | FromStore
+    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile | ToStore | OwnerOfStored | FromStore
     | Lose | IsLost | SetTable | SetMoving | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

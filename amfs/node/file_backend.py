@@ -132,7 +132,7 @@ class FileBackend:
             (evicting, (w.ListEvictable.by(lambda o: self.evictable()),)),
             (bulk_pool, (
                 w.Digest.by(self.digest), w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),
-                w.SeenOutside.by(lambda o: bulk.seen(o.path)), w.BringIn.by(self.copy_in), w.BringOut.by(self.copy_out),
+                w.SeenOutside.by(lambda o: bulk.seen(o.path)), w.ImportFile.by(self.copy_in), w.ExportFile.by(self.copy_out),
             )),
         )  # fmt: skip
         works = {kind: (begin, do) for begin, table in tables for kind, do in table}
@@ -401,10 +401,10 @@ class FileBackend:
     def digest(self, order: w.Digest) -> tuple[bytes, int]:
         return self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
 
-    def copy_in(self, order: w.BringIn) -> tuple[int, bytes]:
+    def copy_in(self, order: w.ImportFile) -> tuple[int, bytes]:
         return bulk.copy_in(order.source, os.fsencode(self._scratch(order.scratch)))
 
-    def copy_out(self, order: w.BringOut) -> tuple[int, bytes]:
+    def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:
         return self._reading(order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode))
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────

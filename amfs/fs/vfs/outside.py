@@ -65,7 +65,7 @@ class Outside:
                 return size, True
             scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
             try:
-                size, _ = yield from work(w.BringIn(source, scratch))
+                size, _ = yield from work(w.ImportFile(source, scratch))
                 yield from self._take_in(caller, scratch, path, mode)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
@@ -124,7 +124,7 @@ class Outside:
             with suppress(OSError):
                 if (yield from work(w.SeenOutside(target)))[1] == attr.size and (yield from self._is_same(attr, target)):
                     return attr.size, True
-            size, _ = yield from self._digests.read_whole(ino, key, lambda opened: w.BringOut(ino, opened, target, mode))
+            size, _ = yield from self._digests.read_whole(ino, key, lambda opened: w.ExportFile(ino, opened, target, mode))
             if size != attr.size:
                 raise failure(errno.EBUSY)  # it was written meanwhile
             return size, False
