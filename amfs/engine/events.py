@@ -6,7 +6,7 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amfs.engine.messages import Message, Result, RunInfo
@@ -47,6 +47,47 @@ class AttemptEnded(NamedTuple):
     number: int
     made: tuple[tuple[int, int, bytes, int], ...]
     missed: tuple[tuple[int, bytes], ...]
+
+
+class Traces(NamedTuple):
+    """What one attempt at a blind task did, as paths."""
+
+    missing: tuple[str, ...] = ()  # what it looked for in vain, if it failed; last what it looked for last
+    made: tuple[str, ...] = ()  # what is there now, if it ended well
+    doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
+
+
+class EndAttempt(NamedTuple):
+    """For the file system: publish what an attempt has made, or take it back; answered by the effect ``AttemptSettled``."""
+
+    ended: AttemptEnded
+    good: bool
+    needs: Callable[[str], bool] | None = None  # is an attempt that ended well to be doubted if it looked for this path in vain?
+
+
+class MoveForTask(NamedTuple):
+    """For the file system: have the content of ``path`` in the store of a run as ``key`` (``inward``), or the other way round; answered by
+    the effect ``MovedForTask`` with the same serial."""
+
+    serial: int
+    inward: bool
+    path: bytes
+    key: str
+
+
+class ViewChanged(NamedTuple):
+    """For the file system: these nodes are in, and have these partitions, from now on."""
+
+    owners: tuple[int, ...]
+    version: int
+    manager: int
+    live: frozenset[int]
+
+
+class ClientGone(NamedTuple):
+    """For the file system: a client has said that it goes."""
+
+    client: int
 
 
 class StoreFailed(NamedTuple):
@@ -349,13 +390,30 @@ class FsWork(NamedTuple):
     order: WorkOrder[Any]
 
 
+class AttemptSettled(NamedTuple):
+    """Effect: what an attempt has made is there for all, or gone; or ``error`` has happened."""
+
+    ended: AttemptEnded
+    error: OSError | None
+    traces: Traces
+
+
+class MovedForTask(NamedTuple):
+    """Effect: the answer to a ``MoveForTask``; ``size`` in bytes."""
+
+    serial: int
+    error: OSError | None
+    size: int
+
+
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
     | FilesSeen
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
-    | AttemptEnded | ClockRead
+    | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
     | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
+    | AttemptSettled | MovedForTask
 )  # fmt: skip

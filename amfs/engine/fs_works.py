@@ -318,6 +318,6 @@ AnyWork = (
     MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | RoomMade | End | EndRecorded | Truncate | Fetch
     | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
-    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile | ToStore | OwnerOfStored | FromStore
-    | Lose | IsLost | SetTable | SetMoving | AddPeer | ForgetPeer | Invalidate
+    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile
+    | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

@@ -236,6 +236,43 @@ OPEN_TABLE: Mapping[tuple[OpenState, OpenEvent], OpenState] = {
     (OpenState.UNREPORTED, OpenEvent.REPORTED): OpenState.IDLE,
 }
 
+# ── a file of the session's file system, at the shard that has its record ──────────────────────────
+
+
+class InodeState(IntEnum):
+    """FINISHED: nobody writes it, and its content is whole. WRITTEN: one node writes it. LOST: some of its content went with a node; it can
+    be written anew. GONE: it has no name, and nobody uses it. The moves are made by csrc/metadata, also for mounts and nodes that ask it
+    directly; a test compares it with the table."""
+
+    FINISHED = 0
+    WRITTEN = 1
+    LOST = 2
+    GONE = 3
+
+
+class InodeEvent(IntEnum):
+    OPENED_TO_WRITE = 0
+    CLOSED = 1  # the writer has said what it wrote
+    CLOSED_WITH_LOSSES = 2  # and that some of that went with a node
+    WRITER_GONE = 3  # without a word; what the file contained before is held by a living node
+    LOST_WITH_WRITER = 4  # likewise, and no living node holds what it contained
+    HOLDERS_DIED = 5  # all that held the content, or a stripe of it
+    REMOVED = 6  # its last name, and its last use
+
+
+INODE_TABLE: Mapping[tuple[InodeState, InodeEvent], InodeState] = {
+    (InodeState.FINISHED, InodeEvent.OPENED_TO_WRITE): InodeState.WRITTEN,
+    (InodeState.FINISHED, InodeEvent.HOLDERS_DIED): InodeState.LOST,
+    (InodeState.FINISHED, InodeEvent.REMOVED): InodeState.GONE,
+    (InodeState.WRITTEN, InodeEvent.OPENED_TO_WRITE): InodeState.WRITTEN,  # through the same node
+    (InodeState.WRITTEN, InodeEvent.CLOSED): InodeState.FINISHED,
+    (InodeState.WRITTEN, InodeEvent.CLOSED_WITH_LOSSES): InodeState.LOST,
+    (InodeState.WRITTEN, InodeEvent.WRITER_GONE): InodeState.FINISHED,
+    (InodeState.WRITTEN, InodeEvent.LOST_WITH_WRITER): InodeState.LOST,
+    (InodeState.LOST, InodeEvent.OPENED_TO_WRITE): InodeState.WRITTEN,
+    (InodeState.LOST, InodeEvent.REMOVED): InodeState.GONE,
+}
+
 # ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────
 
 
@@ -273,6 +310,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A task on its worker": TASK_TABLE,  # type: ignore[dict-item]
     "A task on its dispatcher": RECORD_TABLE,  # type: ignore[dict-item]
     "A file on a node that has it open": OPEN_TABLE,  # type: ignore[dict-item]
+    "A file on its metadata shard": INODE_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
 }
 
@@ -287,6 +325,7 @@ LOOKUP_NEXT = compile_table(LOOKUP_TABLE, LookupState, LookupEvent)
 TASK_NEXT = compile_table(TASK_TABLE, TaskState, TaskEvent)
 RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)
 OPEN_NEXT = compile_table(OPEN_TABLE, OpenState, OpenEvent)
+INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 
 

@@ -16,10 +16,13 @@ from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
     AdoptFiles,
     AttemptEnded,
+    AttemptSettled,
     CancelTimer,
+    ClientGone,
     ClockRead,
     CopyOut,
     Effect,
+    EndAttempt,
     Event,
     FsFull,
     FsHandlesClosed,
@@ -28,6 +31,8 @@ from amfs.engine.events import (
     FsWorked,
     JobDone,
     MembersChanged,
+    MovedForTask,
+    MoveForTask,
     PeerDown,
     PeersHeard,
     Received,
@@ -38,6 +43,7 @@ from amfs.engine.events import (
     StoreFailed,
     TasksExited,
     TimerFired,
+    ViewChanged,
 )
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
@@ -51,7 +57,6 @@ from amfs.engine.workflow import printable
 from amfs.errors import in_words
 
 if TYPE_CHECKING:
-    from amfs.fs.vfs.attempts import Traces
     from amfs.fs.vfs.machine import FileSystem
 
 
@@ -126,6 +131,7 @@ class NodeCore:
         self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
         self.live: frozenset[int] = frozenset()
         self.staged: deque[JobDone | TasksExited] = deque()  # what the file system has brought, taken or published for tasks
+        self.moving: dict[int, str] = {}  # serials of what it is moving for tasks -> paths
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
     def start(self, now: float) -> list[Effect]:
@@ -202,9 +208,7 @@ class NodeCore:
             for name, machine in self.routes.get(type(message), ()):
                 self._collect(name, machine.handle(event, now), out, local)
             if self.fs is not None and isinstance(message, m.Leave) and message.node == -1:
-                self.fs.now = now
-                self.fs.client_gone(peer)
-                self._collect("fs", self._drain(self.fs), out, local)
+                self._collect("fs", self.fs.handle(ClientGone(peer), now), out, local)
 
     def _collect(self, name: str, effects: Sequence[Effect], out: list[Effect], local: deque[m.Message]) -> None:
         node = self.node
@@ -220,48 +224,46 @@ class NodeCore:
             elif isinstance(effect, (StageIn, CopyOut)) and in_namespace(effect.path):
                 self._move_for_task(effect, out, local)
                 continue
+            elif isinstance(effect, MovedForTask):
+                path = self.moving.pop(effect.serial)
+                error = f"{path}: {in_words(effect.error)}" if effect.error is not None else ""
+                self.staged.append(JobDone(effect.serial, error, effect.size))
+                continue
+            elif isinstance(effect, AttemptSettled):
+                self._settle_attempt(effect)
+                continue
             out.append(effect)
 
     def _move_for_task(self, effect: StageIn | CopyOut, out: list[Effect], local: deque[m.Message]) -> None:
         """A task's input or output is a file of the session's file system: no copy, but a link where that is possible."""
-        serial = effect.serial
-
-        def answer(error: OSError | None, size: int) -> None:
-            self.staged.append(JobDone(serial, f"{effect.path}: {in_words(error)}" if error is not None else "", size or 0))
-
         if self.fs is None:
-            answer(OSError(0, "there is no file system without a session: start one with 'amfs up'"), 0)
+            why = f"{effect.path}: there is no file system without a session: start one with 'amfs up'"
+            self.staged.append(JobDone(effect.serial, why, 0))
             return
-        self.fs.now = self.worker.now
-        self.fs.task_files.move(isinstance(effect, StageIn), namespace_path(effect.path), effect.name, answer)
-        self._collect("fs", self._drain(self.fs), out, local)
+        self.moving[effect.serial] = effect.path
+        event = MoveForTask(effect.serial, isinstance(effect, StageIn), namespace_path(effect.path), effect.name)
+        self._collect("fs", self.fs.handle(event, self.worker.now), out, local)
 
     def _end_attempt(self, event: AttemptEnded, now: float, out: list[Effect], local: deque[m.Message]) -> None:
         """A blind task has ended. Whoever hears of it finds what it has made."""
         assert self.fs is not None
         serial, outcome = event.completion[:2]
+        end = EndAttempt(event, outcome == Outcome.OK, self.worker.needs(serial))
+        self._collect("fs", self.fs.handle(end, now), out, local)
 
-        def answer(error: OSError | None, traces: Traces) -> None:
-            if error is None:
-                completion = event.completion
-                if traces.doubted:
-                    why = f"exit status 0, but a file that its command line names was not there: {printable(traces.missing[0])}"
-                    completion = (serial, int(Outcome.EXIT), *completion[2:11], why)
-                self.staged.append(TasksExited([completion], {serial: (traces.missing, traces.made)}))
-                return
-            why = f"what it made could not be published: {in_words(error)}"
-            failed = (serial, int(outcome or Outcome.SETUP), *event.completion[2:11], "; ".join(filter(None, (event.completion[11], why))))
-            self.staged.append(TasksExited([failed]))
-
-        self.fs.now = now
-        needs = self.worker.needs(serial)
-        self.fs.attempts.end(event.number, outcome == Outcome.OK, event.made, event.missed, answer, needs)
-        self._collect("fs", self._drain(self.fs), out, local)
-
-    def _drain(self, machine: Machine) -> list[Effect]:
-        machine.flush()
-        effects, machine.out = machine.out, []
-        return effects
+    def _settle_attempt(self, effect: AttemptSettled) -> None:
+        """What a blind task has made is there, or gone: the worker may hear of its end."""
+        completion, traces = effect.ended.completion, effect.traces
+        serial, outcome = completion[:2]
+        if effect.error is not None:
+            why = f"what it made could not be published: {in_words(effect.error)}"
+            completion = (serial, int(outcome or Outcome.SETUP), *completion[2:11], "; ".join(filter(None, (completion[11], why))))
+            self.staged.append(TasksExited([completion]))
+            return
+        if traces.doubted:
+            why = f"exit status 0, but a file that its command line names was not there: {printable(traces.missing[0])}"
+            completion = (serial, int(Outcome.EXIT), *completion[2:11], why)
+        self.staged.append(TasksExited([completion], {serial: (traces.missing, traces.made)}))
 
     def _new_view(self, now: float, out: list[Effect], local: deque[m.Message]) -> None:
         view = self.membership.view
@@ -276,9 +278,7 @@ class NodeCore:
         for name in ("fls", "worker", "dispatcher"):
             self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:
-            self.fs.now = now
-            self.fs.set_view(view.table, view.epoch, view.manager, facts.live)
-            self._collect("fs", self._drain(self.fs), out, local)
+            self._collect("fs", self.fs.handle(ViewChanged(view.table, view.epoch, view.manager, facts.live), now), out, local)
         early, self.early = self.early, []
         for peer, message in early:
             self._deliver(peer, message, now, out, local)

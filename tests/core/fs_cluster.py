@@ -17,6 +17,7 @@ from amfs.engine import fs_works as w
 from amfs.engine import messages as m
 from amfs.engine.attr import META_SET_SIZE, REMOTE, STRIPES, Attr, Facts, Opened
 from amfs.engine.events import (
+    AttemptSettled,
     CancelTimer,
     ClockRead,
     FsFull,
@@ -32,6 +33,7 @@ from amfs.engine.events import (
     Send,
     SetTimer,
     TimerFired,
+    ViewChanged,
 )
 from amfs.engine.partition import PartitionTable
 from amfs.engine.peer_requests import Usage
@@ -255,6 +257,7 @@ class Cluster:
         self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, face, inode): handles that a mount has open
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
+        self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
         self.serial = 0
         self.dead: set[int] = set()
         self.table = PartitionTable.even([0], partitions)
@@ -275,21 +278,13 @@ class Cluster:
         self.random.shuffle(order)
         for number in order:
             node = self.nodes[number]
-            node.fs.now = self.time
-            node.fs.handle(ClockRead(self.clock()), self.time)
-            node.fs.set_view(self.table.owners, self.table.version, min(live), live)
-            self.act(node, self.drain(node))
+            self.tell(node, ViewChanged(self.table.owners, self.table.version, min(live), live))
             for _ in range(self.random.randrange(5)):
                 self.step()
 
     def clock(self) -> int:
         self.nanoseconds += 1000
         return self.nanoseconds
-
-    def drain(self, node: Node) -> list[Any]:
-        node.fs.flush()
-        out, node.fs.out = node.fs.out, []
-        return out
 
     def tell(self, node: Node, event: Any) -> None:
         node.fs.handle(ClockRead(self.clock()), self.time)
@@ -320,6 +315,8 @@ class Cluster:
                 event = self.work(node, effect)
                 if effect.serial:
                     self.worked.setdefault(node.number, deque()).append(event)
+            elif isinstance(effect, AttemptSettled):
+                self.settled[node.number, effect.ended.number] += [effect.error, effect.traces]
             else:
                 assert isinstance(effect, Log), effect
 

@@ -11,7 +11,8 @@ import pytest
 from fs_cluster import Cluster
 
 from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT, Attr
-from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, RENAMED, Traces
+from amfs.engine.events import AttemptEnded, EndAttempt, Traces
+from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, RENAMED
 
 NEW = os.O_WRONLY | os.O_CREAT
 
@@ -28,11 +29,8 @@ def make(cluster: Cluster, node: int, number: int, dir: int, name: bytes) -> tup
 
 def begin_end(cluster: Cluster, node: int, number: int, good: bool, made: list[Any], missed: tuple[Any, ...] = ()) -> list[Any]:
     """Filled with the error and the traces when the attempt has ended."""
-    at = cluster.nodes[node]
-    at.fs.now = cluster.time
-    answers: list[Any] = []
-    at.fs.attempts.end(number, good, made, missed, lambda error, traces: answers.extend((error, traces)))
-    cluster.act(at, cluster.drain(at))
+    answers = cluster.settled[node, number] = []
+    cluster.tell(cluster.nodes[node], EndAttempt(AttemptEnded((), number, tuple(made), missed), good))
     return answers
 
 

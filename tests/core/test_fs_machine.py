@@ -15,7 +15,7 @@ from fs_cluster import Cluster, Real
 from amfs.engine import fs_requests as q
 from amfs.engine import messages as m
 from amfs.engine.attr import META_SET_MODE, META_SET_SIZE, Attr
-from amfs.engine.events import Received
+from amfs.engine.events import ClientGone, Received
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
 
@@ -497,8 +497,7 @@ def test_a_client_that_goes_leaves_nothing_open() -> None:
     assert do(3, q.Read(12345, 0, 10))[0] == errno.EBADF
     for serial, nonsense in enumerate((["NoSuchThing"], ["Walk"], ["Walk", "text", True], ["Walk", b"/", 7], [], None, 5, [[]]), 4):
         assert do(serial, nonsense)[0] == errno.EINVAL, nonsense
-    cluster.nodes[0].fs.client_gone(client)
-    cluster.act(cluster.nodes[0], cluster.drain(cluster.nodes[0]))
+    cluster.tell(cluster.nodes[0], ClientGone(client))
     cluster.settle()
     assert not cluster.nodes[0].handles
     assert stat.S_ISREG(cluster.call(1, "walk", b"/f", True)[0][1])

@@ -6,14 +6,19 @@ InvalidTransition and leaves it where it was.
 
 from __future__ import annotations
 
+import errno
+import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import pytest
 
+from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine import states
+from amfs.engine.attr import LOST, ROOT, Attr
 from amfs.engine.dispatcher import Dispatcher, Record
 from amfs.engine.events import PeerDown, Received
 from amfs.engine.fls import FileRecord, FlsShard
@@ -45,6 +50,68 @@ def peer_of(membership: Membership) -> Owned:
     )  # fmt: skip
 
 
+class Inode:
+    """A file at a shard of its own, brought into whatever state is set, and moved by what nodes 1 and 2 do, or by their death."""
+
+    def __init__(self) -> None:
+        self.meta = Meta(0)
+        self.meta.set_table([0] * 4, 1)
+        self.ino, self.alone = 0, False
+        self.state = states.InodeState.FINISHED
+
+    @property
+    def state(self) -> states.InodeState:
+        try:
+            attr = Attr(*self.meta.getattr(self.ino, 0))
+        except OSError as error:
+            assert error.errno == errno.ENOENT
+            return states.InodeState.GONE
+        return states.InodeState.LOST if attr.finished == LOST else states.InodeState(not attr.finished)
+
+    @state.setter
+    def state(self, wanted: states.InodeState) -> None:
+        if self.ino:
+            with suppress(OSError):
+                self.meta.unlink(ROOT, b"f", 0)
+            for node in (1, 2):
+                with suppress(OSError):
+                    self.meta.unused(self.ino, node)
+        self.ino = self.meta.create(ROOT, b"f", 0, 1, None, Attr(mode=stat.S_IFREG | 0o644, writer=1))[0]
+        self.meta.wrote(self.ino, 1, Attr(size=5, finished=1))
+        self.meta.unused(self.ino, 1)
+        if wanted is states.InodeState.WRITTEN:
+            self.meta.open(self.ino, 2, True)
+        elif wanted is states.InodeState.LOST:
+            self.meta.forget_node(1)
+        elif wanted is states.InodeState.GONE:
+            self.meta.unlink(ROOT, b"f", 0)
+        self.meta.check()
+
+    def move(self, event: states.InodeEvent) -> None:
+        """What the shard refuses, or does not take for a change, is no move."""
+        before, meta, ino, events = self.state, self.meta, self.ino, states.InodeEvent
+        with suppress(OSError):
+            match event:
+                case events.OPENED_TO_WRITE:
+                    meta.open(ino, 2, True)
+                case events.CLOSED | events.CLOSED_WITH_LOSSES:
+                    meta.wrote(ino, 2, Attr(size=7, finished=1 if event is events.CLOSED else LOST))
+                case events.WRITER_GONE:
+                    meta.unused(ino, 2)
+                case events.LOST_WITH_WRITER if before is states.InodeState.WRITTEN:
+                    meta.forget_node(1)
+                    assert self.state is before, "the writer may have the content"
+                    meta.forget_node(2)
+                case events.HOLDERS_DIED if before is not states.InodeState.WRITTEN:
+                    meta.forget_node(1)
+                case events.REMOVED:
+                    meta.unlink(ROOT, b"f", 0)
+        meta.check()
+        if (before, event) not in states.INODE_TABLE:
+            assert self.state is before, "a move that no table lists"
+            raise states.illegal("inode", "f", before, event)
+
+
 OWNED = {
     "file on its worker": Owned(
         states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
@@ -65,6 +132,10 @@ OWNED = {
     "file on a node that has it open": Owned(
         states.OPEN_TABLE, states.OPEN_NEXT, states.OpenState, states.OpenEvent,
         lambda: OpenFile(0x7), OpenFile.move, "open file 0x7",
+    ),
+    "file on its metadata shard": Owned(
+        states.INODE_TABLE, states.INODE_NEXT, states.InodeState, states.InodeEvent,
+        Inode, Inode.move, "inode f",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

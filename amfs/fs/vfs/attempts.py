@@ -8,20 +8,19 @@ publishes and removes nothing that another has taken over meanwhile.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT
+from amfs.engine.events import EndAttempt, Traces
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import (
     PATIENCE_S,
     PAUSE_FIRST_S,
     PAUSE_LAST_S,
-    Answer,
     Calls,
     Operation,
     Sleep,
@@ -40,10 +39,6 @@ FILE, LINK, DIRECTORY, RENAMED = 1, 2, 3, 4
 NAMES_MAX = 1024  # paths of new files that one result carries; a task that waits for another file finds it by looking
 
 
-#: Is an attempt that ended well to be doubted if it looked for this path in vain?
-Needs = Callable[[str], bool]
-
-
 class Made(NamedTuple):
     """Something that an attempt made and has not removed itself."""
 
@@ -51,14 +46,6 @@ class Made(NamedTuple):
     dir: int
     name: bytes
     ino: int
-
-
-class Traces(NamedTuple):
-    """What one attempt did, as paths."""
-
-    missing: tuple[str, ...] = ()  # what it looked for in vain, if it failed; last what it looked for last
-    made: tuple[str, ...] = ()  # what is there now, if it ended well
-    doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
 
 
 class Attempts:
@@ -72,19 +59,13 @@ class Attempts:
         self._caches = caches
         self._namespace = namespace
 
-    def end(
-        self, number: int, good: bool, made: Sequence[tuple[int, int, bytes, int]], missed: Sequence[tuple[int, bytes]],
-        answer: Answer, needs: Needs | None = None,
-    ) -> None:  # fmt: skip
-        """An attempt of this node has ended, and has no process any more. ``made``: as ``Made``; ``missed``: (directory, name). Answers
-        ``Traces`` when what it made is there for all, or gone."""
-        self._calls.spawn(self._end(number, good, [Made(*one) for one in made], missed, needs), answer)
-
-    def _end(
-        self, number: int, good: bool, made: list[Made], missed: Sequence[tuple[int, bytes]], needs: Needs | None
-    ) -> Operation[Traces]:
+    def end(self, event: EndAttempt) -> Operation[Traces]:
+        """An attempt of this node has ended, and has no process any more. Answers when what it made is there for all, or gone."""
+        good, needs = event.good, event.needs
+        _, number, named, missed = event.ended
+        made = [Made(*one) for one in named]
         pending = (self._members.node + 1) << PENDING_NODE_SHIFT | number
-        missing = [path for dir, name in missed if (path := self._path_of(dir, bytes(name)))]  # before directories go
+        missing = [path for dir, name in missed if (path := self._path_of(dir, name))]  # before directories go
         if good:
             missing = [path for path in missing if needs(path)] if needs is not None else []
         if not good or missing:

@@ -13,7 +13,24 @@ from amfs.engine import fs_works as w
 from amfs.engine import messages as m
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import META_SET_GID, META_SET_UID, ROOT, Attr
-from amfs.engine.events import ClockRead, FsFull, FsHandlesClosed, FsReplied, FsRequested, FsStriped, FsWorked, PeerDown, TimerFired
+from amfs.engine.events import (
+    AttemptSettled,
+    ClientGone,
+    ClockRead,
+    EndAttempt,
+    FsFull,
+    FsHandlesClosed,
+    FsReplied,
+    FsRequested,
+    FsStriped,
+    FsWorked,
+    MovedForTask,
+    MoveForTask,
+    PeerDown,
+    TimerFired,
+    Traces,
+    ViewChanged,
+)
 from amfs.engine.fs_requests import BY_TAG, received
 from amfs.engine.machine import Machine
 from amfs.fs.vfs.attempts import Attempts
@@ -65,8 +82,8 @@ class FileSystem(Machine):
         copies = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, copies)
         outside = Outside(calls, members, owners, paths, handles, digests)
-        self.task_files = TaskFiles(calls, members, paths, handles, digests)
-        self.attempts = Attempts(calls, meta, members, owners, caches, namespace)
+        self._task_files = TaskFiles(calls, members, paths, handles, digests)
+        self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, copies, digests, outside)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
@@ -79,6 +96,10 @@ class FileSystem(Machine):
             FsFull: evictor.on_full,
             FsStriped: files.on_striped,
             FsHandlesClosed: files.on_handles_closed,
+            MoveForTask: self._on_move_for_task,
+            EndAttempt: self._on_end_attempt,
+            ClientGone: lambda event: self._client_gone(event.client),
+            ViewChanged: self._on_view,
         }
 
     @property
@@ -91,7 +112,7 @@ class FileSystem(Machine):
 
     def check_invariants(self) -> None:
         self.calls.check_invariants()
-        self._files.check_invariants()
+        self._files.check_invariants()  # of the records: ``Meta.check``, which looks at all of them
 
     # ── mounts and clients ─────────────────────────────────────────────────────────────────────────
 
@@ -118,7 +139,7 @@ class FileSystem(Machine):
         else:
             self._requests.run(("client", peer), request, message.uid, message.gid, answer)
 
-    def client_gone(self, client: int) -> None:
+    def _client_gone(self, client: int) -> None:
         """Close what a client left open."""
         if client in self._clients:
             self._clients.discard(client)
@@ -126,12 +147,26 @@ class FileSystem(Machine):
 
     def _on_peer_down(self, event: PeerDown) -> None:
         self.calls.fail(event.peer)
-        self.client_gone(event.peer)
+        self._client_gone(event.peer)
+
+    # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_move_for_task(self, event: MoveForTask) -> None:
+        def answer(error: OSError | None, size: int) -> None:
+            self.out.append(MovedForTask(event.serial, error, size or 0))
+
+        self.calls.spawn(self._task_files.move(event), answer)
+
+    def _on_end_attempt(self, event: EndAttempt) -> None:
+        def answer(error: OSError | None, traces: Traces | None) -> None:
+            self.out.append(AttemptSettled(event.ended, error, traces or Traces()))
+
+        self.calls.spawn(self._attempts.end(event), answer)
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 
-    def set_view(self, owners: tuple[int, ...], version: int, manager: int, live: frozenset[int]) -> None:
-        """These nodes are in, and have these partitions, from now on."""
+    def _on_view(self, event: ViewChanged) -> None:
+        owners, version, manager, live = event
         members, calls = self.members, self.calls
         dead, new = members.live - live, live - members.live
         members.live = live

@@ -11,9 +11,10 @@ import stat
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import maker
+from amfs.engine.events import MoveForTask
 from amfs.fs.openflags import O_CREAT, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caller import Caller
-from amfs.fs.vfs.calls import Answer, Calls, Operation, Sleep, failure, work
+from amfs.fs.vfs.calls import Calls, Operation, Sleep, failure, work
 from amfs.fs.vfs.digests import Digests
 from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.members import Members
@@ -33,12 +34,12 @@ class TaskFiles:
         self._handles = handles
         self._digests = digests
 
-    def move(self, inward: bool, path: bytes, key: str, answer: Answer) -> None:
-        """``inward``: have the content of ``path`` in the run's store as ``key``; else the other way round. Answers the size."""
-        self._calls.spawn(self._stage_in(path, key) if inward else self._take_out(path, key), answer)
+    def move(self, event: MoveForTask) -> Operation[int]:
+        """Have the content in the run's store, or in the file system. The size."""
+        yield from self._calls.introduced()
+        return (yield from self._stage_in(event.path, event.key) if event.inward else self._take_out(event.path, event.key))
 
     def _stage_in(self, path: bytes, key: str) -> Operation[int]:
-        yield from self._calls.introduced()
         end = self._calls.now + UNFINISHED_S
         while True:
             attr = yield from self._paths.walk(path, True)
@@ -56,7 +57,6 @@ class TaskFiles:
         return (yield from self._digests.read_whole(ino, ("task", key), lambda opened: w.ToStore(ino, opened, mode, key)))
 
     def _take_out(self, path: bytes, key: str) -> Operation[int]:
-        yield from self._calls.introduced()
         uid, gid, mode, above_mode = yield from work(w.OwnerOfStored(key))
         caller = Caller(("task", key), uid, gid, self._calls.wall)
         above = path.rpartition(b"/")[0]
