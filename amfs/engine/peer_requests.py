@@ -448,6 +448,10 @@ class Directories(PeerCall[None], frozen=True):
     data: bytes
 
 
+class ReportDirectories(PeerCall[bytes | None], frozen=True):
+    """All of them, for a manager that does not know them. None: neither does that node."""
+
+
 # ── partitions that move ───────────────────────────────────────────────────────────────────────────
 
 
@@ -484,7 +488,7 @@ AnyPeerCall = (
     | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | SpareCopies | Digests | SeenOutside | Load | Dump
-    | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories
+    | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Lose
 )  # fmt: skip
 
@@ -492,5 +496,5 @@ BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 #: They change nothing: when the asked node dies they are asked again.
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
 #: What a node can do that does not know the directories yet.
-WITHOUT_DIRECTORIES = frozenset((Spread, Directories, Arrive, StripesOf, Have, Lose, Drop, DropWhole, ReportUsage))
+WITHOUT_DIRECTORIES = frozenset((Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, Lose, Drop, DropWhole, ReportUsage))
 

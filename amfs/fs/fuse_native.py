@@ -86,8 +86,8 @@ def typed(op: str, args: tuple[Any, ...]) -> q.Request[Any]:
     return q.BY_NAME[op](*args)
 
 
-class NativeFace:
-    """One mount as the machine sees it: the face ``("fuse", number)``."""
+class NativeEndpoint:
+    """One mount as the machine sees it: the endpoint ``("fuse", number)``."""
 
     def __init__(self, number: int, fuse: Answers) -> None:
         self.number = number

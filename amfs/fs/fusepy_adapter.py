@@ -1,4 +1,4 @@
-"""The portable face of the file system: the same operations through libfuse, by fusepy (libfuse 2) or mfusepy (libfuse 3). I/O.
+"""The portable mount of the file system: the same operations through libfuse, by fusepy (libfuse 2) or mfusepy (libfuse 3). I/O.
 
 The only module that imports either; ``fusepy_calls`` is what they call, and comes from above as ``serve``. libfuse runs in a thread of its
 own, one request at a time, and knows paths; here they are walked to inodes, so that hard links are one file. Bytes of open files are read
@@ -88,7 +88,7 @@ class Using:
 
 
 class FusepyAdapter:
-    """One mount through libfuse: the face ``("fusepy", number)``. ``fd`` is readable when there are requests, or it has ended."""
+    """One mount through libfuse: the endpoint ``("fusepy", number)``. ``fd`` is readable when there are requests, or it has ended."""
 
     adapter = "fusepy"
 

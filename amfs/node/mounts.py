@@ -23,7 +23,7 @@ import msgspec
 from amfs._native import Fuse, Io, Meta
 from amfs.engine.events import Event, FsReplied
 from amfs.errors import AmfsError, SystemSetupError, UsageError
-from amfs.fs.fuse_native import NativeFace
+from amfs.fs.fuse_native import NativeEndpoint
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, Serve
 
@@ -41,7 +41,7 @@ class Mount(Protocol):
     number: int
     path: str
     fd: int
-    face: object
+    endpoint: object
 
     def requests(self) -> list[Any]: ...
     def reply(self, effect: FsReplied) -> None: ...
@@ -67,8 +67,8 @@ class Native:
         self.device = device
         self.fuse = fuse
         self.fd = fuse.fd
-        self.face: object = ("fuse", number)
-        self._native = NativeFace(number, fuse)
+        self.endpoint: object = ("fuse", number)
+        self._native = NativeEndpoint(number, fuse)
         self.requests = self._native.requests
         self.reply = self._native.reply
         self.await_forgotten = fuse.await_invalidated
@@ -104,7 +104,7 @@ class FusepyMount:
         self.number: int = adapter.number
         self.path: str = adapter.path
         self.fd: int = adapter.fd
-        self.face: object = ("fusepy", self.number)
+        self.endpoint: object = ("fusepy", self.number)
         self.adapter = adapter
         self.requests = adapter.requests
         self.reply = adapter.reply
@@ -231,8 +231,8 @@ class Mounts:
     def forget(
         self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
     ) -> list[tuple[Mount, int]]:
-        """Have the kernel forget, in every mount but one (a face), what is old. Returns at once what ``await_forgotten`` waits for."""
-        mounts = [mount for mount in self._mounts.values() if but != mount.face and not mount.is_ended()]
+        """Have the kernel forget, in every mount but one (an endpoint), what is old. Returns at once what ``await_forgotten`` waits for."""
+        mounts = [mount for mount in self._mounts.values() if but != mount.endpoint and not mount.is_ended()]
         return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries)]
 
     def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 from amfs.engine import messages as m
@@ -9,11 +10,14 @@ from amfs.engine.events import Event, PeerDown, Received
 from amfs.engine.partition import PartitionTable
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
+from amfs.sim.file_backend import Contents
 from amfs.sim.node import SimNode
 from amfs.sim.process import Process
 from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+
+WALL_NS = 1_600_000_000_000_000_000  # what clocks on walls show in the beginning
 
 
 class Cluster:
@@ -29,7 +33,9 @@ class Cluster:
         unit_size: int = 0,
         limits: Limits | None = None,
         links: LinkLimits | None = None,
+        files: bool = False,
     ) -> None:
+        """``files``: the nodes have a file system."""
         self.world = world
         self.workload = workload
         self.limits = limits or Limits()
@@ -38,14 +44,30 @@ class Cluster:
         self.incarnation = 1
         self.slots = [slots] * nodes if isinstance(slots, int) else list(slots)
         members = tuple([m.Member(node, 1, (), self.slots[node]) for node in range(nodes)])
-        self.view = m.View(1, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
+        self.files = files
+        self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable) if files else None
+        self._ticks = 0
+        self.view = m.View(1 + files, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
         for member in members:
             self.nodes[member.node] = SimNode(
-                world, member, workload, unit_size=unit_size, view=self.view, limits=self.limits, links=links
+                world, member, workload, unit_size=unit_size, view=self.view, limits=self.limits, links=links, contents=self.contents
             )
+        if files:
+            self.nodes[0].found(len(self.view.table))
         for node in self.nodes.values():
             node.start()
+
+    def _clock(self) -> int:
+        """Nanoseconds since 1970: never twice the same."""
+        self._ticks += 1
+        return WALL_NS + int(self.world.now * 1e9) + self._ticks
+
+    def _befalls(self, number: int, event: Event) -> None:
+        """Something has happened to the files of a node."""
+        node = self.nodes[number]
+        if node.alive:
+            node.arrive(("event", event))
 
     def alive(self) -> Iterator[SimNode]:
         """Nodes that run, in order of their ids."""
@@ -85,7 +107,10 @@ class Cluster:
         self.world.note(number, "starts", f"incarnation {self.incarnation}")
         me = m.Member(number, self.incarnation, (), slots)
         self.slots.extend([slots] * (number + 1 - len(self.slots)))
-        node = SimNode(self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links)
+        node = SimNode(
+            self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links,
+            contents=self.contents,
+        )  # fmt: skip
         self.nodes[number] = node
         node.start()
 

@@ -20,6 +20,7 @@ from amfs.sim import checker
 from amfs.sim import faults as fault_plan
 from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
+from amfs.sim.files import SimFiles
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw
 from amfs.sim.world import World
@@ -131,8 +132,13 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     workload = scenario.workload()
     cluster = Cluster(
         world, workload, nodes=settings.nodes, slots=list(settings.slots), unit_size=settings.unit_size,
-        limits=settings.limits, links=None if settings.quiet else LinkLimits(),
+        limits=settings.limits, links=None if settings.quiet else LinkLimits(), files=scenario.files is not None,
     )  # fmt: skip
+    files: SimFiles | None = None
+    if scenario.files is not None:
+        cut = bool(faults.partition_s or faults.stalls or faults.clog)
+        files = SimFiles(cluster, scenario.files, nodes_may_go=bool(faults.nodes_may_go or faults.clog), may_be_cut=cut)
+        files.start()
     info = m.RunInfo(
         scope_of(1), workload.plan.base, ("A=b",), data_aware=settings.data_aware, stage_shared=settings.stage_shared,
         journal="journal" if faults.client_dies else "", life=1,
@@ -166,8 +172,14 @@ def _run(scenario: Scenario, world: World) -> Verdict:
             checker.check_tries(workload, client)
         world.let_pass(1.0)
         client.die()
+    if files is not None:
+        world.run(files.is_done, world.now + latest)
+        world.let_pass(1.0)
+        files.end()
     world.cut = None
     _clean_up(world, lambda: checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s)))
+    if files is not None:
+        files.check_nothing_left()
     submitter = client.submitter
     return Verdict(
         settings.seed, world.digest, world.events, world.now, submitter.total, submitter.finished, submitter.failed,

@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.dispatch_records import Record
-from amfs.engine.events import CancelTimer, Effect, Event, Log, PeersHeard, Received, Send, SetTimer, Stop, TasksExited, TimerFired
+from amfs.engine.events import (
+    CancelTimer,
+    ClockRead,
+    Effect,
+    Event,
+    FsWork,
+    Log,
+    PeersHeard,
+    Received,
+    Send,
+    SetTimer,
+    Stop,
+    TasksExited,
+    TimerFired,
+    ViewChanged,
+)
+from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
+from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
 from amfs.sim.process import Process
 from amfs.sim.settings import Costs, Limits
@@ -83,16 +101,24 @@ class SimNode(Process):
         view: m.View | None = None,
         limits: Limits | None = None,
         links: LinkLimits | None = None,
+        contents: Contents | None = None,
     ) -> None:
+        """``contents``: of the session's file system; None: there is none."""
         super().__init__(world, me.node, me.incarnation, links=links)
+        fs: FileSystem | None = None
+        if contents is not None:
+            self.files = SimFileBackend(contents, me.node, Meta(me.node))
+            fs = FileSystem(me.node, self.files.meta)
         limits = limits or Limits()
         self.core = PricedCore(
             me, f"/n{me.node}", manager_hint=manager_hint, unit_size=unit_size, view=view,
-            worker_limits=limits.worker, dispatcher_limits=limits.dispatcher, member_limits=limits.member,
+            worker_limits=limits.worker, dispatcher_limits=limits.dispatcher, member_limits=limits.member, fs=fs,
         )  # fmt: skip
         self.core.costs = world.costs
         self.core.watched = world.watched
         self.node_io = NodeIO(self, me.slots, memory, workload)
+        if fs is not None:
+            self.node_io.acts[FsWork] = self._work
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
         self.seen: m.View | None = None  # the view that was looked at last
@@ -102,8 +128,34 @@ class SimNode(Process):
         self.act(self.core.start(self.world.now))
         self.transport.flush(self.world.now)
 
+    def found(self, partitions: int) -> None:
+        """This node is the first of the session: it knows all directories, of which there is one, and gives them to the others."""
+        assert self.core.fs is not None
+        self.act(self.core.fs.handle(ViewChanged((self.id,) * partitions, 1, self.id, frozenset((self.id,))), self.world.now))
+
+    def _work(self, effect: FsWork) -> None:
+        """A work of the file system: most are done when they are begun, and end in the loop's next turn."""
+        world = self.world
+        if type(effect.order) in SLOW:
+            world.at(world.now + world.costs.latency_s * 4 * world.rng.random(), self._done, effect)
+        else:
+            self._done(effect)
+
+    def _done(self, effect: FsWork) -> None:
+        if self.alive:
+            event = self.files.do(effect)
+            if effect.serial:
+                self.arrive(("event", event))
+
+    def die(self) -> None:
+        super().die()
+        if self.core.fs is not None:
+            self.files.contents.leave(self.id)
+
     def tell(self, event: Event) -> None:
         core, world = self.core, self.world
+        if core.fs is not None:
+            core.handle(ClockRead(self.files.contents.clock()), world.now)
         core.bill_us = 0.0
         if type(event) is TasksExited:
             core.bill_us = len(event.completions) * world.costs.task_us_worker / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from amfs.engine.workflow import Task
-from amfs.sim.settings import Faults, Limits
+from amfs.sim.settings import Faults, FileLoad, Limits
 from amfs.sim.workload import BlindTask, Workload
 
 
@@ -60,6 +60,7 @@ class Scenario(msgspec.Struct, frozen=True):
     sizes: dict[str, int]  # file -> bytes
     fault_events: tuple[FaultEvent, ...] = ()
     first: int = -1  # a list that grows: so many tasks are known at the beginning; -1: a closed list
+    files: FileLoad | None = None  # what programs do with the session's file system meanwhile; None: there is none
     appear: dict[str, float] = {}  # files in the session's file system that no task makes -> when they appear
 
     def workload(self) -> Workload:

@@ -122,3 +122,23 @@ def draw_faults(rng: random.Random) -> Faults:
         client_dies=rng.random() < 0.04,
         client_stops=rng.random() < 0.06,
     )
+
+
+class FileLoad(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the users of a simulation do."""
+
+    seed: int
+    users: int
+    steps: int  # of each
+    pause_s: float  # between two steps, at most
+    striped: float = 0.0  # share of the files that are made in stripes
+    growth: float = 0.0  # how likely a write makes a file outgrow its node
+
+
+def draw_files(seed: int) -> FileLoad | None:
+    """None: nobody uses the file system."""
+    rng = random.Random(f"files {seed}")
+    if rng.random() < 0.6:
+        return None
+    growth = rng.choice((0.0, 0.0, 0.1))
+    return FileLoad(seed, rng.randint(1, 3), rng.choice((5, 15, 30)), rng.choice((0.0, 0.05, 0.5)), rng.choice((0.0, 0.3)), growth)

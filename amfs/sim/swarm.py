@@ -15,7 +15,7 @@ import msgspec
 from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
 from amfs.sim import faults as fault_plan
 from amfs.sim.scenario import Scenario, Settings
-from amfs.sim.settings import Faults, Limits, draw_faults
+from amfs.sim.settings import Faults, Limits, draw_faults, draw_files
 from amfs.sim.shapes import BLOCKS, Mix, random_tasks
 
 Theme = Callable[[random.Random], dict[str, Any]]
@@ -202,4 +202,4 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
     within_s = rng.choice((0.05, 1.0, 10.0))
     finer = {name: plot[name] for name in ("cut", "delays") if name in plot}
     befalls = fault_plan.draw(rng, faults, nodes, within_s, plot.get("on", fault_plan.EVENTS), **finer)
-    return Scenario(settings, tasks, sizes, befalls, first)
+    return Scenario(settings, tasks, sizes, befalls, first, draw_files(seed))

@@ -13,14 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
 from amfs.engine import messages as m
-from amfs.engine.attr import META_SET_SIZE, REMOTE, STRIPES, Attr, Facts, Opened
+from amfs.engine.attr import META_SET_SIZE, Attr
 from amfs.engine.events import (
     AttemptSettled,
     CancelTimer,
     ClockRead,
-    FsFull,
     FsHandlesClosed,
     FsReplied,
     FsRequested,
@@ -36,204 +34,22 @@ from amfs.engine.events import (
     ViewChanged,
 )
 from amfs.engine.partition import PartitionTable
-from amfs.engine.peer_requests import Usage
 from amfs.fs.fuse_native import typed
 from amfs.fs.vfs.machine import FileSystem
-from amfs.host.digests import Digest
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
+from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 
 STEPS_MAX = 100_000
-STRIPE = 4096
-TAKES_A_WHILE = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe)
 
 
-class Node:
+class Node(SimFileBackend):
     """One node: machine, parts, timers."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
-        self.cluster = cluster
-        self.number = number
-        self.meta = Meta(number)
+        super().__init__(cluster.contents, number, Meta(number))
         self.fs = FileSystem(number, self.meta)
-        self.parts: dict[int, bytearray] = {}
-        self.writing: set[int] = set()  # those of the handles that may
-        self.limit = 1 << 30  # of a part that is fetched
-        self.grown: set[int] = set()  # files that lie in stripes, and whose record may not say so yet
-        self.ends: set[int] = set()  # striped files that were written here since their record was told
-        self.handles: dict[int, tuple[int, Opened]] = {}
-        self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.timers: dict[object, float] = {}
-        self.invalidated: list[tuple[Any, ...]] = []
-        self.freed: list[int] = []
-        self.table = self.works()
-
-    # works, as node.file_backend has them
-
-    def works(self) -> dict[type, Callable[[Any], Any]]:
-        return dict((
-            w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self.live), w.SetTimes.by(lambda o: 0),
-            w.Drop.by(lambda o: self.drop(o.inodes)), w.DropWhole.by(lambda o: self.drop_whole(o.ino)),
-            w.DropStripes.by(lambda o: self.drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
-            w.RoomMade.by(lambda o: self.freed.append(o.freed)), w.End.by(lambda o: self.end(o.ino)),
-            w.EndRecorded.by(lambda o: self.end_recorded(o.ino)), w.Truncate.by(lambda o: self.truncate(o.ino, o.opened, o.size)),
-            w.Fetch.by(self.fetch), w.Restripe.by(lambda o: self.restripe(o.ino)), w.Gather.by(self.gather),
-            w.ListStripes.by(lambda o: sorted(self.stripes_here)), w.FetchStripe.by(self.fetch_stripe),
-            w.ReportUsage.by(lambda o: Usage(sum(map(len, self.parts.values())), 1 << 30, len(self.parts))),
-            w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self.handles_through(o.ino))),
-            w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
-            w.TruncateHandle.by(lambda o: self.truncate(*self.handles[o.handle], o.size)), w.Flush.by(lambda o: None),
-            w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self.digest), w.Lose.by(lambda o: None),
-            w.IsLost.by(lambda o: o.ino in self.cluster.lost), w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
-            w.AddPeer.by(lambda o: None), w.ForgetPeer.by(lambda o: None),
-            w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
-        ))  # fmt: skip
-
-    def make(self, ino: int) -> None:
-        if ino not in self.grown:
-            self.parts.setdefault(ino, bytearray())
-
-    def content(self, ino: int, opened: Opened) -> bytearray:
-        """The bytes a handle reaches. Stripes are kept as one array at node 0 of the cluster: where they lie is not what is tested here."""
-        if opened.kind == REMOTE:
-            there = self.cluster.nodes[opened.node]
-            return there.parts[ino] if ino in there.parts else self.cluster.striped.setdefault(ino, bytearray())
-        if opened.kind == STRIPES:
-            return self.cluster.striped.setdefault(ino, bytearray())
-        if ino in self.parts:
-            return self.parts[ino]
-        if ino in self.grown:
-            return self.cluster.striped[ino]
-        raise OSError(errno.ENOENT, "no part")
-
-    def live(self, order: w.LiveFacts) -> Facts:
-        known = order.attr
-        data = self.content(known.ino, Opened(known.layout * 2, self.number, known.stripe, known.size, 0))
-        return Facts(len(data), -(-len(data) // 512), known.atime, self.cluster.written.get(known.ino, known.mtime))
-
-    def truncate(self, ino: int, opened: Opened, to: int) -> None:
-        data = self.content(ino, opened)
-        data[to:] = b""
-        self.cluster.written[ino] = self.cluster.clock()
-        data.extend(bytes(to - len(data)))
-        self.closed(ino, opened)
-
-    def closed(self, ino: int, opened: Opened) -> None:
-        """A handle was closed: the node through which it went is told when it was the last."""
-        if opened.kind == REMOTE and not self.cluster.nodes[opened.node].handles_through(ino):
-            self.cluster.worked.setdefault(opened.node, deque()).append(FsHandlesClosed(ino))
-
-    def handles_through(self, ino: int) -> list[tuple[Node, int]]:
-        """Other nodes' handles that go through this one."""
-        through = (ino, REMOTE, self.number)
-        return [(each, n) for each in self.cluster.nodes.values() for n, (of, how) in each.handles.items() if (of, *how[:2]) == through]
-
-    def uses(self, ino: int) -> tuple[int, int]:
-        mine = [number in self.writing for number, (of, _) in self.handles.items() if of == ino]
-        theirs = [number in each.writing for each, number in self.handles_through(ino)]
-        return (mine + theirs).count(False), (mine + theirs).count(True)
-
-    def fetch(self, order: w.Fetch) -> int:
-        there = self.cluster.nodes[order.node].parts.get(order.ino)
-        if there is None or len(there) != order.size:
-            raise OSError(errno.ESTALE, "not there")
-        if order.size > self.limit:
-            raise OSError(errno.ENOSPC, "no room")
-        self.parts[order.ino] = bytearray(there)
-        return order.size
-
-    def drop(self, inodes: tuple[int, ...]) -> None:
-        for ino in inodes:
-            self.parts.pop(ino, None)
-            self.cluster.striped.pop(ino, None)
-
-    def drop_whole(self, ino: int) -> None:
-        self.parts.pop(ino, None)
-
-    def drop_stripes(self, ino: int) -> None:
-        self.cluster.striped.pop(ino, None)
-
-    def restripe(self, ino: int) -> int:
-        """Not of a file that has been laid so already."""
-        if ino in self.parts:
-            self.cluster.striped[ino] = self.parts.pop(ino)
-            self.grown.add(ino)
-        elif ino not in self.grown:
-            raise OSError(errno.ENOENT, "no part")
-        return 0
-
-    def grow(self, ino: int) -> None:
-        """Somebody writes it through this node, and there is no room for more."""
-        self.restripe(ino)
-        self.cluster.worked.setdefault(self.number, deque()).append(FsStriped(ino, STRIPE))
-
-    def end(self, ino: int) -> tuple[int, int] | None:
-        return (len(self.cluster.striped[ino]), self.cluster.written[ino]) if ino in self.ends else None
-
-    def end_recorded(self, ino: int) -> None:
-        self.ends.discard(ino)
-        if not any(self.uses(ino)):
-            self.grown.discard(ino)
-
-    def gather(self, order: w.Gather) -> int:
-        self.parts[order.ino] = bytearray(self.cluster.striped[order.ino])
-        return order.size
-
-    def fetch_stripe(self, order: w.FetchStripe) -> int:
-        if order.node in self.cluster.dead:
-            raise OSError(errno.EIO, "dead")
-        stripe, there = (order.ino, order.index), self.cluster.nodes[order.node].stripes_here
-        if stripe not in there:
-            raise OSError(errno.ENOENT, "no part")
-        there.discard(stripe)
-        self.stripes_here.add(stripe)
-        return 0
-
-    def open_handle(self, order: w.OpenHandle) -> int:
-        ino, opened = order.ino, order.opened
-        self.content(ino, opened)
-        if opened.kind == REMOTE and order.writing and not self.cluster.nodes[opened.node].is_written(ino):
-            raise OSError(errno.ESTALE, "finished by now")
-        self.cluster.handles += 1
-        self.handles[self.cluster.handles] = ino, opened
-        if order.writing:
-            self.writing.add(self.cluster.handles)
-        return self.cluster.handles
-
-    def is_written(self, ino: int) -> bool:
-        """Through this node."""
-        return self.uses(ino)[1] > 0
-
-    def read(self, order: w.Read) -> bytes:
-        return bytes(self.content(*self.handles[order.handle])[order.offset : order.offset + order.count])
-
-    def write(self, order: w.Write) -> int:
-        (ino, opened), offset, data = self.handles[order.handle], order.offset, order.data
-        through = self.cluster.nodes[opened.node] if opened.kind == REMOTE else self
-        if opened.kind != STRIPES and ino in through.parts and self.cluster.random.random() < self.cluster.growth:
-            through.grow(ino)
-        if opened.kind == STRIPES or ino not in through.parts:
-            through.ends.add(ino)
-        content = self.content(ino, opened)
-        content.extend(bytes(max(0, offset - len(content))))
-        content[offset : offset + len(data)] = data
-        self.cluster.written[ino] = self.cluster.clock()
-        return len(data)
-
-    def close(self, number: int) -> Facts:
-        ino, opened = self.handles.pop(number)
-        self.writing.discard(number)
-        content = self.content(ino, opened)
-        self.closed(ino, opened)
-        return Facts(len(content), -(-len(content) // 512), self.cluster.clock(), self.cluster.written.get(ino, 0))
-
-    def digest(self, order: w.Digest) -> tuple[bytes, int]:
-        taken = Digest()
-        taken.add(self.content(order.ino, order.opened))
-        return taken.value(), taken.size
-
-    def evictable(self) -> list[tuple[int, int]]:
-        return [(ino, len(data)) for ino, data in self.parts.items() if data and not any(self.uses(ino))]
 
 
 class Cluster:
@@ -243,18 +59,14 @@ class Cluster:
         self.random = random.Random(seed)
         self.time = 0.0
         self.nanoseconds = 1_000_000_000_000
-        self.handles = 0
-        self.growth = 0.0  # how likely a write makes a file outgrow its node
-        self.striped: dict[int, bytearray] = {}
+        self.contents = Contents(self.random, self.clock, self.later, lambda a, b: b not in self.dead)
         self.held_works: set[type] = set()  # what does not end until this is cleared
         self.held_links: set[tuple[int, int]] = set()  # likewise messages that do not arrive
-        self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
-        self.written: dict[int, int] = {}  # when each file was written last
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
         self.slow: dict[int, deque[FsWork]] = {}  # of each node: what is done beside all else, one after the other
         self.answers: dict[object, tuple[int, Any]] = {}
-        self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, face, inode): handles that a mount has open
+        self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, endpoint, inode): handles that a mount has open
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
         self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
@@ -271,6 +83,10 @@ class Cluster:
         self.table = self.table.with_node(number)
         self.view()
         self.settle()
+
+    def later(self, number: int, event: Any) -> None:
+        """Something happens at a node, which learns of it in its turn."""
+        self.worked.setdefault(number, deque()).append(event)
 
     def view(self) -> None:
         live = frozenset(self.nodes) - self.dead
@@ -309,7 +125,7 @@ class Cluster:
                 self.answers[effect.token] = (effect.error, effect.value)
                 self.on_answer.pop(effect.token, lambda: None)()
             elif isinstance(effect, FsWork):
-                if isinstance(effect.order, TAKES_A_WHILE):
+                if isinstance(effect.order, SLOW):
                     self.slow.setdefault(node.number, deque()).append(effect)
                     continue
                 event = self.work(node, effect)
@@ -321,12 +137,7 @@ class Cluster:
                 assert isinstance(effect, Log), effect
 
     def work(self, node: Node, effect: FsWork) -> FsWorked:
-        error, value = 0, None
-        try:
-            value = node.table[type(effect.order)](effect.order)
-        except OSError as failed:
-            error = failed.errno or errno.EIO
-        return FsWorked(effect.serial, error, value)
+        return node.do(effect)
 
     def step(self) -> bool:
         """One delivery, chosen by chance. False: nothing is under way."""
@@ -364,9 +175,9 @@ class Cluster:
                 return
         raise AssertionError("it goes on for ever")
 
-    def start(self, node: int, op: str, *args: Any, face: int = 1, uid: int = 0, gid: int = 0) -> object:
+    def start(self, node: int, op: str, *args: Any, endpoint: int = 1, uid: int = 0, gid: int = 0) -> object:
         self.serial += 1
-        token = ("fuse", face, self.serial)
+        token = ("fuse", endpoint, self.serial)
         self.tell(self.nodes[node], FsRequested(token, typed(op, args), uid, gid))
         return token
 
@@ -386,7 +197,7 @@ class Cluster:
     def fill(self, number: int) -> None:
         """A node has no room any more: whatever can go there shall go."""
         node = self.nodes[number]
-        self.tell(node, FsFull(1, sum(size for _, size in node.evictable())))
+        self.tell(node, node.full())
 
     def kill(self, number: int) -> None:
         """A node dies; the others learn it."""
@@ -395,6 +206,7 @@ class Cluster:
             del self.links[key]
         self.worked.pop(number, None)
         self.slow.pop(number, None)
+        self.contents.leave(number)
         self.table = self.table.without(number)
         for node in self.nodes.values():
             if node.number not in self.dead:

@@ -22,9 +22,9 @@ from amfs.engine.events import FsRequested
 class Appender:
     """Opens a file, appends a line and closes it, a step at a time; others do the same at other nodes."""
 
-    def __init__(self, cluster: Cluster, path: bytes, node: int, face: int, line: bytes) -> None:
-        self.cluster, self.node, self.face, self.line = cluster, node, face, line
-        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, face=face)
+    def __init__(self, cluster: Cluster, path: bytes, node: int, endpoint: int, line: bytes) -> None:
+        self.cluster, self.node, self.endpoint, self.line = cluster, node, endpoint, line
+        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, endpoint=endpoint)
         self.steps = iter(self.work())
 
     def work(self) -> Iterator[None]:
@@ -33,7 +33,7 @@ class Appender:
         node = self.cluster.nodes[self.node]
         node.write(w.Write(handle, len(node.content(*node.handles[handle])), self.line))
         yield
-        self.token = self.cluster.start(self.node, "close", handle, face=self.face)
+        self.token = self.cluster.start(self.node, "close", handle, endpoint=self.endpoint)
         yield from self.answer()
 
     def answer(self) -> Iterator[Any]:
@@ -46,20 +46,20 @@ class MountAppender(Appender):
     """The same through a mount: what lies here it opens by itself if the shard is here, too; else as soon as it is answered. That the last
     of its handles is closed is heard later, and that nobody uses the file only if nobody does."""
 
-    def __init__(self, cluster: Cluster, ino: int, node: int, face: int, line: bytes) -> None:
-        self.cluster, self.node, self.face, self.line, self.ino = cluster, node, face, line, ino
+    def __init__(self, cluster: Cluster, ino: int, node: int, endpoint: int, line: bytes) -> None:
+        self.cluster, self.node, self.endpoint, self.line, self.ino = cluster, node, endpoint, line, ino
         self.number, self.failed = 0, 0
         self.steps = iter(self.work())
 
     def work(self) -> Iterator[None]:
-        node, open_here = self.cluster.nodes[self.node], self.cluster.mounted.setdefault((self.node, self.face, self.ino), set())
+        node, open_here = self.cluster.nodes[self.node], self.cluster.mounted.setdefault((self.node, self.endpoint, self.ino), set())
         with suppress(OSError):
             size = node.meta.open_here(self.ino, True)[11]
             node.make(self.ino)
             self.number = node.open_handle(w.OpenHandle(self.ino, Opened(LOCAL, self.node, 0, size, 0), True, True))
             open_here.add(self.number)
         while not self.number:
-            self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, face=self.face)
+            self.token = self.cluster.start(self.node, "open", self.ino, os.O_WRONLY, endpoint=self.endpoint)
             self.cluster.on_answer[self.token] = self.opened
             if self.token in self.cluster.answers:  # at once
                 self.cluster.on_answer.pop(self.token)()
@@ -83,12 +83,12 @@ class MountAppender(Appender):
             assert late.errno == errno.ESTALE
             self.tell_closed(False, None)
         else:
-            self.cluster.mounted[self.node, self.face, self.ino].add(self.number)
+            self.cluster.mounted[self.node, self.endpoint, self.ino].add(self.number)
 
     def tell_closed(self, wrote: bool, said: Any) -> None:
         self.cluster.nodes[self.node].meta.closing(self.ino)
         self.cluster.serial += 1
-        token = ("fuse", self.face, self.cluster.serial)
+        token = ("fuse", self.endpoint, self.cluster.serial)
         self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
         self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, wrote, said)))
 
@@ -100,7 +100,7 @@ def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_mea
     cluster = Cluster(3, seed)
     real, rng = Real(cluster), cluster.random
     path = b"/f%d" % seed
-    cluster.growth = 0.05 if kind == "grows" else 0.0
+    cluster.contents.growth = 0.05 if kind == "grows" else 0.0
     for number in rng.sample(range(3), 2) if kind == "full" else ():
         cluster.nodes[number].limit = rng.randrange(0, 120)
     pins = [(b"placement", b"%d" % n) for n in (-1, 0, 1, 2)]

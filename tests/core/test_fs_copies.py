@@ -7,11 +7,12 @@ import os
 from contextlib import suppress
 
 import pytest
-from fs_cluster import STRIPE, Cluster
+from fs_cluster import Cluster
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import STRIPED, Attr
 from amfs.host.digests import Digest
+from amfs.sim.file_backend import STRIPE
 
 NODES = 3
 

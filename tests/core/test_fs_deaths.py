@@ -9,10 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fs_cluster import STRIPE, Cluster, Real
+from fs_cluster import Cluster, Real
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.sim.file_backend import STRIPE
 
 LISTED = 1000
 
@@ -208,8 +209,8 @@ def test_who_was_writing_stripes_when_a_node_died_says_what_was_lost() -> None:
     for path in (b"/" + name, b"/" + name + b"?"):
         handles[path], attr = cluster.call(1, "open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, STRIPED, STRIPE, -1)
         cluster.call(1, "write", handles[path], 0, b"y" * 5 * STRIPE)
-        if not cluster.lost:
-            cluster.lost.add(Attr(*attr).ino)
+        if not cluster.contents.lost:
+            cluster.contents.lost.add(Attr(*attr).ino)
     cluster.kill(2)
     for handle in handles.values():
         cluster.call(1, "close", handle)

@@ -325,15 +325,16 @@ def test_two_on_a_node_who_open_what_lies_elsewhere_write_into_the_same_file(see
     real.do("write", handle, 0, b"log:", node=0)
     real.do("close", handle, node=0)
     openings = []
-    for face in (1, 2, 3):
-        openings.append((face, cluster.start(1, "open_path", path, os.O_RDWR if face < 3 else os.O_RDONLY, 0, -1, 0, -1, face=face)))
+    for endpoint in (1, 2, 3):
+        flags = os.O_RDWR if endpoint < 3 else os.O_RDONLY
+        openings.append((endpoint, cluster.start(1, "open_path", path, flags, 0, -1, 0, -1, endpoint=endpoint)))
         cluster.wander(6)
     cluster.random.shuffle(openings)
-    for face, opening in openings:
+    for endpoint, opening in openings:
         handle, _ = cluster.finish(opening)
-        if face < 3:
-            cluster.call(1, "write", handle, 4 * face, b"from", face=face)
-        cluster.call(1, "close", handle, face=face)
+        if endpoint < 3:
+            cluster.call(1, "write", handle, 4 * endpoint, b"from", endpoint=endpoint)
+        cluster.call(1, "close", handle, endpoint=endpoint)
     cluster.settle()
     cluster.check()
     assert real.read(path) == b"log:fromfrom"

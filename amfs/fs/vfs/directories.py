@@ -45,6 +45,7 @@ class Directories:
             p.ChangeDirectory.by(self._change),
             p.Spread.by(self._take_spread),
             p.Directories.by(self._take_all),
+            p.ReportDirectories.by(lambda peer, call: meta.export_dirs() if members.introduced else None),
         )
 
     # ── what this node knows ───────────────────────────────────────────────────────────────────────
@@ -321,6 +322,7 @@ class Directories:
         """The manager gives a new node all directories."""
         yield Acquire(LOCK)
         try:
+            yield from self._know_all()
             while node in self._members.live and self._members.manager == self._members.node:
                 try:
                     yield from ask(node, p.Directories(self._meta.export_dirs()))
@@ -331,6 +333,29 @@ class Directories:
                     yield Sleep(PAUSE_LAST_S)  # it has not heard yet that we are the manager
         finally:
             self._calls.release(LOCK)
+
+    def take_office(self) -> Operation[None]:
+        """This node is the manager from now on."""
+        yield Acquire(LOCK)
+        try:
+            yield from self._know_all()
+        finally:
+            self._calls.release(LOCK)
+
+    def _know_all(self) -> Operation[None]:
+        """The manager before this one may have died before it introduced this node. Then another node knows the directories; or none does,
+        for the session has just begun, and has none."""
+        members = self._members
+        while not members.introduced and members.manager == members.node:
+            others = sorted(members.live - {members.node})
+            answers = yield from together([ask(node, p.ReportDirectories()) for node in others])
+            if known := next((answer for answer in answers if isinstance(answer, bytes)), None):
+                self._meta.import_(known)
+            elif any(isinstance(answer, OSError) for answer in answers):
+                yield Sleep(PAUSE_LAST_S)
+                continue
+            members.introduced = True
+            self._meta.mend_dirs(True)
 
     def _take_all(self, peer: int, call: p.Directories) -> Operation[None]:
         members = self._members

@@ -193,6 +193,7 @@ class FileSystem(Machine):
             calls.order(w.AddPeer(node))
         if new_manager and not first:
             self._meta.mend_dirs(True)  # what the manager before us has begun and not told us is not so
+            calls.spawn(self._directories.take_office())
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
                 calls.spawn(self._directories.introduce(node))

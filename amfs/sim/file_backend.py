@@ -1,0 +1,295 @@
+"""The simulated I/O of a node's file system: parts are bytes in memory. The counterpart of ``node.file_backend``.
+
+``Contents`` is what the nodes of one session have together: it lets a node reach the parts of another, if the world says that it can.
+Stripes are kept in one place, as one array a file: which node has which of them is not simulated, but that some were lost is.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import Any
+
+from amfs._native import Meta
+from amfs.engine import fs_works as w
+from amfs.engine.attr import REMOTE, STRIPES, Facts, Opened
+from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.engine.peer_requests import Usage
+from amfs.host.digests import Digest
+
+STRIPE = 4096
+LIMIT = 1 << 30
+KNOWS_ALL = 1 << 62  # of losses
+#: Works that end later, beside all else.
+SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe)
+
+
+class Contents:
+    """The content of all files, and the handles on it."""
+
+    def __init__(
+        self, rng: random.Random, clock: Callable[[], int], tell: Callable[[int, Event], None], reachable: Callable[[int, int], bool]
+    ) -> None:
+        """``clock``: nanoseconds since 1970, never twice the same; ``tell``: gives a node an event."""
+        self.random = rng
+        self.clock = clock
+        self.tell = tell
+        self.reachable = reachable
+        self.growth = 0.0  # how likely a write makes a file outgrow its node
+        self.nodes: dict[int, SimFileBackend] = {}
+        self.striped: dict[int, bytearray] = {}
+        self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
+        self.written: dict[int, int] = {}  # when each file was written last
+        self.handles = 0
+
+    def leave(self, number: int) -> None:
+        """A node is no more: what others hold open through it is broken, and what it held open through others is closed."""
+        gone = self.nodes.pop(number)
+        for handle, (ino, opened) in list(gone.handles.items()):
+            gone.forget_handle(handle)
+            gone.closed(ino, opened)
+
+
+class SimFileBackend:
+    """Parts and handles of one node."""
+
+    def __init__(self, contents: Contents, number: int, meta: Meta) -> None:
+        self.contents = contents
+        self.number = number
+        self.meta = meta
+        self.parts: dict[int, bytearray] = {}
+        self.limit = LIMIT  # of a part that is fetched
+        self.grown: set[int] = set()  # files that lie in stripes, and whose record may not say so
+        self.ends: set[int] = set()  # striped files that were written here since their record was told
+        self.handles: dict[int, tuple[int, Opened]] = {}
+        self.writing: set[int] = set()  # those of the handles that may
+        self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
+        self.invalidated: list[tuple[Any, ...]] = []
+        self.freed: list[int] = []
+        self._lost_parts: dict[int, int] = {}  # partition -> of which losses the node had heard when its stripes were lost
+        contents.nodes[number] = self
+        self._works: dict[type, Callable[[Any], Any]] = dict((
+            w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self._live), w.SetTimes.by(lambda o: 0),
+            w.Drop.by(lambda o: self._drop(o.inodes)), w.DropWhole.by(lambda o: self._drop_whole(o.ino)),
+            w.DropStripes.by(lambda o: self._drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
+            w.RoomMade.by(lambda o: self.freed.append(o.freed)), w.End.by(self._end), w.EndRecorded.by(lambda o: self._end_recorded(o.ino)),
+            w.Truncate.by(lambda o: self._truncate(o.ino, o.opened, o.size)), w.Fetch.by(self._fetch),
+            w.Restripe.by(lambda o: self._restripe(o.ino)), w.Gather.by(self._gather),
+            w.ListStripes.by(lambda o: sorted(self.stripes_here)), w.FetchStripe.by(self._fetch_stripe),
+            w.PartPath.by(lambda o: f"part {o.ino:#x} of node {self.number}"),
+            w.ReportUsage.by(lambda o: Usage(sum(map(len, self.parts.values())), LIMIT, len(self.parts))),
+            w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self._handles_through(o.ino))),
+            w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
+            w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
+            w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest), w.Lose.by(self._lose),
+            w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
+            w.AddPeer.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
+            w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
+        ))  # fmt: skip
+
+    def do(self, effect: FsWork) -> FsWorked:
+        """Do a work now; how it ended."""
+        try:
+            return FsWorked(effect.serial, 0, self._works[type(effect.order)](effect.order))
+        except OSError as failed:
+            return FsWorked(effect.serial, failed.errno or errno.EIO, None)
+
+    # ── reaching content ───────────────────────────────────────────────────────────────────────────
+
+    def _peer(self, number: int) -> SimFileBackend:
+        there = self.contents.nodes.get(number)
+        if there is None or not self.contents.reachable(self.number, number):
+            raise OSError(errno.EIO, "the node cannot be reached")
+        return there
+
+    def content(self, ino: int, opened: Opened) -> bytearray:
+        """The bytes that a handle reaches."""
+        striped = self.contents.striped
+        if opened.kind == REMOTE:
+            there = self._peer(opened.node)
+            return there.parts[ino] if ino in there.parts else striped.setdefault(ino, bytearray())
+        if opened.kind == STRIPES:
+            content = striped.setdefault(ino, bytearray())
+            self._check_stripes(ino, opened, len(content))
+            return content
+        if ino in self.parts:
+            return self.parts[ino]
+        if ino in self.grown:
+            return striped[ino]
+        raise OSError(errno.ENOENT, "no part")
+
+    def _check_stripes(self, ino: int, opened: Opened, size: int) -> None:
+        for index in range(-(-size // max(opened.stripe, 1)) if self._lost_parts else 0):
+            if self._lost_parts.get(self.meta.stripe_partition(ino, index), -1) > opened.known:
+                raise OSError(errno.EIO, "a stripe is lost")
+
+    def _handle(self, number: int) -> tuple[int, Opened]:
+        if number not in self.handles:
+            raise OSError(errno.EIO, "the handle is broken")
+        return self.handles[number]
+
+    def _handles_through(self, ino: int) -> list[tuple[SimFileBackend, int]]:
+        """Other nodes' handles that go through this one."""
+        through = (ino, REMOTE, self.number)
+        nodes = self.contents.nodes.values()
+        return [(each, n) for each in nodes for n, (of, opened) in each.handles.items() if (of, *opened[:2]) == through]
+
+    def uses(self, ino: int) -> tuple[int, int]:
+        mine = [number in self.writing for number, (of, _) in self.handles.items() if of == ino]
+        theirs = [number in each.writing for each, number in self._handles_through(ino)]
+        return (mine + theirs).count(False), (mine + theirs).count(True)
+
+    def is_written(self, ino: int) -> bool:
+        """Through this node."""
+        return self.uses(ino)[1] > 0
+
+    def closed(self, ino: int, opened: Opened) -> None:
+        """A handle was closed: the node through which it went is told when it was the last."""
+        through = self.contents.nodes.get(opened.node) if opened.kind == REMOTE else None
+        if through is not None and not through._handles_through(ino):
+            self.contents.tell(opened.node, FsHandlesClosed(ino))
+
+    def forget_handle(self, number: int) -> None:
+        del self.handles[number]
+        self.writing.discard(number)
+
+    def _forget_peer(self, node: int) -> None:
+        """It is no member any more: its connections end, those to it and those from it."""
+        there = self.contents.nodes.get(node)
+        if there is None:
+            return
+        for number, (ino, opened) in list(there.handles.items()):
+            if opened[:2] == (REMOTE, self.number):
+                there.forget_handle(number)
+                there.closed(ino, opened)
+
+    # ── parts ──────────────────────────────────────────────────────────────────────────────────────
+
+    def make(self, ino: int) -> None:
+        if ino not in self.grown:
+            self.parts.setdefault(ino, bytearray())
+
+    def _live(self, order: w.LiveFacts) -> Facts:
+        known = order.attr
+        data = self.content(known.ino, Opened(known.layout * 2, self.number, known.stripe, known.size, KNOWS_ALL))
+        return Facts(len(data), -(-len(data) // 512), known.atime, self.contents.written.get(known.ino, known.mtime))
+
+    def _truncate(self, ino: int, opened: Opened, to: int) -> None:
+        data = self.content(ino, opened)
+        data[to:] = b""
+        data.extend(bytes(to - len(data)))
+        self.contents.written[ino] = self.contents.clock()
+        self.closed(ino, opened)
+
+    def _fetch(self, order: w.Fetch) -> int:
+        there = self._peer(order.node).parts.get(order.ino)
+        if there is None or len(there) != order.size:
+            raise OSError(errno.ESTALE, "not there")
+        if order.size > self.limit:
+            raise OSError(errno.ENOSPC, "no room")
+        self.parts[order.ino] = bytearray(there)
+        return order.size
+
+    def _drop(self, inodes: tuple[int, ...]) -> None:
+        for ino in inodes:
+            self.parts.pop(ino, None)
+            self.contents.striped.pop(ino, None)
+
+    def _drop_whole(self, ino: int) -> None:
+        self.parts.pop(ino, None)
+
+    def _drop_stripes(self, ino: int) -> None:
+        self.contents.striped.pop(ino, None)
+
+    def _restripe(self, ino: int) -> int:
+        """Not of a file that has been laid so already."""
+        if ino in self.parts:
+            self.contents.striped[ino] = self.parts.pop(ino)
+            self.grown.add(ino)
+        elif ino not in self.grown:
+            raise OSError(errno.ENOENT, "no part")
+        return 0
+
+    def grow(self, ino: int) -> None:
+        """A program writes it through this node, and there is no room for more."""
+        self._restripe(ino)
+        self.contents.tell(self.number, FsStriped(ino, STRIPE))
+
+    def full(self) -> FsFull:
+        """This node has no room any more: whatever can go there shall go."""
+        return FsFull(1, sum(size for _, size in self.evictable()))
+
+    def evictable(self) -> list[tuple[int, int]]:
+        return [(ino, len(data)) for ino, data in self.parts.items() if data and not any(self.uses(ino))]
+
+    def _end(self, order: w.End) -> tuple[int, int] | None:
+        ino = order.ino
+        return (len(self.contents.striped[ino]), self.contents.written[ino]) if ino in self.ends else None
+
+    def _end_recorded(self, ino: int) -> None:
+        self.ends.discard(ino)
+        if not any(self.uses(ino)):
+            self.grown.discard(ino)
+
+    def _gather(self, order: w.Gather) -> int:
+        self.parts[order.ino] = bytearray(self.contents.striped[order.ino])
+        return order.size
+
+    def _fetch_stripe(self, order: w.FetchStripe) -> int:
+        stripe, there = (order.ino, order.index), self._peer(order.node).stripes_here
+        if stripe not in there:
+            raise OSError(errno.ENOENT, "no part")
+        there.discard(stripe)
+        self.stripes_here.add(stripe)
+        return 0
+
+    def _lose(self, order: w.Lose) -> None:
+        self._lost_parts.update(dict.fromkeys(order.partitions, order.known))
+
+    def _is_lost(self, ino: int) -> bool:
+        return ino in self.contents.lost
+
+    # ── handles ────────────────────────────────────────────────────────────────────────────────────
+
+    def open_handle(self, order: w.OpenHandle) -> int:
+        ino, opened = order.ino, order.opened
+        self.content(ino, opened)
+        if opened.kind == REMOTE and order.writing and not self._peer(opened.node).is_written(ino):
+            raise OSError(errno.ESTALE, "finished by now")
+        self.contents.handles += 1
+        number = self.contents.handles
+        self.handles[number] = ino, opened
+        if order.writing:
+            self.writing.add(number)
+        return number
+
+    def _read(self, order: w.Read) -> bytes:
+        return bytes(self.content(*self._handle(order.handle))[order.offset : order.offset + order.count])
+
+    def write(self, order: w.Write) -> int:
+        (ino, opened), offset, data = self._handle(order.handle), order.offset, order.data
+        through = self._peer(opened.node) if opened.kind == REMOTE else self
+        if opened.kind != STRIPES and ino in through.parts and self.contents.random.random() < self.contents.growth:
+            through.grow(ino)
+        if opened.kind == STRIPES or ino not in through.parts:
+            through.ends.add(ino)
+        content = self.content(ino, opened)
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
+        self.contents.written[ino] = self.contents.clock()
+        return len(data)
+
+    def close(self, number: int) -> Facts:
+        ino, opened = self._handle(number)
+        self.forget_handle(number)
+        try:
+            content = self.content(ino, opened._replace(known=KNOWS_ALL))  # what of it was lost the record learns by ``IsLost``
+        finally:
+            self.closed(ino, opened)
+        return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))
+
+    def _digest(self, order: w.Digest) -> tuple[bytes, int]:
+        taken = Digest()
+        taken.add(self.content(order.ino, order.opened))
+        return taken.value(), taken.size
