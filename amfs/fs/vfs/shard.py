@@ -99,6 +99,8 @@ class Shard:
 
     def flush(self) -> None:
         """Tell each node at once of all that it shall drop."""
+        if not self._drops:
+            return
         drops, self._drops = self._drops, {}
         for node, inodes in drops.items():
             if node == self._members.node:
