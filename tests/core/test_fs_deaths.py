@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fs_cluster import Cluster, Real
+from fs_cluster import Cluster, Node, Real
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
@@ -328,3 +328,27 @@ def test_a_node_that_dies_while_its_partitions_are_on_their_way_takes_only_its_o
         error = refused(cluster, 0, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
         here = [any((ino, index) in cluster.nodes[node].stripes_here for node in living(cluster)) for index in range(3)]
         assert all(here) or error in (errno.EIO, errno.ENOENT), (path, here, error)
+
+
+@pytest.mark.parametrize("knows", [(), (2,)], ids=["nobody-knows", "another-knows"])
+def test_a_manager_that_was_not_introduced_learns_the_directories(knows: tuple[int, ...]) -> None:
+    """The one before it died first. What another node has been told it has, too; else the session begins again, without directories."""
+    cluster = Cluster(1)
+    cluster.call(0, "mkdir_path", b"/old", 0o755, False)
+    for number in knows:
+        cluster.join(number)
+    unknown = [node for node in (1, 2) if node not in knows]
+    cluster.held_links.update((0, node) for node in unknown)
+    for number in unknown:
+        cluster.nodes[number] = Node(cluster, number)
+        cluster.table = cluster.table.with_node(number)
+    cluster.view()
+    for _ in range(200):
+        cluster.step()
+    assert [node for node in (1, 2) if cluster.nodes[node].fs.members.introduced] == list(knows)
+    cluster.kill(0)
+    cluster.settle()
+    cluster.call(1, "mkdir_path", b"/new", 0o755, False)
+    found = [[bytes(name) for name, _ in cluster.call(node, "list_path", b"/", 0, 100)[0]] for node in (1, 2)]
+    assert sorted(found[0]) == sorted(found[1]) == ([b"new", b"old"] if knows else [b"new"])
+    cluster.check()
