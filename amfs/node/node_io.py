@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amfs._native import Copier, Launcher
 from amfs.engine import messages as m
@@ -40,9 +40,11 @@ from amfs.engine.records import BLIND
 from amfs.engine.states import Outcome
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
-from amfs.node.file_backend import FileBackend
-from amfs.node.mounts import Mounts
 from amfs.node.store import Store
+
+if TYPE_CHECKING:  # a node without a file system, as an embedded one, starts without them
+    from amfs.node.file_backend import FileBackend
+    from amfs.node.mounts import Mounts
 
 log = logging.getLogger("amfs.node")
 
