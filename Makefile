@@ -14,7 +14,7 @@ SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts notebooks test lint sim native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts swift notebooks test lint sim native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ demo: ## run the Montage example to a mosaic picture, from nothing
 scripts: ## run the examples that are parallel scripts, and check their answers (NAMES="pagerank kmeans montecarlo wordlength blast")
 	@$(SETUP) --system examples,fs,notebook
 	@PATH="$$PWD/$(BIN):$$PATH" sh examples/scripts.sh $(NAMES)
+
+swift: ## run the examples that are Swift scripts, and check their answers
+	@$(SETUP) --system examples
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python examples/swift/check.py "$$(mktemp -d)" $(NAMES)
 
 notebooks: ## execute the notebooks of examples/, and keep them with their output
 	@$(SETUP) examples,dataframes,notebook
