@@ -41,19 +41,16 @@ class Evictor:
 
     def evict(self, ino: int) -> Operation[bool]:
         """Delete what lies here of a file, if others have it. False: it stays."""
-        if (yield from self._files.is_in_use(ino)):
-            return False
+        return (yield from self._files.spare(ino, lambda: self._evict(ino)))
+
+    def _evict(self, ino: int) -> Operation[bool]:
         self._caches.uncache((ino,))  # from now on a mount does not open it without asking its shard
         try:
             yield from self._owners.ask(p.GiveUp(ino))
         except OSError:
             return False
         self._caches.uncache((ino,))
-        if (yield from self._files.is_in_use(ino)):  # opened between these two: it is what its opener found, and is looked for again
-            try:
-                yield from self._owners.ask(p.Hold(ino))
-            except OSError:
-                return False
+        if (yield from self._files.is_in_use(ino)):  # opened between these two: its opener may read what lies here, and nobody else
             return False
         yield from work(w.DropWhole(ino))
         return True

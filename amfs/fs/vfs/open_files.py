@@ -154,10 +154,9 @@ class OpenFiles:
 
     def is_in_use(self, ino: int) -> Operation[bool]:
         """Is it open here, or about to be?"""
-        file = self._files.get(ino)
-        if file is not None and (file.opening or file.proxy or file.users):
-            return True
-        return bool(self._meta.direct_uses(ino)[0] or any((yield from work(w.CountUses(ino)))))
+        counted = any((yield from work(w.CountUses(ino))))
+        file = self._files.get(ino)  # as it is now: an opening may have begun meanwhile
+        return counted or bool(self._meta.direct_uses(ino)[0]) or (file is not None and bool(file.opening or file.proxy or file.users))
 
     def _uses(self, ino: int) -> Operation[_Uses]:
         """Who has it open here."""
@@ -379,7 +378,17 @@ class OpenFiles:
             self._end(file, True)
         return True
 
-    # ── whole copies, because somebody says so ─────────────────────────────────────────────────────
+    # ── whole copies ───────────────────────────────────────────────────────────────────────────────
+
+    def spare(self, ino: int, drop: Callable[[], Operation[bool]]) -> Operation[bool]:
+        """Have ``drop`` remove what lies here, while nothing is brought. False: it is in use, or ``drop`` says so."""
+        if (yield from self.is_in_use(ino)):
+            return False
+        yield Acquire(_bringing(ino))  # no opening has it, which might itself wait for room
+        try:
+            return (yield from drop())
+        finally:
+            self._calls.release(_bringing(ino))
 
     def bring(self, ino: int, copy: Callable[[], Operation[None]]) -> Operation[None]:
         """Have ``copy`` bring the content here, in its turn among the openings."""
