@@ -271,9 +271,8 @@ class Membership(Machine):
         if not dead or view is None:
             return
         self.log(f"node{'s' if len(dead) > 1 else ''} {', '.join(map(str, dead))} lost", logging.WARNING)
-        table = PartitionTable(view.table, view.epoch)
+        table = PartitionTable(view.table, view.epoch).without(*dead)
         for node in dead:
-            table = table.without(node)
             self.peers.pop(node, None)
         self._announce(tuple(member for member in view.members if member.node not in dead), table)
 

@@ -27,13 +27,14 @@ def _scattered(count: int) -> Iterator[int]:
 class PartitionTable:
     """``owners[partition]`` is a node id. Immutable; ``version`` grows with every change."""
 
-    __slots__ = ("owners", "single", "version")
+    __slots__ = ("nodes", "owners", "single", "version")
 
     def __init__(self, owners: Sequence[int], version: int = 1) -> None:
         self.owners = tuple(owners)
         self.version = version
+        self.nodes = frozenset(self.owners)
         #: the only node there is, or None; saves hashing on one node
-        self.single: int | None = self.owners[0] if len(set(self.owners)) == 1 else None
+        self.single: int | None = self.owners[0] if len(self.nodes) == 1 else None
 
     @classmethod
     def even(cls, nodes: Sequence[int], count: int = 0) -> PartitionTable:
@@ -63,18 +64,30 @@ class PartitionTable:
                 out[node] = [key]
         return out
 
-    def without(self, node: int) -> PartitionTable:
-        """``node`` is gone: its partitions, and no others, go to those who have least."""
-        loads = Counter(owner for owner in self.owners if owner != node)
-        if not loads:
+    def backup_of(self, part: int) -> int | None:
+        """The node that is told of every change of the names and inodes of ``part``, and inherits it: of all but its owner the one of the
+        highest hash with it (rendezvous hashing). So a node that comes or goes changes the backups of few partitions, and each node is the
+        backup of about as many. None: the owner is alone."""
+        return self._highest(part, self.nodes - {self.owners[part]})
+
+    @staticmethod
+    def _highest(part: int, nodes: frozenset[int]) -> int | None:
+        if len(nodes) < 2:
+            return next(iter(nodes), None)
+        return max(nodes, key=lambda node: (xxh64(f"{part} {node}"), node))
+
+    def without(self, *dead: int) -> PartitionTable:
+        """These nodes are gone: each of their partitions, and no other, goes to its backup, or if that is gone, too, to the next."""
+        left = self.nodes - set(dead)
+        if not left:
             raise ValueError("the last node cannot be taken out of the table")
         owners = list(self.owners)
         for part, owner in enumerate(owners):
-            if owner == node:
-                heir = min(loads, key=lambda n: (loads[n], n))
+            if owner not in left:
+                heir = self._highest(part, left)
+                assert heir is not None
                 owners[part] = heir
-                loads[heir] += 1
-        return PartitionTable(owners, self.version + 1)
+        return PartitionTable(owners, self.version + len(set(dead) & self.nodes))
 
     def with_node(self, node: int) -> PartitionTable:
         """``node`` is new: it takes its even share from those who have most; at most ceil(P / N) partitions move."""

@@ -46,11 +46,18 @@ static void free_places(struct meta *meta) {
     free(meta->owners);
     free(meta->serials);
     free(meta->moving);
+    free(meta->unsure);
+    free(meta->shadows);
+    free(meta->targets);
+    free(meta->backups);
     free(meta->entries);
     free(meta->inodes);
     meta->owners = NULL;
     meta->serials = NULL;
-    meta->moving = NULL;
+    meta->moving = meta->unsure = NULL;
+    meta->shadows = NULL;
+    meta->targets = NULL;
+    meta->backups = NULL;
     meta->entries = meta->inodes = NULL;
 }
 
@@ -58,19 +65,26 @@ static bool make_places(struct meta *meta, size_t partitions) {
     meta->owners = malloc(partitions * sizeof *meta->owners);
     meta->serials = calloc(partitions, sizeof *meta->serials);
     meta->moving = calloc(partitions, sizeof *meta->moving);
+    meta->unsure = calloc(partitions, sizeof *meta->unsure);
+    meta->shadows = calloc(partitions, sizeof *meta->shadows);
+    meta->targets = calloc(partitions, sizeof(struct target *));
+    meta->backups = malloc(partitions * sizeof *meta->backups);
     meta->entries = calloc(partitions, sizeof *meta->entries);
     meta->inodes = calloc(partitions, sizeof *meta->inodes);
-    if (meta->owners == NULL || meta->serials == NULL || meta->moving == NULL || meta->entries == NULL || meta->inodes == NULL) {
+    bool made = meta->owners != NULL && meta->serials != NULL && meta->moving != NULL && meta->unsure != NULL && meta->shadows != NULL &&
+                meta->targets != NULL && meta->backups != NULL && meta->entries != NULL && meta->inodes != NULL;
+    if (!made) {
         free_places(meta);
         return false;
     }
-    for (size_t i = 0; i < partitions; i++) meta->owners[i] = -1;
+    for (size_t i = 0; i < partitions; i++) meta->owners[i] = meta->backups[i] = -1;
     atomic_store(&meta->partitions, partitions);
     return true;
 }
 
 void meta_free(struct meta *meta) {
     if (meta == NULL) return;
+    fsmeta_free_backups(meta);
     fsmeta_sift_partitions(meta, meta->entries, free_entry_link, meta);
     fsmeta_sift_partitions(meta, meta->inodes, free_inode_link, meta);
     fsmeta_table_sift(&meta->copies, free_copy_link, meta);
@@ -116,7 +130,7 @@ void fsmeta_sift_partitions(struct meta *meta, struct table *tables, bool (*visi
 
 size_t fsmeta_count_partitions(const struct meta *meta, const struct table *tables) {
     size_t count = 0;
-    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) count += tables[i].count;
+    for (size_t i = 0; i < atomic_load(&meta->partitions); i++) count += fsmeta_is_shadow(meta, i) ? 0 : tables[i].count;
     return count;
 }
 
@@ -125,7 +139,7 @@ bool fsmeta_owned_by_table(const struct meta *meta, size_t partition) {
 }
 
 bool fsmeta_is_mine(const struct meta *meta, size_t partition) {
-    return fsmeta_owned_by_table(meta, partition) && !meta->moving[partition];
+    return fsmeta_owned_by_table(meta, partition) && !meta->moving[partition] && !fsmeta_is_shadow(meta, partition);
 }
 
 bool fsmeta_is_alone(const struct meta *meta) {
@@ -154,6 +168,7 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
         if (error != 0) return leave(meta, error);
         if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
     }
+    if (meta->version != version) meta->telling = false; /* until meta_set_backups has been told what follows from it */
     meta->version = version;
     meta->mine_count = 0;
     for (size_t i = 0; i < partitions; i++) {
@@ -259,7 +274,7 @@ void meta_counts(struct meta *meta, struct meta_counts *counts) {
     enter(meta);
     const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
     size_t partitions = atomic_load(&meta->partitions),
-           of_each = sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
+           of_each = sizeof *meta->shadows + sizeof *meta->targets + sizeof *meta->backups + sizeof *meta->unsure + sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
     *counts = (struct meta_counts){
         .inodes = fsmeta_count_partitions(meta, meta->inodes),
         .entries = fsmeta_count_partitions(meta, meta->entries),

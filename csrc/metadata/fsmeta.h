@@ -276,6 +276,43 @@ int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count);
  * a new manager: entries of those that it does not know go, and none is frozen by the one before it. */
 int meta_mend_dirs(struct meta *meta, bool anew);
 
+/* ── backups ── another node is told of every change of a partition before the change is answered (fsmeta_backup.c) */
+enum meta_backup_state {
+    META_BACKUP_NONE,
+    META_BACKUP_WAITING, /* for its turn to be told of all */
+    META_BACKUP_SYNCING, /* that is under way; it is told of changes, too, and answers wait for it */
+    META_BACKUP_IN_STEP,
+    META_BACKUP_RELEASING, /* it is told that it need not know any more, and may believe that it is in step until it has heard of that */
+};
+enum { META_BATCH_MAX = 256 << 10, META_REFUSED_MAX = 4096 };
+uint64_t meta_take_ticket(void); /* of the last change that this thread made and somebody is told of, since it asked last; 0: none */
+uint64_t meta_ticket(struct meta *meta); /* of the last change */
+uint64_t meta_backed_up(struct meta *meta); /* changes with this ticket or an earlier one may be answered */
+/* After meta_set_table: who is to be the backup of each partition (-1: nobody; counts only for those that are served here), and the other nodes that live. */
+int meta_set_backups(struct meta *meta, const int32_t *backups, size_t partitions, const int32_t *live, size_t count);
+/* A partition came here: these nodes have all of it, and are told of changes until the backup is in step. */
+int meta_inherit_backups(struct meta *meta, uint32_t partition, const int32_t *nodes, size_t count);
+int meta_backups_of(struct meta *meta, uint32_t partition, struct meta_nodes *nodes); /* who may believe to be in step */
+int meta_drop_backups(struct meta *meta, uint32_t partition); /* it went: others tell them */
+struct meta_backup_counts {
+    uint64_t own, backed, unsure; /* partitions that are here by the table; those in step; those of which names were lost */
+};
+void meta_count_backups(struct meta *meta, struct meta_backup_counts *counts);
+/* The next batch for `node`, which the caller frees; size 0: there is nothing, or one is under way. Then its answer; an error: it may have come or not, and
+ * is said again. */
+int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *size);
+int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count);
+/* A batch from `source`. META_NOT_MINE: it has an old table; META_BUSY: this node has, or is about to act on it. `answer`: META_REFUSED_MAX bytes. */
+int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, size_t size, uint8_t *answer, size_t *count);
+/* 0: nothing is here as a backup; 1: not all yet; 2: in step */
+int meta_shadow_state(struct meta *meta, uint32_t partition);
+int meta_demote(struct meta *meta, uint32_t partition, int32_t source); /* what is here goes to that node, and stays as its backup */
+int meta_promote(struct meta *meta, uint32_t partition); /* what is here as a backup is the partition from now on */
+/* Names of these were lost with their nodes: to look up one that is not there is EIO, and so is making it. */
+int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count, bool unsure);
+/* Copies of records of these partitions are forgotten, and all answers that are under way are old: who watches them is not known any more. */
+int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_t count);
+
 struct meta_counts {
     uint64_t inodes, entries, dirs, cached, bytes; /* of memory, about */
 };

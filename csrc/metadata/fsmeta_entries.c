@@ -10,6 +10,9 @@ enum { SLOTS_MIN = 4, TARGET_MAX = 4095 };
 
 /* ── shelves ── */
 
+/* A name that is not there. If names of its partition were lost with their nodes, nobody can say that it never was. */
+static int absent(const struct meta *meta, uint64_t key) { return meta->unsure[fsmeta_partition_of_key(meta, key)] ? EIO : ENOENT; }
+
 static struct shelf *find_shelf(const struct meta *meta, uint64_t dir) {
     struct link *link = fsmeta_table_first(&meta->shelves, dir);
     return link == NULL ? NULL : RECORD(struct shelf, link, link);
@@ -33,7 +36,8 @@ static bool resize_slots(struct meta *meta, struct shelf *shelf, size_t room) {
     return true;
 }
 
-static bool put_on_shelf(struct meta *meta, struct entry *entry) {
+bool fsmeta_shelve(struct meta *meta, struct entry *entry) {
+    if (entry->cursor != 0) return true;
     struct shelf *shelf = find_shelf(meta, entry->dir);
     if (shelf == NULL) {
         shelf = fsmeta_slab_take(&meta->slabs, sizeof *shelf);
@@ -66,7 +70,8 @@ static size_t slot_after(const struct shelf *shelf, uint64_t cursor) {
     return low;
 }
 
-static void take_from_shelf(struct meta *meta, struct entry *entry) {
+void fsmeta_unshelve(struct meta *meta, struct entry *entry) {
+    if (entry->cursor == 0) return;
     struct shelf *shelf = find_shelf(meta, entry->dir);
     if (--shelf->count == 0) {
         fsmeta_table_remove(&meta->shelves, &shelf->link);
@@ -76,6 +81,7 @@ static void take_from_shelf(struct meta *meta, struct entry *entry) {
         return;
     }
     shelf->slots[slot_after(shelf, entry->cursor - 1)].entry = NULL;
+    entry->cursor = 0;
     while (shelf->slots[shelf->first].entry == NULL) shelf->first++;
     if (shelf->used >= 64 && shelf->count < shelf->used / 2) {
         close_holes(shelf);
@@ -114,11 +120,12 @@ struct entry *fsmeta_add_entry(struct meta *meta, uint64_t key, uint64_t dir, co
     entry->link.key = key;
     entry->dir = dir;
     entry->ino = ino;
+    entry->cursor = 0;
     entry->watchers = 0;
     entry->type = type & S_IFMT;
     entry->length = (uint16_t)length;
     memcpy(entry->name, name, length);
-    if (!put_on_shelf(meta, entry)) {
+    if (!fsmeta_is_shadow(meta, fsmeta_partition_of_key(meta, key)) && !fsmeta_shelve(meta, entry)) {
         fsmeta_slab_give(&meta->slabs, entry);
         return NULL;
     }
@@ -127,12 +134,13 @@ struct entry *fsmeta_add_entry(struct meta *meta, uint64_t key, uint64_t dir, co
 }
 
 void fsmeta_free_entry(struct meta *meta, struct entry *entry) {
-    take_from_shelf(meta, entry);
+    fsmeta_unshelve(meta, entry);
     fsmeta_set_clear(&entry->watchers);
     fsmeta_slab_give(&meta->slabs, entry);
 }
 
 void fsmeta_delete_entry(struct meta *meta, struct entry *entry) {
+    fsmeta_log_entry_gone(meta, entry);
     fsmeta_table_remove(fsmeta_entries_of(meta, entry->link.key), &entry->link);
     fsmeta_free_entry(meta, entry);
 }
@@ -220,7 +228,7 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (entry == NULL) return leave(meta, ENOENT);
+    if (entry == NULL) return leave(meta, absent(meta, key));
     int error = fsmeta_watch(meta, &entry->watchers, asker);
     *ino = entry->ino;
     *type = entry->type;
@@ -321,6 +329,7 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
     error = room_in(meta, dir);
     if (error == 0 || error == META_BUSY) error = fsmeta_find_entry(meta, key, dir, name, length) != NULL ? EEXIST : error;
+    if (error == 0 && absent(meta, key) == EIO) error = EIO;
     if (error != 0) return leave(meta, error);
     uint64_t ino = fsmeta_next_number(meta, partition);
     if (ino == 0) return leave(meta, ENOSPC);
@@ -336,6 +345,8 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
         return leave(meta, ENOMEM);
     }
     fsmeta_table_add(fsmeta_inodes_of(meta, ino), &inode->link);
+    fsmeta_log_inode(meta, inode);
+    fsmeta_log_entry(meta, entry);
     fsmeta_inode_attr(inode, attr);
     return leave(meta, 0);
 }
@@ -369,13 +380,19 @@ int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
     if (entry != NULL && !replace) return leave(meta, EEXIST);
     if ((error = room_in(meta, dir)) != 0) return leave(meta, error);
-    if (entry == NULL) return leave(meta, fsmeta_add_entry(meta, key, dir, name, length, ino, type) == NULL ? ENOMEM : 0);
+    if (entry == NULL) {
+        if (absent(meta, key) == EIO) return leave(meta, EIO);
+        entry = fsmeta_add_entry(meta, key, dir, name, length, ino, type);
+        if (entry != NULL) fsmeta_log_entry(meta, entry);
+        return leave(meta, entry == NULL ? ENOMEM : 0);
+    }
     if ((error = fsmeta_prepare_tell(meta, tell, entry->watchers, 0)) != 0) return leave(meta, error);
     *old = entry->ino;
     *old_type = entry->type;
     fsmeta_tell_all(meta, tell, &entry->watchers, -1);
     entry->ino = ino;
     entry->type = type;
+    fsmeta_log_entry(meta, entry);
     return leave(meta, 0);
 }
 
@@ -387,7 +404,8 @@ int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
     if (locked_by_another(meta, key, dir, name, length, owner)) return leave(meta, META_BUSY);
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (entry == NULL || (ino != 0 && entry->ino != ino)) return leave(meta, ENOENT);
+    if (entry == NULL) return leave(meta, absent(meta, key));
+    if (ino != 0 && entry->ino != ino) return leave(meta, ENOENT);
     int error = fsmeta_prepare_tell(meta, tell, entry->watchers, 0);
     if (error != 0) return leave(meta, error);
     *was = entry->ino;
@@ -401,7 +419,7 @@ int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, c
                           struct inode **inode) {
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return META_NOT_MINE;
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
-    if ((*entry = fsmeta_find_entry(meta, key, dir, name, length)) == NULL) return ENOENT;
+    if ((*entry = fsmeta_find_entry(meta, key, dir, name, length)) == NULL) return absent(meta, key);
     if ((*entry)->type == S_IFDIR) return EISDIR;
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, (*entry)->ino))) return META_NOT_MINE;
     *inode = fsmeta_find_inode(meta, (*entry)->ino);
@@ -428,6 +446,7 @@ int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length
     fsmeta_tell_all(meta, tell, &inode->watchers, -1);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
+    fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, left);
     *gone = fsmeta_delete_if_gone(meta, inode);
     return leave(meta, 0);
@@ -494,9 +513,13 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
         if (to.inode->nlink > 0) to.inode->nlink--;
     }
     from.inode->ctime = now;
+    fsmeta_log_inode(meta, from.inode);
+    fsmeta_log_entry(meta, to.entry);
+    if (exchange) fsmeta_log_entry(meta, from.entry);
     fsmeta_inode_attr(from.inode, moved);
     if (to.inode == NULL) return leave(meta, 0);
     to.inode->ctime = now;
+    fsmeta_log_inode(meta, to.inode);
     fsmeta_inode_attr(to.inode, replaced);
     *gone = fsmeta_delete_if_gone(meta, to.inode);
     return leave(meta, 0);

@@ -6,16 +6,6 @@
 
 /* ── partitions ── */
 
-static bool drop_entry(void *context, struct link *link) {
-    fsmeta_free_entry(context, RECORD(struct entry, link, link));
-    return true;
-}
-
-static bool drop_inode(void *context, struct link *link) {
-    fsmeta_free_inode(context, RECORD(struct inode, link, link));
-    return true;
-}
-
 struct drop {
     struct meta *meta;
     size_t partition;
@@ -32,11 +22,8 @@ int meta_drop(struct meta *meta, uint32_t partition) {
     struct drop drop = {meta, partition};
     enter(meta);
     if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
-    fsmeta_table_sift(&meta->entries[partition], drop_entry, meta);
-    fsmeta_table_sift(&meta->inodes[partition], drop_inode, meta);
     fsmeta_table_sift(&meta->locks, drop_lock, &drop);
-    fsmeta_table_free(&meta->entries[partition]);
-    fsmeta_table_free(&meta->inodes[partition]);
+    fsmeta_forget_shadow(meta, partition);
     return leave(meta, 0);
 }
 
@@ -71,11 +58,17 @@ static bool had_stripe(const struct forget *forget, const struct inode *inode) {
     return false;
 }
 
+/* Here is the backup of its record, and its owner is dead. */
+static bool is_orphan(const struct forget *forget, uint64_t ino) {
+    return forget->partitions[fsmeta_partition_of_ino(forget->meta, ino)];
+}
+
 static bool forget_in_inode(void *context, struct link *link) {
     struct forget *forget = context;
     struct inode *inode = RECORD(struct inode, link, link);
     uint64_t ino = inode->link.key;
     bool wrote = inode->writer == forget->node, held = fsmeta_set_has(inode->holders, forget->node);
+    bool told = wrote || held || fsmeta_set_has(inode->users, forget->node);
     bool striped = inode->layout == META_STRIPED;
     fsmeta_set_remove(&inode->watchers, forget->node);
     fsmeta_set_remove(&inode->users, forget->node);
@@ -90,9 +83,13 @@ static bool forget_in_inode(void *context, struct link *link) {
      * if it goes without closing. */
     bool lost =
         striped ? wrote || had_stripe(forget, inode) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+    told = told || (lost && !inode->lost);
     inode->lost = inode->lost || lost;
+    bool shadow = fsmeta_is_shadow(forget->meta, fsmeta_partition_of_ino(forget->meta, ino)); /* its owner speaks of it, or its heir will */
+    if (gone) fsmeta_log_inode_gone(forget->meta, ino);
+    else if (told) fsmeta_log_inode(forget->meta, inode);
     if (gone) fsmeta_free_inode(forget->meta, inode);
-    if ((gone || lost) && forget->lost != NULL) forget->lost(forget->context, ino);
+    if ((gone || lost) && forget->lost != NULL && (!shadow || is_orphan(forget, ino))) forget->lost(forget->context, ino);
     return gone;
 }
 
@@ -113,7 +110,10 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
 
 static bool lose_in_inode(void *context, struct link *link) {
     struct inode *inode = RECORD(struct inode, link, link);
-    if (had_stripe(context, inode)) inode->lost = true;
+    const struct forget *forget = context;
+    if (inode->lost || !had_stripe(forget, inode)) return false;
+    inode->lost = true;
+    fsmeta_log_inode(forget->meta, inode);
     return false;
 }
 
@@ -136,9 +136,9 @@ static bool restore_entry(void *context, struct link *link) {
     const struct dir *dir = RECORD(struct dir, link, link);
     if (dir->parent == dir || !fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, dir->named.key))) return false;
     uint64_t above = dir->parent->link.key;
-    if (fsmeta_find_entry(meta, dir->named.key, above, dir->name, dir->length) == NULL)
-        (void)fsmeta_add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key,
-                               S_IFDIR); /* no memory: it is not listed */
+    if (fsmeta_find_entry(meta, dir->named.key, above, dir->name, dir->length) != NULL) return false;
+    const struct entry *made = fsmeta_add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key, S_IFDIR);
+    if (made != NULL) fsmeta_log_entry(meta, made); /* no memory: it is not listed */
     return false;
 }
 
@@ -152,6 +152,8 @@ static bool drop_unknown(void *context, struct link *link) {
     struct meta *meta = context;
     struct entry *entry = RECORD(struct entry, link, link);
     if (entry->type != S_IFDIR || fsmeta_find_dir(meta, entry->ino) != NULL) return false;
+    if (fsmeta_is_shadow(meta, fsmeta_partition_of_key(meta, link->key))) return false;
+    fsmeta_log_entry_gone(meta, entry);
     fsmeta_free_entry(meta, entry);
     return true;
 }

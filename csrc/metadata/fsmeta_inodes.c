@@ -75,6 +75,7 @@ bool fsmeta_attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *att
 
 bool fsmeta_delete_if_gone(struct meta *meta, struct inode *inode) {
     if (inode->nlink > 0 || inode->users != 0) return false;
+    fsmeta_log_inode_gone(meta, inode->link.key);
     fsmeta_table_remove(fsmeta_inodes_of(meta, inode->link.key), &inode->link);
     fsmeta_free_inode(meta, inode);
     return true;
@@ -144,6 +145,7 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
     set_inode(inode, mask, in, now, asker);
+    fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, asker);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
@@ -153,8 +155,10 @@ int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now) {
     struct inode *inode;
     enter(meta);
     int error = file_here(meta, ino, &inode);
-    if (error == 0) set_inode(inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
-    return leave(meta, error);
+    if (error != 0) return leave(meta, error);
+    set_inode(inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
+    fsmeta_log_inode(meta, inode);
+    return leave(meta, 0);
 }
 
 int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pending, int32_t asker, struct meta_attr *out,
@@ -167,6 +171,7 @@ int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pen
     if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
     inode->pending = pending;
+    fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, asker);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
@@ -184,6 +189,7 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
     if (error != 0) return leave(meta, error);
     inode->nlink = (uint32_t)((int64_t)inode->nlink + delta);
     inode->ctime = now;
+    fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, -1);
     fsmeta_inode_attr(inode, out);
     *gone = fsmeta_delete_if_gone(meta, inode);
@@ -226,6 +232,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
         fsmeta_tell_all(meta, tell, &inode->watchers, node);
         grant_writing(inode, node);
     }
+    if (grant || node != meta->node) fsmeta_log_inode(meta, inode); /* that this node reads it is over when it dies */
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
 }
@@ -260,6 +267,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
     fsmeta_record_written(inode, node, in);
+    fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, node);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
@@ -290,8 +298,10 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {
     enter(meta);
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
+    bool told = node != meta->node || inode->writer == node;
     fsmeta_stop_using(inode, node);
     *gone = fsmeta_delete_if_gone(meta, inode);
+    if (told && !*gone) fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
 }
 
@@ -317,7 +327,9 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
     if (error != 0) return leave(meta, error);
     /* Whoever is no watcher any more was told of a change since it opened the file to copy it. */
     bool good = inode->finished && !inode->lost && inode->layout == META_WHOLE && fsmeta_set_has(inode->watchers, node);
-    return leave(meta, good ? fsmeta_set_add(&inode->holders, node) : EAGAIN);
+    if (good) error = fsmeta_set_add(&inode->holders, node);
+    if (good && error == 0) fsmeta_log_inode(meta, inode);
+    return leave(meta, good ? error : EAGAIN);
 }
 
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
@@ -328,6 +340,7 @@ int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     bool only = inode->layout == META_WHOLE && inode->writer < 0 && inode->size > 0 && fsmeta_set_only(inode->holders, node);
     if (only || inode->writer == node || fsmeta_set_has(inode->users, node)) return leave(meta, EBUSY);
     fsmeta_set_remove(&inode->holders, node);
+    fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
 }
 
@@ -399,6 +412,11 @@ int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *r
     return leave(meta, 0);
 }
 
+struct uncache {
+    struct meta *meta;
+    const bool *partitions;
+};
+
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
     enter(meta);
     fsmeta_mark_stale(meta, ino);
@@ -407,6 +425,26 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
     *replica = copy->replica;
     fsmeta_table_remove(&meta->copies, &copy->link);
     fsmeta_slab_give(&meta->slabs, copy);
+    return leave(meta, 0);
+}
+
+static bool drop_copy(void *context, struct link *link) {
+    const struct uncache *uncache = context;
+    if (!uncache->partitions[fsmeta_partition_of_ino(uncache->meta, link->key)]) return false;
+    fsmeta_slab_give(&uncache->meta->slabs, RECORD(struct copy, link, link));
+    return true;
+}
+
+int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_t count) {
+    enter(meta);
+    size_t all = atomic_load(&meta->partitions);
+    bool *which = calloc(all + 1, sizeof *which);
+    if (which == NULL) return leave(meta, ENOMEM);
+    for (size_t i = 0; i < count; i++)
+        if (partitions[i] < all) which[partitions[i]] = true;
+    meta->stale_count += STALE_MARKS + 1; /* more than is remembered: nothing that was asked before is fresh */
+    fsmeta_table_sift(&meta->copies, drop_copy, &(struct uncache){meta, which});
+    free(which);
     return leave(meta, 0);
 }
 
@@ -436,7 +474,10 @@ int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_at
     if (error == 0) error = may_open(meta, inode, writing);
     if (error == 0) error = use(inode, meta->node);
     if (error != 0) return leave(meta, error);
-    if (writing && inode->writer < 0) grant_writing(inode, meta->node);
+    if (writing && inode->writer < 0) {
+        grant_writing(inode, meta->node);
+        fsmeta_log_inode(meta, inode);
+    }
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
 }
@@ -465,6 +506,7 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
     }
     if (error != 0) return leave(meta, error);
     set_inode(inode, mask, in, now, meta->node);
+    fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
 }

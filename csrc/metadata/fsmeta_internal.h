@@ -148,6 +148,19 @@ struct name_lock {
     char name[];
 };
 
+/* ── backups ── the states are those of engine/states.py */
+enum shadow_state { SHADOW_NONE, SHADOW_SYNCING, SHADOW_IN_STEP };
+struct shadow {
+    int32_t source; /* the node that tells of its changes */
+    uint8_t state;
+};
+struct stream;
+struct target {
+    struct target *next;
+    struct stream *stream;
+    uint8_t state; /* enum meta_backup_state */
+};
+
 enum { STALE_MARKS = 256 };
 
 struct meta {
@@ -157,6 +170,14 @@ struct meta {
     int32_t *owners;
     uint64_t *serials; /* last number given out, by partition */
     bool *moving;
+    bool *unsure;             /* names of it were lost with their nodes: one that is not there may have been */
+    struct shadow *shadows;   /* what is here of the partitions of others */
+    struct target **targets;  /* who is told of changes of those of here */
+    int32_t *backups;         /* the one of them that is to stay; -1: nobody */
+    struct stream *streams;   /* what they are told */
+    struct teller *tellers;   /* who tells this node */
+    bool telling;             /* false: between a table and what is to be done by it */
+    uint64_t ticket;          /* of the last change that is told */
     size_t moving_count, mine_count;
     uint64_t version, last_cursor;
     struct slabs slabs;
@@ -206,7 +227,18 @@ struct owned {
 uint32_t fsmeta_without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
 void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
+/* ── fsmeta_backup.c ── what changed is told, if its partition has backups */
+void fsmeta_log_entry(struct meta *meta, const struct entry *entry);
+void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
+void fsmeta_log_inode(struct meta *meta, struct inode *inode);
+void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino);
+void fsmeta_forget_shadow(struct meta *meta, size_t partition); /* all that is here of it */
+void fsmeta_free_backups(struct meta *meta);
+bool fsmeta_is_shadow(const struct meta *meta, size_t partition);
+
 /* ── fsmeta_entries.c ── */
+bool fsmeta_shelve(struct meta *meta, struct entry *entry); /* entries of shadows are on no shelf; false: no memory */
+void fsmeta_unshelve(struct meta *meta, struct entry *entry);
 struct entry *fsmeta_find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
 /* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
 int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,

@@ -33,7 +33,9 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     bool good = S_ISREG(inode->mode) && inode->finished && !inode->lost && inode->closing == 0 && inode->layout == META_WHOLE &&
                 (inode->size == 0 || fsmeta_set_has(inode->holders, asker));
     int error = good && inode->nlink > 0 ? fsmeta_watch(meta, &inode->watchers, asker) : META_BUSY;
+    bool held = fsmeta_set_has(inode->holders, asker);
     if (error == 0) error = fsmeta_set_add(&inode->holders, asker);
+    if (error == 0 && !held) fsmeta_log_inode(meta, inode);
     if (error == 0) fsmeta_inode_attr(inode, attr);
     return leave(meta, error);
 }
@@ -58,6 +60,7 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
+    fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, left);
     how->here = fsmeta_set_has(inode->holders, meta->node);
     how->there = fsmeta_set_has(inode->holders, asker);
@@ -80,6 +83,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
         fsmeta_tell_all(meta, NULL, &inode->watchers, node);
     }
     if (!used) fsmeta_stop_using(inode, node);
+    if (wrote || !used) fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);
 }

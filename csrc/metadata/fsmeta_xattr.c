@@ -61,6 +61,11 @@ static int attributes_of(struct meta *meta, uint64_t ino, struct xattr ***list, 
     return 0;
 }
 
+static void log_attributes(struct meta *meta, uint64_t ino) {
+    struct inode *inode = fsmeta_find_inode(meta, ino);
+    if (inode != NULL) fsmeta_log_inode(meta, inode);
+}
+
 int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void *value, size_t size, int flags, int64_t now) {
     struct xattr **list;
     int64_t *ctime;
@@ -68,6 +73,7 @@ int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void
     int error = attributes_of(meta, ino, &list, &ctime);
     if (error == 0) error = fsmeta_set_one_xattr(meta, list, name, value, size, flags);
     if (error == 0) *ctime = now;
+    if (error == 0) log_attributes(meta, ino);
     return leave(meta, error);
 }
 
@@ -114,5 +120,6 @@ int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t
     *at = xattr->next;
     free_one(meta, xattr);
     *ctime = now;
+    log_attributes(meta, ino);
     return leave(meta, 0);
 }

@@ -93,7 +93,44 @@ def test_only_the_partitions_of_a_lost_node_move(table: PartitionTable, data: st
     assert table.moved(after) == {part for part, owner in enumerate(table.owners) if owner == node}
     assert set(after.owners) == set(table.owners) - {node}
     assert after.version == table.version + 1
-    assert spread(after) <= max(spread(table), 1), "it gives to those who have least"
+    for part in table.moved(after):
+        assert after.owners[part] == table.backup_of(part), "somebody inherits of whose names nobody has told it"
+
+
+@quickly
+@given(tables(), st.data())
+def test_a_backup_is_another_node_and_stays_one_as_others_come_and_go(table: PartitionTable, data: st.DataObject) -> None:
+    before = [table.backup_of(part) for part in range(len(table.owners))]
+    if table.single is not None:
+        assert set(before) == {None}
+        return
+    assert all(backup in table.nodes - {owner} for owner, backup in zip(table.owners, before, strict=True))
+    node = data.draw(st.sampled_from(sorted(table.nodes)))
+    after = table.without(node)
+    for part, (owner, backup) in enumerate(zip(table.owners, before, strict=True)):
+        if node not in (owner, backup):
+            assert after.backup_of(part) == backup
+    more = table.with_node(1000)
+    for part, (owner, backup) in enumerate(zip(table.owners, before, strict=True)):
+        if more.owners[part] == owner:
+            assert more.backup_of(part) in (backup, 1000)
+
+
+@quickly
+@given(tables(), st.data())
+def test_nodes_that_die_together_leave_what_they_leave_one_by_one(table: PartitionTable, data: st.DataObject) -> None:
+    dead = data.draw(st.lists(st.sampled_from(sorted(table.nodes)), unique=True, max_size=len(table.nodes) - 1))
+    after = table.without(*dead)
+    assert after.nodes <= table.nodes - set(dead)
+    assert table.moved(after) == {part for part, owner in enumerate(table.owners) if owner in dead}
+
+
+@pytest.mark.parametrize("nodes", [3, 8, 40])
+def test_each_node_is_the_backup_of_about_as_many_partitions(nodes: int) -> None:
+    table = PartitionTable.even(range(nodes))
+    counts = Counter(table.backup_of(part) for part in range(len(table.owners)))
+    share = len(table.owners) / nodes
+    assert all(0.3 * share < counts[node] < 2 * share for node in range(nodes))
 
 
 @quickly

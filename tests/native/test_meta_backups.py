@@ -1,0 +1,230 @@
+"""Backups of partitions: a shard that is told of another's changes in batches has all that was answered when it inherits them."""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+from meta_making import FILE, made, names, refused
+
+from amfs._native import Meta
+from amfs.engine.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_SIZE, ROOT, Attr
+
+PARTITIONS = 8
+NONE, SYNCING, IN_STEP = range(3)
+
+
+def pair(version: int = 2) -> tuple[Meta, Meta]:
+    """Node 0 owns everything, node 1 is its backup."""
+    owner, backup = Meta(0), Meta(1)
+    for meta in (owner, backup):
+        meta.set_table([0] * PARTITIONS, version)
+    owner.set_backups([1] * PARTITIONS, [1])
+    backup.set_backups([-1] * PARTITIONS, [0])
+    return owner, backup
+
+
+def deliver(source: Meta, target: Meta, number: int = 1, of: int = 0, most: int = 1000) -> int:
+    """Batches, until there are none; how many there were."""
+    for count in range(most):
+        batch = source.backup_next(number)
+        if batch is None:
+            return count
+        source.backup_answered(number, 0, target.backup_take(of, batch))
+    return most
+
+
+def inherit(meta: Meta, node: int = 1, version: int = 3) -> None:
+    meta.forget_node(0)
+    meta.set_table([node] * PARTITIONS, version)
+    for part in range(PARTITIONS):
+        meta.promote(part)
+    meta.check()
+
+
+def records(meta: Meta, node: int) -> dict[bytes, tuple[object, ...]]:
+    return {name: (ino, Attr(*meta.getattr(ino, node)), meta.list_xattr(ino)) for name, ino, *_ in meta.list(ROOT, 0, 4000)}
+
+
+def test_what_was_there_and_what_changed_since_is_inherited() -> None:
+    owner, backup = pair()
+    before = made(owner, b"before")
+    assert deliver(owner, backup) == 1
+    assert [backup.shadow_state(part) for part in range(PARTITIONS)] == [IN_STEP] * PARTITIONS
+    after = made(owner, b"after")
+    owner.setattr(before.ino, META_SET_MODE, Attr(mode=0o600), 5, 0)
+    owner.set_xattr(after.ino, b"user.a", b"value", 0, 6)
+    gone = made(owner, b"gone")
+    owner.unlink(ROOT, b"gone", 7)
+    assert owner.backed_up() < owner.ticket()
+    deliver(owner, backup)
+    assert owner.backed_up() == owner.ticket()
+    assert names(backup) == [] and backup.counts()["inodes"] == 0 and backup.count(ROOT) == 0, "a backup is not served"
+    with refused(META_NOT_MINE):
+        backup.getattr(before.ino, 1)
+    backup.check()
+    inherit(backup)
+    assert sorted(names(backup)) == [b"after", b"before"]
+    assert Attr(*backup.getattr(before.ino, 1)).mode == FILE & ~0o777 | 0o600
+    assert backup.get_xattr(after.ino, b"user.a") == b"value"
+    with refused(errno.ENOENT):
+        backup.getattr(gone.ino, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_changes_in_batches_that_are_repeated_leave_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    owner, backup = pair()
+    for step in range(600):
+        name, other = (b"f%d" % rng.randrange(20) for _ in range(2))
+        with suppress(OSError):
+            ino = owner.lookup(ROOT, name, 0)[0] if step % 6 else 0
+            match step % 6:
+                case 0:
+                    owner.create(ROOT, name, step, 0, None, Attr(mode=FILE, writer=rng.choice((-1, 0))))
+                case 1:
+                    owner.unlink(ROOT, name, step)
+                case 2:
+                    owner.rename(ROOT, name, ROOT, other, rng.choice((0, 2)), step)
+                case 3:
+                    owner.setattr(ino, META_SET_SIZE | META_SET_MODE, Attr(size=step, mode=0o600), step, 0)
+                case 4:
+                    owner.open(ino, rng.choice((0, 1, 2)), True)
+                case 5:
+                    owner.unused(ino, rng.choice((0, 1, 2)))
+        if rng.random() < 0.2 and (batch := owner.backup_next(1)) is not None:
+            answer = backup.backup_take(0, batch)
+            lost = rng.random() < 0.4
+            owner.backup_answered(1, errno.EIO if lost else 0, b"" if lost else answer)
+    deliver(owner, backup)
+    known = {name: (ino, attr._replace(), xattrs) for name, (ino, attr, xattrs) in records(owner, 0).items()}
+    backup.set_table([1] * PARTITIONS, 3)
+    for part in range(PARTITIONS):
+        backup.promote(part)
+    backup.check()
+    owner.check()
+    assert records(backup, 1) == known
+
+
+def test_nothing_is_told_across_tables() -> None:
+    owner, backup = pair()
+    made(owner, b"name")
+    batch = owner.backup_next(1)
+    assert batch is not None and owner.backup_next(1) is None, "one batch at a time"
+    backup.set_table([0] * PARTITIONS, 3)
+    with refused(META_NOT_MINE):
+        backup.backup_take(0, batch)
+    owner.backup_answered(1, META_NOT_MINE, b"")
+    owner.set_table([0] * PARTITIONS, 3)
+    assert owner.backup_next(1) is None, "before it is known what follows from the table"
+    owner.set_backups([1] * PARTITIONS, [1])
+    again = owner.backup_next(1)
+    assert again is not None
+    with refused(META_BUSY):
+        backup.backup_take(0, again)
+    backup.set_backups([-1] * PARTITIONS, [0])
+    assert backup.backup_take(0, again) == b""
+
+
+def test_a_backup_that_takes_the_place_of_another_is_in_step_before_that_is_released() -> None:
+    owner, first = pair()
+    made(owner, b"one")
+    deliver(owner, first)
+    second = Meta(2)
+    for meta, backups, live in ((owner, [2] * PARTITIONS, [1, 2]), (first, [-1] * PARTITIONS, [0, 2]), (second, [-1] * PARTITIONS, [0, 1])):
+        meta.set_table([0] * PARTITIONS, 3)
+        meta.set_backups(backups, live)
+    made(owner, b"two")
+    batch = owner.backup_next(2)
+    made(owner, b"three")
+    assert batch is not None
+    assert owner.backup_next(1) is not None, "the one that is still in step is told, too"
+    owner.backup_answered(1, errno.EIO, b"")
+    owner.backup_answered(2, 0, second.backup_take(0, batch))
+    deliver(owner, second, 2)
+    assert second.shadow_state(0) == IN_STEP == first.shadow_state(0)
+    assert owner.backed_up() < owner.ticket(), "the first may believe that it is in step"
+    deliver(owner, first)
+    assert owner.backed_up() == owner.ticket()
+    assert [first.shadow_state(part) for part in range(PARTITIONS)] == [NONE] * PARTITIONS
+    assert owner.count_backups() == (PARTITIONS, PARTITIONS, 0)
+    inherit(second, 2, 4)
+    assert sorted(names(second)) == [b"one", b"three", b"two"]
+
+
+def test_who_is_refused_is_released_and_told_everything_again() -> None:
+    owner, backup = pair()
+    ino = made(owner, b"name").ino
+    deliver(owner, backup)
+    for part in range(PARTITIONS):
+        backup.drop(part)
+    made(owner, b"other")
+    owner.setattr(ino, META_SET_MODE, Attr(mode=0o600), 5, 0)
+    assert deliver(owner, backup) >= 2
+    assert owner.count_backups()[1] == PARTITIONS
+    for name in (b"name", b"other"):
+        assert backup.shadow_state(owner.name_partition(ROOT, name)) == IN_STEP
+    inherit(backup)
+    assert sorted(names(backup)) == [b"name", b"other"]
+
+
+def test_a_backup_that_is_gone_is_waited_for_no_more() -> None:
+    owner, _ = pair()
+    assert owner.backup_next(1) is not None
+    made(owner, b"name")
+    assert owner.backed_up() < owner.ticket()
+    owner.set_table([0] * PARTITIONS, 3)
+    owner.set_backups([-1] * PARTITIONS, [])
+    assert owner.backed_up() == owner.ticket() and owner.count_backups() == (PARTITIONS, 0, 0)
+
+
+def test_content_of_the_dead_owner_is_lost_and_a_copy_elsewhere_is_not() -> None:
+    owner, backup = pair()
+    lost, kept = (made(owner, name, attr=Attr(mode=FILE, writer=0)) for name in (b"lost", b"kept"))
+    for attr in (lost, kept):
+        owner.wrote(attr.ino, 0, attr._replace(size=7, mtime=9, finished=1))
+    owner.open(kept.ino, 2, False)
+    owner.add_holder(kept.ino, 2)
+    deliver(owner, backup)
+    inherit(backup)
+    assert Attr(*backup.getattr(lost.ino, 1)).finished == 2
+    assert Attr(*backup.getattr(kept.ino, 1)).finished == 1 and backup.holders(kept.ino) == (2,)
+
+
+def test_a_name_that_may_have_been_there_is_no_absent_one() -> None:
+    meta = Meta(1)
+    meta.set_table([1] * PARTITIONS, 1)
+    there = made(meta, b"there")
+    meta.set_unsure(range(PARTITIONS), True)
+    assert meta.lookup(ROOT, b"there", 1)[0] == there.ino
+    for change in (lambda: meta.lookup(ROOT, b"x", 1), lambda: made(meta, b"x"), lambda: meta.unlink(ROOT, b"x", 1)):
+        with refused(errno.EIO):
+            change()
+    moved = Meta(2)
+    moved.set_table([2] * PARTITIONS, 1)
+    for part in range(PARTITIONS):
+        moved.import_(meta.export_partition(part))
+    with refused(errno.EIO):
+        moved.lookup(ROOT, b"x", 2)
+    moved.set_unsure(range(PARTITIONS), False)
+    made(moved, b"x")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_batches_are_refused_or_forgotten(seed: int) -> None:
+    rng = random.Random(seed)
+    owner, backup = pair()
+    for number in range(30):
+        made(owner, b"name%d" % number)
+    batch = bytearray(owner.backup_next(1) or b"")
+    for _ in range(rng.randrange(1, 8)):
+        batch[rng.randrange(24, len(batch))] = rng.randrange(256)
+    if rng.random() < 0.3:
+        del batch[rng.randrange(len(batch)) :]
+    with suppress(OSError):
+        refusals = backup.backup_take(0, bytes(batch))
+        assert len(refusals) % 2 == 0 and all(part < PARTITIONS for (part,) in struct.iter_unpack("<H", refusals))
+    backup.check()
