@@ -296,6 +296,16 @@ class SetMoving(WorkOrder[None], frozen=True):
     away: list[int]
 
 
+class AwaitBackup(WorkOrder[None], frozen=True):
+    """Ends when the backups know all changes up to this ticket."""
+
+    ticket: int
+
+
+class SendBackups(WorkOrder[None], frozen=True):
+    """There may be something to tell the backups."""
+
+
 class AddPeer(WorkOrder[None], frozen=True):
     """It is a member from now on."""
 
@@ -319,5 +329,5 @@ AnyWork = (
     | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile
-    | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AddPeer | ForgetPeer | Invalidate
+    | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

@@ -466,11 +466,34 @@ class Arrive(PeerCall[list[int]], frozen=True):
     better there; the others are not, and may be sent again."""
 
     version: int
-    records: tuple[tuple[int, int, bytes], ...]  # partition, version of the table since which it leaves, records
+    #: partition, version of the table since which it leaves, records, nodes that know all of it and are told of changes until its backup is in step
+    records: tuple[tuple[int, int, bytes, tuple[int, ...]], ...]
 
 
-class Have(PeerCall[list[int]], frozen=True):
-    """Which of these have their records there."""
+LEAVES, BACKUP = 1, 2
+
+
+class Have(PeerCall[list[tuple[int, int]]], frozen=True):
+    """Which of these have their records there: (partition, LEAVES: and are on their way from there; BACKUP: which was in step with an owner). Answered when
+    the kernels there have forgotten what they knew of partitions of dead nodes."""
+
+    version: int
+    partitions: tuple[int, ...]
+
+
+class SettleDirectories(PeerCall[None], frozen=True):
+    """Asked of the manager: answered when all changes of directories that have begun by then are on all nodes, or on none."""
+
+
+class HandOver(PeerCall[None], frozen=True):
+    """Send these, which are there as a backup: their owner has died, and the asker inherits them."""
+
+    version: int
+    partitions: tuple[int, ...]
+
+
+class ForgetBackup(PeerCall[None], frozen=True):
+    """These are there as a backup, and the asker, who inherits them, has them from elsewhere."""
 
     version: int
     partitions: tuple[int, ...]
@@ -489,12 +512,18 @@ AnyPeerCall = (
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | SpareCopies | Digests | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
-    | StripesOf | Arrive | Have | Lose
+    | StripesOf | Arrive | Have | SettleDirectories | HandOver | ForgetBackup | Lose
 )  # fmt: skip
 
 BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 #: They change nothing: when the asked node dies they are asked again.
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
+#: No record of the shard, that is; what is told of partitions waits for backups on its own.
+CHANGES_NOTHING = QUESTIONS | frozenset((
+    StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
+))  # fmt: skip
 #: What a node can do that does not know the directories yet.
-WITHOUT_DIRECTORIES = frozenset((Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, Lose, Drop, DropWhole, ReportUsage))
+WITHOUT_DIRECTORIES = frozenset((
+    Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage,
+))  # fmt: skip
 

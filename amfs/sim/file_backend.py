@@ -84,7 +84,7 @@ class SimFileBackend:
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
             w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest), w.Lose.by(self._lose),
             w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
-            w.AddPeer.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
+            w.AddPeer.by(lambda o: None), w.SendBackups.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
             w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
         ))  # fmt: skip
 

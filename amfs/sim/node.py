@@ -24,9 +24,11 @@ from amfs.engine.events import (
     TimerFired,
     ViewChanged,
 )
+from amfs.engine.fs_works import AwaitBackup
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
+from amfs.sim.backups import BackupSender
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
 from amfs.sim.process import Process
@@ -109,6 +111,7 @@ class SimNode(Process):
         if contents is not None:
             self.files = SimFileBackend(contents, me.node, Meta(me.node))
             fs = FileSystem(me.node, self.files.meta)
+            self.backups = BackupSender(self, contents, self.files)
         limits = limits or Limits()
         self.core = PricedCore(
             me, f"/n{me.node}", manager_hint=manager_hint, unit_size=unit_size, view=view,
@@ -136,7 +139,9 @@ class SimNode(Process):
     def _work(self, effect: FsWork) -> None:
         """A work of the file system: most are done when they are begun, and end in the loop's next turn."""
         world = self.world
-        if type(effect.order) in SLOW:
+        if type(effect.order) is AwaitBackup:
+            self.backups.wait(effect)
+        elif type(effect.order) in SLOW:
             world.at(world.now + world.costs.latency_s * 4 * world.rng.random(), self._done, effect)
         else:
             self._done(effect)
@@ -173,6 +178,8 @@ class SimNode(Process):
                 self._look_at_view()
         self.cost_us += core.bill_us
         self.act(effects)
+        if core.fs is not None:
+            self.backups.look(core.fs.members.live)
 
     def act(self, effects: list[Effect]) -> None:
         node_io = self.node_io

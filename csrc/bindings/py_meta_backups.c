@@ -112,6 +112,23 @@ static PyObject *promote(PyObject *self, PyObject *args) {
     return py_meta_nothing_or(error);
 }
 
+static void note_unknown(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino) {
+    PyObject **list = context;
+    PyObject *one = *list == NULL ? NULL : Py_BuildValue("(Ky#K)", (ull)dir, name, (Py_ssize_t)length, (ull)ino);
+    if (one == NULL || PyList_Append(*list, one) < 0) Py_CLEAR(*list);
+    Py_XDECREF(one);
+}
+
+static PyObject *unknown_dirs(PyObject *self, PyObject *args) {
+    unsigned partition;
+    if (!PyArg_ParseTuple(args, "I:unknown_dirs", &partition)) return NULL;
+    PyObject *list = PyList_New(0);
+    int error = list == NULL ? 0 : meta_unknown_dirs(of(self), partition, note_unknown, &list);
+    if (error == 0) return list;
+    Py_XDECREF(list);
+    return py_meta_failed(error);
+}
+
 static PyObject *set_unsure(PyObject *self, PyObject *args) {
     PyObject *sequence;
     int unsure;
@@ -150,6 +167,7 @@ PyMethodDef py_meta_backups_methods[] = {
     VARARGS("shadow_state", shadow_state, "shadow_state(partition)"),
     VARARGS("demote", demote, "demote(partition, source)"),
     VARARGS("promote", promote, "promote(partition)"),
+    VARARGS("unknown_dirs", unknown_dirs, "unknown_dirs(partition)"),
     VARARGS("set_unsure", set_unsure, "set_unsure(partitions, unsure)"),
     VARARGS("uncache_partitions", uncache_partitions, "uncache_partitions(partitions)"),
     {NULL, NULL, 0, NULL},

@@ -624,6 +624,28 @@ int meta_promote(struct meta *meta, uint32_t partition) {
     return leave(meta, promotion.error);
 }
 
+struct unknown {
+    struct meta *meta;
+    void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino);
+    void *context;
+};
+
+static bool show_unknown(void *context, struct link *link) {
+    const struct unknown *unknown = context;
+    const struct entry *entry = RECORD(struct entry, link, link);
+    if (entry->type == S_IFDIR && fsmeta_find_dir(unknown->meta, entry->ino) == NULL)
+        unknown->each(unknown->context, entry->dir, entry->name, entry->length, entry->ino);
+    return false;
+}
+
+int meta_unknown_dirs(struct meta *meta, uint32_t partition,
+                      void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino), void *context) {
+    enter(meta);
+    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
+    fsmeta_table_sift(&meta->entries[partition], show_unknown, &(struct unknown){meta, each, context});
+    return leave(meta, 0);
+}
+
 int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count, bool unsure) {
     enter(meta);
     for (size_t i = 0; i < count; i++) {

@@ -9,7 +9,7 @@
 struct check {
     struct meta *meta;
     char *what;
-    size_t room, shelved;
+    size_t room, shelved, listed;
     bool failed;
 };
 
@@ -32,6 +32,9 @@ static bool check_entry(void *context, struct link *link) {
     expect(check, fsmeta_name_fault(name, entry->length) == 0, "entry %.*s has a name that no entry may have", length, name);
     const struct entry *found = fsmeta_find_entry(check->meta, entry->link.key, entry->dir, name, entry->length);
     expect(check, found == entry, "entry %.*s exists twice", length, name);
+    check->listed += entry->cursor != 0;
+    bool shadow = fsmeta_is_shadow(check->meta, fsmeta_partition_of_key(check->meta, entry->link.key));
+    expect(check, entry->cursor != 0 || shadow, "entry %.*s is not listed", length, name);
     expect(check, fsmeta_set_sound(entry->watchers), "the watchers of entry %.*s are out of order", length, name);
     expect(check, entry->cursor <= check->meta->last_cursor, "entry %.*s has a cursor that was not given out", length, name);
     return false;
@@ -111,8 +114,7 @@ int meta_check(struct meta *meta, char *what, size_t room) {
         moving += meta->moving[i];
     }
     expect(&check, mine == meta->mine_count && moving == meta->moving_count, "the counts of partitions are wrong");
-    size_t entries = fsmeta_count_partitions(meta, meta->entries);
-    expect(&check, check.shelved == entries, "%zu entries are listed, %zu can be looked up", check.shelved, entries);
+    expect(&check, check.shelved == check.listed, "%zu entries are listed, %zu should be", check.shelved, check.listed);
     expect(&check, meta->dirs.count == meta->dir_names.count + (partitions > 0), "directories are not all in the table of names");
     return leave(meta, check.failed ? EINVAL : 0);
 }

@@ -71,7 +71,9 @@ static size_t slot_after(const struct shelf *shelf, uint64_t cursor) {
 }
 
 void fsmeta_unshelve(struct meta *meta, struct entry *entry) {
-    if (entry->cursor == 0) return;
+    uint64_t cursor = entry->cursor;
+    if (cursor == 0) return;
+    entry->cursor = 0;
     struct shelf *shelf = find_shelf(meta, entry->dir);
     if (--shelf->count == 0) {
         fsmeta_table_remove(&meta->shelves, &shelf->link);
@@ -80,8 +82,7 @@ void fsmeta_unshelve(struct meta *meta, struct entry *entry) {
         fsmeta_slab_give(&meta->slabs, shelf);
         return;
     }
-    shelf->slots[slot_after(shelf, entry->cursor - 1)].entry = NULL;
-    entry->cursor = 0;
+    shelf->slots[slot_after(shelf, cursor - 1)].entry = NULL;
     while (shelf->slots[shelf->first].entry == NULL) shelf->first++;
     if (shelf->used >= 64 && shelf->count < shelf->used / 2) {
         close_holes(shelf);

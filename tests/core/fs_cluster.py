@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
+from amfs.engine import fs_works as w
 from amfs.engine import messages as m
-from amfs.engine.attr import META_SET_SIZE, Attr
+from amfs.engine.attr import META_BUSY, META_NOT_MINE, META_SET_SIZE, Attr
 from amfs.engine.events import (
     AttemptSettled,
     CancelTimer,
@@ -50,6 +51,7 @@ class Node(SimFileBackend):
         super().__init__(cluster.contents, number, Meta(number))
         self.fs = FileSystem(number, self.meta)
         self.timers: dict[object, float] = {}
+        self.waiting: list[tuple[int, int]] = []  # (ticket, serial) of those who wait until backups know it
 
 
 class Cluster:
@@ -71,6 +73,8 @@ class Cluster:
         self.done: dict[object, tuple[int, Any]] = {}
         self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
         self.serial = 0
+        self.batches: dict[tuple[int, int], bytes] = {}  # to backups, under way
+        self.taken: dict[tuple[int, int], tuple[int, bytes]] = {}  # their answers, likewise
         self.dead: set[int] = set()
         self.table = PartitionTable.even([0], partitions)
         self.nodes: dict[int, Node] = {}
@@ -124,6 +128,8 @@ class Cluster:
                 assert effect.token not in self.answers, "answered twice"
                 self.answers[effect.token] = (effect.error, effect.value)
                 self.on_answer.pop(effect.token, lambda: None)()
+            elif isinstance(effect, FsWork) and isinstance(effect.order, w.AwaitBackup):
+                node.waiting.append((effect.order.ticket, effect.serial))
             elif isinstance(effect, FsWork):
                 if isinstance(effect.order, SLOW):
                     self.slow.setdefault(node.number, deque()).append(effect)
@@ -141,14 +147,21 @@ class Cluster:
 
     def step(self) -> bool:
         """One delivery, chosen by chance. False: nothing is under way."""
-        choices: list[Any] = [("link", key) for key, queue in self.links.items() if queue and key not in self.held_links]
+        self.look_at_backups()
+        choices: list[Any] = [("batch", key) for key in self.batches if self.is_deliverable(key)] + [("taken", key) for key in self.taken]
+        choices += [("link", key) for key, queue in self.links.items() if queue and key not in self.held_links]
         choices += [("work", number) for number, queue in self.worked.items() if queue]
         if not choices or self.random.random() < 0.3:
             choices += [("slow", number) for number, queue in self.slow.items() if queue and type(queue[0].order) not in self.held_works]
         if choices:
             kind, key = self.random.choice(choices)
             self.time += 1e-5
-            if kind == "link":
+            if kind == "batch":
+                self.take_batch(key)
+            elif kind == "taken":
+                error, answer = self.taken.pop(key)
+                self.nodes[key[0]].meta.backup_answered(key[1], error, answer)
+            elif kind == "link":
                 self.tell(self.nodes[key[1]], Received(key[0], self.links[key].popleft()))
             elif kind == "slow":
                 self.tell(self.nodes[key], self.work(self.nodes[key], self.slow[key].popleft()))
@@ -163,6 +176,34 @@ class Cluster:
         del self.nodes[number].timers[key]
         self.tell(self.nodes[number], TimerFired(key))
         return True
+
+    def look_at_backups(self) -> None:
+        live = sorted(set(self.nodes) - self.dead)
+        for source in live:
+            node = self.nodes[source]
+            for target in live:
+                key = source, target
+                if target != source and key not in self.batches and key not in self.taken and node.meta.count_backups()[0]:
+                    batch = node.meta.backup_next(target)
+                    if batch is not None:
+                        self.batches[key] = batch
+            if node.waiting:
+                known = node.meta.backed_up()
+                for ticket, serial in [each for each in node.waiting if each[0] <= known]:
+                    node.waiting.remove((ticket, serial))
+                    self.worked.setdefault(source, deque()).append(FsWorked(serial, 0, None))
+
+    def is_deliverable(self, key: tuple[int, int]) -> bool:
+        """A node that has an older table waits for the newer one, and answers at once if it is the other way round."""
+        source, target = (self.nodes[number].fs.members.version for number in key)
+        return source <= target
+
+    def take_batch(self, key: tuple[int, int]) -> None:
+        try:
+            self.taken[key] = 0, self.nodes[key[1]].meta.backup_take(key[0], self.batches.pop(key))
+        except OSError as error:
+            assert error.errno in (META_NOT_MINE, META_BUSY), error
+            self.taken[key] = error.errno, b""
 
     def wander(self, most: int) -> None:
         """A few deliveries, fewer than ``most``."""
@@ -202,16 +243,23 @@ class Cluster:
     def kill(self, number: int) -> None:
         """A node dies; the others learn it."""
         self.dead.add(number)
-        for key in [key for key in self.links if number in key]:
-            del self.links[key]
-        self.worked.pop(number, None)
-        self.slow.pop(number, None)
+        self.forget_messages(number)
         self.contents.leave(number)
         self.table = self.table.without(number)
         for node in self.nodes.values():
             if node.number not in self.dead:
                 self.tell(node, PeerDown(number))
         self.view()
+
+    def forget_messages(self, number: int) -> None:
+        for key in [key for key in self.links if number in key]:
+            del self.links[key]
+        self.worked.pop(number, None)
+        self.slow.pop(number, None)
+        self.nodes[number].waiting.clear()
+        for under_way in (self.batches, self.taken):
+            for key in [key for key in under_way if number in key]:
+                del under_way[key]  # type: ignore[attr-defined]
 
     def check(self) -> None:
         """What must hold when nothing is under way: every entry's inode is there, counted right, and nothing else is."""

@@ -13,6 +13,7 @@ from fs_cluster import Cluster, Node, Real
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.engine.partition import PartitionTable
 from amfs.sim.file_backend import STRIPE
 
 LISTED = 1000
@@ -217,21 +218,143 @@ def test_who_was_writing_stripes_when_a_node_died_says_what_was_lost() -> None:
     assert refused(cluster, 0, "open_path", b"/" + name, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
 
 
-def test_a_name_whose_record_went_with_a_node_is_an_error_at_once_and_can_be_removed() -> None:
-    cluster = Cluster(3, 9)
+def names_at(cluster: Cluster, node: int, count: int = 1) -> list[bytes]:
     meta = cluster.nodes[0].meta
-    of = [next(b"%d" % i for i in range(100) if owner(cluster, meta.name_partition(1, b"%d" % i)) == node) for node in range(3)]
-    write(cluster, 0, b"/" + of[2], b"renamed")
-    cluster.call(0, "rename_path", b"/" + of[2], b"/" + of[0], 0)
-    cluster.kill(2)
+    return [name for name in (b"%d" % i for i in range(100)) if owner(cluster, meta.name_partition(1, name)) == node][:count]
+
+
+def backup(cluster: Cluster, name: bytes) -> int:
+    part = cluster.nodes[0].meta.name_partition(1, name)
+    found = cluster.table.backup_of(part)
+    assert found is not None
+    return found
+
+
+# ── names ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kill_together(cluster: Cluster, *numbers: int) -> None:
+    """All of them die before anybody learns of it."""
+    for number in numbers[:-1]:
+        cluster.dead.add(number)
+        cluster.forget_messages(number)
+        cluster.table = cluster.table.without(number)
+    cluster.table = PartitionTable(cluster.table.owners, cluster.table.version)
+    cluster.kill(numbers[-1])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_acknowledged_name_is_lost_with_any_one_node_at_any_moment(seed: int) -> None:
+    """While nodes join, too: whatever was answered is there, with the content if a living node has that, else as lost."""
+    rng = random.Random(seed)
+    cluster = Cluster(rng.choice((2, 3, 4)), seed)
+    expected: dict[bytes, bytes] = {}
+    removed: set[bytes] = set()
+    tokens: dict[object, bytes] = {}
+    number = len(cluster.nodes)
+
+    def make_some(count: int) -> None:
+        for _ in range(count):
+            path = b"/f%d" % rng.randrange(60)
+            node = rng.choice(living(cluster))
+            match rng.randrange(4):
+                case 0 if path in expected:
+                    assert refused(cluster, node, "unlink_path", path) == 0
+                    del expected[path]
+                    removed.add(path)
+                case 1 if path in expected and path + b"x" not in expected:
+                    assert refused(cluster, node, "rename_path", path, path + b"x", 0) == 0
+                    expected[path + b"x"] = expected.pop(path)
+                    removed.add(path)
+                    removed.discard(path + b"x")
+                case _:
+                    data = b"%d" % rng.randrange(10**6)
+                    write(cluster, node, path, data, flags=os.O_CREAT | os.O_TRUNC)
+                    expected[path] = data
+                    removed.discard(path)
+
+    make_some(40)
+    if rng.random() < 0.5:
+        cluster.nodes[number] = type(cluster.nodes[0])(cluster, number)
+        cluster.table = cluster.table.with_node(number)
+        cluster.view()
+        cluster.wander(rng.choice((5, 50, 200)))
+    for _ in range(rng.choice((0, 5))):  # under way when it dies
+        path = b"/late%d" % len(tokens)
+        node = rng.choice(living(cluster))
+        tokens[cluster.start(node, "open_path", path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, WHOLE, 0, -1)] = path
+    cluster.wander(rng.choice((1, 20, 60)))
+    acknowledged = {path for token, path in tokens.items() if cluster.answers.get(token, (1, None))[0] == 0}
+    cluster.kill(rng.choice(living(cluster)))
+    make_some(10)
+    cluster.settle()
+    for node in living(cluster):
+        there = {b"/" + name for name in listed(cluster, node)}
+        assert set(expected) | acknowledged <= there <= set(expected) | set(tokens.values()), (node, there ^ set(expected))
+    for path, data in expected.items():
+        node = rng.choice(living(cluster))
+        attr = Attr(*cluster.call(node, "walk", path, True)[0])
+        if attr.finished == LOST:
+            assert refused(cluster, node, "open_path", path, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
+        else:
+            assert read(cluster, node, path) == data
+    for path in removed:
+        assert refused(cluster, rng.choice(living(cluster)), "walk", path, True) == errno.ENOENT
+    for node in living(cluster):
+        own, backed, unsure = cluster.nodes[node].meta.count_backups()
+        assert unsure == 0 and (backed == own or len(living(cluster)) == 1), "a partition without a backup that is in step"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_names_survive_one_death_after_the_other(seed: int) -> None:
+    cluster = Cluster(4, seed)
+    paths = [b"/%d" % number for number in range(40)]
+    for path in paths:
+        write(cluster, cluster.random.randrange(4), path, path)
+    for _ in range(3):
+        cluster.kill(cluster.random.choice(living(cluster)))
+        cluster.settle()
+        assert listed(cluster, living(cluster)[0]) == sorted(path[1:] for path in paths)
+        assert refused(cluster, living(cluster)[0], "walk", b"/never", True) == errno.ENOENT
+
+
+def test_a_name_that_may_have_gone_with_owner_and_backup_is_no_absent_one() -> None:
+    cluster = Cluster(4, 3)
+    name = names_at(cluster, 1)[0]
+    other = backup(cluster, name)
+    write(cluster, 0, b"/" + name, b"gone")
+    cluster.settle()
+    kill_together(cluster, 1, other)
+    cluster.settle()
+    node = living(cluster)[0]
+    assert refused(cluster, node, "walk", b"/" + name, True) == errno.EIO
+    assert refused(cluster, node, "open_path", b"/" + name, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1) == errno.EIO
+    assert refused(cluster, node, "unlink_path", b"/" + name) == errno.EIO
+    for each in living(cluster):
+        cluster.nodes[each].meta.set_unsure(range(64), False)
+    assert refused(cluster, node, "walk", b"/" + name, True) == errno.ENOENT
+    write(cluster, node, b"/" + name, b"anew")
+    assert read(cluster, living(cluster)[1], b"/" + name) == b"anew"
+
+
+def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_can_be_removed() -> None:
+    cluster = Cluster(4, 9)
+    old = names_at(cluster, 2)[0]
+    other = backup(cluster, old)
+    keeper = next(node for node in range(4) if node not in (2, other))
+    new = next(name for name in names_at(cluster, keeper, 20) if backup(cluster, name) not in (2, other))
+    write(cluster, keeper, b"/" + old, b"renamed")
+    cluster.call(keeper, "rename_path", b"/" + old, b"/" + new, 0)
+    cluster.settle()
+    kill_together(cluster, 2, other)
     cluster.settle()
     began = cluster.time
-    assert refused(cluster, 1, "walk", b"/" + of[0], True) == errno.EIO
-    (name, attr), *_ = cluster.call(1, "list_path", b"/", 0, LISTED)[0]
-    assert (bytes(name), Attr(*attr).finished) == (of[0], LOST)
+    assert refused(cluster, keeper, "walk", b"/" + new, True) == errno.EIO
+    (name, attr), *_ = cluster.call(keeper, "list_path", b"/", 0, LISTED)[0]
+    assert (bytes(name), Attr(*attr).finished) == (new, LOST)
     assert cluster.time - began < 5
-    cluster.call(1, "unlink_path", b"/" + of[0])
-    assert listed(cluster, 1) == []
+    cluster.call(keeper, "unlink_path", b"/" + new)
+    assert listed(cluster, keeper) == []
 
 
 # ── partitions that move ───────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ from amfs.engine.events import FsWork, FsWorked, PeerDown, TimerFired
 from amfs.engine.fs_requests import answer_type, received
 from amfs.engine.fs_works import WorkOrder
 from amfs.engine.machine import Machine
-from amfs.engine.peer_requests import BY_TAG, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
+from amfs.engine.peer_requests import BY_TAG, CHANGES_NOTHING, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
 from amfs.errors import InvalidTransition
 from amfs.fs.vfs.members import Members
 
@@ -104,6 +104,9 @@ class Calls:
         """``machine``: gives the time, and takes effects."""
         self.members = members
         self.asked = 0  # how many questions this node has asked others
+        #: Answers to outside of this node's machine wait until what was changed is known to backups: does it have to wait? By what?
+        self.unsettled: Callable[[], Operation[None] | None] = lambda: None
+        self._late: dict[int, deque[list[m.Message]]] = {}  # peer -> what is not sent before an answer is: one that still waits is empty
         self._machine = machine
         self._wall = (0.0, 0)  # the time of an event, and what the clock on the wall showed then
         self._handlers: dict[type, Callable[[int, Any], Any]] = {}
@@ -260,7 +263,7 @@ class Calls:
             serial = self.number()
             self.asked += 1
             self._asked[serial] = _Asked(node, type(call), answer, self.now + ASK_S)
-            self._machine.send(node, m.PeerRequest(serial, call))
+            self._send(node, m.PeerRequest(serial, call))
             if not self._watching:
                 self._watching = True
                 self._machine.set_timer("asked", ASK_S / 10)
@@ -291,8 +294,14 @@ class Calls:
 
     def on_request(self, peer: int, message: m.PeerRequest) -> None:
         def answer(error: OSError | None, value: Any) -> None:
-            self._machine.send(peer, m.PeerResponse(message.serial, number_of(error) if error is not None else 0, value))
+            response = m.PeerResponse(message.serial, number_of(error) if error is not None else 0, value)
+            waits = None if kind in CHANGES_NOTHING else self.unsettled()
+            if waits is None:
+                self._send(peer, response)
+            else:
+                self._send_later(peer, response, waits)
 
+        kind: type | None = None
         if peer >= m.CLIENT_ID_MIN:
             answer(failure(errno.EPERM), None)  # only nodes ask so
             return
@@ -302,7 +311,41 @@ class Calls:
             self.log(f"node {peer} asks what is no question: {wrong}", logging.WARNING)
             answer(failure(errno.EINVAL), None)
         else:
+            kind = type(call)
             self._serve(peer, call, answer)
+
+    def _send(self, peer: int, message: m.Message) -> None:
+        if peer in self._late:
+            self._late[peer].append([message])
+        else:
+            self._machine.send(peer, message)
+
+    def _send_later(self, peer: int, message: m.Message, waits: Operation[None]) -> None:
+        """What is sent to ``peer`` from now on comes after it: news of changes must not come before the answers that they make old."""
+        place: list[m.Message] = []
+        self._late.setdefault(peer, deque()).append(place)
+
+        def ready(error: OSError | None, value: Any) -> None:
+            place.append(message)
+            queue = self._late.get(peer, deque())
+            while queue and queue[0]:
+                self._machine.send(peer, queue.popleft()[0])
+            if not queue:
+                self._late.pop(peer, None)
+
+        self.spawn(waits, ready)
+
+    def hold(self, answer: Answer) -> Answer:
+        """``answer`` to a client, a mount or the worker of this node, given when all that has been changed by then is known to its backups."""
+
+        def settled(error: OSError | None, value: Any) -> None:
+            waits = self.unsettled()
+            if waits is None:
+                answer(error, value)
+            else:
+                self.spawn(waits, lambda failed, _: answer(error or failed, value))
+
+        return settled
 
     def on_response(self, peer: int, message: m.PeerResponse) -> None:
         asked = self._asked.pop(message.serial, None)
@@ -329,6 +372,7 @@ class Calls:
 
     def fail(self, node: int) -> None:
         """It does not answer any more."""
+        self._late.pop(node, None)
         self._fail(lambda asked: asked.node == node, errno.EHOSTDOWN)
 
     def _fail(self, which: Callable[[_Asked], bool], number: int) -> None:

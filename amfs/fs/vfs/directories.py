@@ -46,6 +46,7 @@ class Directories:
             p.Spread.by(self._take_spread),
             p.Directories.by(self._take_all),
             p.ReportDirectories.by(lambda peer, call: meta.export_dirs() if members.introduced else None),
+            p.SettleDirectories.by(lambda peer, call: calls.wait(LOCK)),
         )
 
     # ── what this node knows ───────────────────────────────────────────────────────────────────────

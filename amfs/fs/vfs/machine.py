@@ -34,6 +34,7 @@ from amfs.engine.events import (
 from amfs.engine.fs_requests import BY_TAG, received
 from amfs.engine.machine import Machine
 from amfs.fs.vfs.attempts import Attempts
+from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Calls, failure, number_of
 from amfs.fs.vfs.copies import Copies
@@ -68,7 +69,8 @@ class FileSystem(Machine):
         self.calls = calls = Calls(self, members)
         owners = Owners(calls, meta, members)
         caches = Caches(calls, meta, members)
-        self.mover = PartitionMover(calls, meta, members)
+        self._backups = backups = Backups(calls, meta, members)
+        self.mover = PartitionMover(calls, meta, members, backups)
         self._shard = Shard(calls, meta, members, owners, caches, self.mover.in_motion)
         self._directories = Directories(calls, meta, members, owners, caches)
         opener = Opener(calls, meta, members, owners, caches)
@@ -123,7 +125,7 @@ class FileSystem(Machine):
             self.out.append(FsReplied(token, number_of(error) if error is not None else 0, value))
 
         endpoint = token[:2] if isinstance(token, tuple) else token
-        self._requests.run(endpoint, event.request, event.uid, event.gid, answer)
+        self._requests.run(endpoint, event.request, event.uid, event.gid, self.calls.hold(answer))
 
     def _on_request(self, peer: int, message: m.FsRequest) -> None:
         self._clients.add(peer)
@@ -137,7 +139,7 @@ class FileSystem(Machine):
             self.log(f"client {peer} asks what is no request: {wrong}", logging.WARNING)
             answer(failure(errno.EINVAL), None)
         else:
-            self._requests.run(("client", peer), request, message.uid, message.gid, answer)
+            self._requests.run(("client", peer), request, message.uid, message.gid, self.calls.hold(answer))
 
     def _client_gone(self, client: int) -> None:
         """Close what a client left open."""
@@ -155,13 +157,13 @@ class FileSystem(Machine):
         def answer(error: OSError | None, size: int) -> None:
             self.out.append(MovedForTask(event.serial, error, size or 0))
 
-        self.calls.spawn(self._task_files.move(event), answer)
+        self.calls.spawn(self._task_files.move(event), self.calls.hold(answer))
 
     def _on_end_attempt(self, event: EndAttempt) -> None:
         def answer(error: OSError | None, traces: Traces | None) -> None:
             self.out.append(AttemptSettled(event.ended, error, traces or Traces()))
 
-        self.calls.spawn(self._attempts.end(event), answer)
+        self.calls.spawn(self._attempts.end(event), self.calls.hold(answer))
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,6 +179,8 @@ class FileSystem(Machine):
         members.manager = manager
         first, members.version, members.losses = not members.version, version, 0
         members.note_lost(lost)
+        if not first:
+            self.mover.expect(owners)
         self._meta.set_table(owners, version)
         if first:
             uid, gid = self._owner
@@ -184,8 +188,11 @@ class FileSystem(Machine):
         if lost:
             calls.order(w.Lose(tuple(lost), members.known))
         calls.order(w.SetTable(owners))
+        if lost:
+            self._backups.forget(lost)
         if members.owners != owners:
             self.mover.move(owners, set(dead))
+        self._backups.choose()
         for node in sorted(dead):
             calls.fail(node)
             calls.order(w.ForgetPeer(node))

@@ -3,19 +3,26 @@
 At any time one node has the records of a partition. When it learns of a table that gives the partition to another it stops serving it and
 sends the records, until that one has said that they are there; a node that is asked twice for the same answers so again. Both must have the
 same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and brings the
-stripes one after the other. A partition whose records no living node has is taken over as it is: empty but for what every node knows, the
-directories.
+stripes one after the other. The node that sent them stays a backup, like those that it had, until the owner has one that is in step.
+
+The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, what is there of it is served. If there are
+several backups (one was taking the place of another) the heir has the others forget first. If the heir is not in step another one sends it. So every
+node that believes to be in step has all that was answered. A partition that no living node has is lost: empty but for what every node knows, the
+directories, and a name that is not there may have been.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import META_BUSY, META_NOT_MINE
+from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
 from amfs.fs.vfs.members import Members
 
@@ -23,13 +30,15 @@ RECORD_BYTES = 4 << 20  # in one message, or those of one partition
 PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served
 STRIPES_LISTED = 10_000
 STRIPES_AT_ONCE = 64
+IN_STEP = 2  # of Meta.shadow_state
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
 
 class PartitionMover:
     """Sends and takes in partitions."""
 
-    def __init__(self, calls: Calls, meta: Meta, members: Members) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, backups: Backups) -> None:
+        self._backups = backups
         self._calls = calls
         self._meta = meta
         self._members = members
@@ -38,6 +47,7 @@ class PartitionMover:
         self._fetching: set[int] = set()  # partitions that are ours and here, but for stripes that have not come yet
         self._inherited: set[int] = set()  # those arriving whose owner has died
         self._doubtful: dict[int, int] = {}  # partitions leaving -> node that was sent them, and may have them or not
+        self._copies: dict[int, tuple[int, ...]] = {}  # partitions that were sent -> who has all of it, too
         self._took: dict[int, tuple[int, int]] = {}  # partition -> (who sent it, its version in ``_leaving`` there)
         self._senders: set[int] = set()  # nodes to which partitions are being sent
         self._asking = False
@@ -45,6 +55,8 @@ class PartitionMover:
             p.StripesOf.by(self._stripes_of),
             p.Arrive.by(self._arrive),
             p.Have.by(self._have),
+            p.HandOver.by(self._hand_over),
+            p.ForgetBackup.by(self._forget_backup),
             p.Lose.by(self._lost),
         )
 
@@ -55,6 +67,11 @@ class PartitionMover:
     def is_fetching(self) -> bool:
         """Are stripes on their way to this node?"""
         return bool(self._fetching)
+
+    def expect(self, owners: tuple[int, ...]) -> None:
+        """Before ``meta`` knows the table: what comes by it is not here yet."""
+        before, me = self._members.owners, self._members.node
+        self._meta.set_moving([part for part, owner in enumerate(owners) if owner == me != before[part]], True)
 
     def move(self, owners: tuple[int, ...], dead: set[int]) -> None:
         """The table is ``owners`` from now on (``meta`` knows it already)."""
@@ -80,9 +97,20 @@ class PartitionMover:
     def _keep_ours(self) -> None:
         """What was to leave, and did not, is ours again."""
         owners, me = self._members.owners, self._members.node
+        self._prune()
         for part in [part for part in self._leaving if owners[part] == me and part not in self._doubtful]:
             del self._leaving[part]
+            copies = self._copies.pop(part, ())
+            self._meta.promote(part)
+            self._meta.inherit_backups(part, [node for node in copies if node in self._members.live])
             self._arriving.discard(part)
+
+    def _prune(self) -> None:
+        """Who was sent these has told us, as its backup, that we need not know them any more: so it had them."""
+        for part in [part for part in self._copies if not self._meta.shadow_state(part)]:
+            del self._copies[part]
+            self._leaving.pop(part, None)
+            self._doubtful.pop(part, None)
 
     def _freeze(self) -> None:
         away = self._arriving | set(self._leaving)
@@ -107,7 +135,8 @@ class PartitionMover:
         """All that is to go to ``node``, until it is there, or goes to another."""
         try:
             while node in self._members.live and (parts := [part for part in sorted(self._leaving) if self._target(part) == node]):
-                if not (yield from self._send_some(node, parts)):
+                yield from self._backups.settled()  # then all that know it know the same
+                if not (yield from self._send_some(node, [part for part in parts if part in self._leaving and self._target(part) == node])):
                     yield Sleep(PAUSE_LAST_S)
         finally:
             self._senders.discard(node)
@@ -115,11 +144,18 @@ class PartitionMover:
 
     def _send_some(self, node: int, parts: list[int]) -> Operation[bool]:
         """One message. False: ``node`` has another table, or does not answer."""
-        records: list[tuple[int, int, bytes]] = []
+        records: list[tuple[int, int, bytes, tuple[int, ...]]] = []
         size = 0
         while parts and size < RECORD_BYTES:
             part = parts.pop(0)
-            records.append((part, self._leaving[part], self._meta.export_partition(part)))
+            if part not in self._copies:
+                self._copies[part] = self._meta.backups_of(part)
+                self._meta.drop_backups(part)
+            elif not self._meta.shadow_state(part):
+                continue
+            copies = tuple({self._members.node, *self._copies[part]} - {node})
+            records.append((part, self._leaving[part], self._meta.export_partition(part), copies))
+            self._meta.demote(part, node)
             size += len(records[-1][2])
             self._doubtful[part] = node
         taken: set[int] = set()
@@ -128,11 +164,11 @@ class PartitionMover:
         except OSError as error:
             if error.errno != errno.EHOSTDOWN:
                 return False  # it may have them, and is asked again
-        for part, since, _ in records:
+        for part, since, *_ in records:
             self._doubtful.pop(part, None)
             if part in taken and self._leaving.get(part) == since:
                 del self._leaving[part]
-                self._meta.drop(part)
+                self._copies.pop(part, None)
         self._keep_ours()
         self._freeze()
         return bool(taken)
@@ -152,13 +188,15 @@ class PartitionMover:
         yield from self._calls.until(lambda: bool(members.owners))  # others may have learnt earlier that this node is a member
         taken: list[int] = []
         new: list[int] = []
-        for part, since, data in call.records:
+        for part, since, data, copies in call.records:
             if self._took.get(part) == (peer, since):
                 taken.append(part)
             elif call.version == members.version and members.owners[part] == members.node:
                 taken.append(part)
                 if part in self._arriving:
+                    self._meta.drop(part)  # what was here as a backup
                     self._meta.import_(data)
+                    self._meta.inherit_backups(part, [node for node in copies if node in members.live])
                     self._took[part] = peer, since
                     self._arriving.discard(part)
                     self._inherited.discard(part)
@@ -166,6 +204,7 @@ class PartitionMover:
         self._fetching.update(new)
         if new:
             self._freeze()
+            self._backups.choose()
             self._calls.spawn(self._bring_stripes(peer, new))
         return taken
 
@@ -207,40 +246,116 @@ class PartitionMover:
             while self._arriving and asked != members.version:
                 version, parts = members.version, sorted(self._arriving)
                 others = sorted(members.live - {members.node})
+                yield from self._backups.forgotten()
                 answers = yield from together([ask(node, p.Have(version, tuple(parts))) for node in others])
-                held: set[int] = set()
+                leaving: set[int] = set()
+                backups: dict[int, list[int]] = {}
                 failed = False
-                for answer in answers:
+                for node, answer in zip(others, answers, strict=True):
                     if isinstance(answer, OSError):
                         failed = True
-                    else:
-                        held.update(answer)
-                if failed:
+                        continue
+                    leaving.update(part for part, how in answer if how == p.LEAVES)
+                    for part in (part for part, how in answer if how == p.BACKUP):
+                        backups.setdefault(part, []).append(node)
+                orphans = [part for part in parts if part not in leaving and part in self._arriving]
+                if failed or (version == members.version and not (yield from self._inherit(orphans, backups))):
                     yield Sleep(PAUSE_LAST_S)
                     continue
                 asked = version
-                if version == members.version:
-                    yield from self._take_over([part for part in parts if part not in held and part in self._arriving])
         finally:
             self._asking = False
 
-    def _take_over(self, parts: list[int]) -> Operation[None]:
-        """Nobody has the records of these: those of directories are known to all, and the rest is lost."""
+    def _inherit(self, parts: list[int], backups: dict[int, list[int]]) -> Operation[bool]:
+        """Their owners have died; these nodes were in step. False: it is to be tried again."""
         version = self._members.version
         if early := [part for part in parts if part not in self._inherited]:
             # This node owned them already when the node that had their stripes died: the others count only a dead owner's as lost.
             yield from self._lose(early)
         if version != self._members.version:
-            return
-        self._arriving.difference_update(parts)
-        self._inherited.difference_update(parts)
+            return False
+        ours = [part for part in parts if self._meta.shadow_state(part) == IN_STEP]
+        senders: dict[int, list[int]] = {}
+        forget: dict[int, list[int]] = {}
+        for part in parts:
+            there = backups.get(part, [])
+            if there and part not in ours:
+                senders.setdefault(there[0], []).append(part)
+                there = there[1:]
+            for node in there:
+                forget.setdefault(node, []).append(part)
+        questions: list[Operation[None]] = [ask(node, p.ForgetBackup(version, tuple(some))) for node, some in forget.items()]
+        if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
+            return False
+        questions = [ask(node, p.HandOver(version, tuple(some))) for node, some in senders.items()]
+        if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
+            return False
+        self._take_over(ours, [part for part in parts if part not in ours and not backups.get(part)])
+        return True
+
+    def _take_over(self, ours: list[int], lost: list[int]) -> None:
+        """Serve these: of the first there is everything here. Of the second nobody has the records: those of directories are known to all, and the
+        rest is lost."""
+        unknown: list[tuple[int, bytes, int]] = []
+        for part in ours:
+            self._meta.promote(part)
+            unknown += self._meta.unknown_dirs(part)
+        if unknown:
+            self._calls.spawn(self._strike(unknown))
+        for part in lost:
+            self._meta.drop(part)
+        self._meta.set_unsure(lost, True)
+        if lost:
+            what = f"the names of {len(lost)} of {len(self._members.owners)} partitions are lost: their node and its backup died together"
+            self._calls.log(f"{what}. A name that is not there is EIO in them, as nobody can say that it never was", logging.ERROR)
+        self._arriving.difference_update(ours, lost)
+        self._inherited.difference_update(ours, lost)
         self._freeze()
         self._meta.mend_dirs(False)
+        self._backups.choose()
 
-    def _have(self, peer: int, call: p.Have) -> list[int]:
+    def _strike(self, entries: list[tuple[int, bytes, int]]) -> Operation[None]:
+        """Names of directories that were about to be made, or had just been removed, when the node died that had the names."""
+        version = -1
+        while version != self._members.version:
+            version = self._members.version
+            try:
+                yield from ask(self._members.manager, p.SettleDirectories())
+            except OSError:
+                version = -1
+                yield Sleep(PAUSE_LAST_S)
+        for dir, name, ino in entries:
+            with suppress(OSError):  # ENOTDIR: that is what is looked for
+                self._meta.dir_get(ino)
+                continue
+            with suppress(OSError):
+                self._meta.remove(dir, name, 0, ino)
+
+    def _have(self, peer: int, call: p.Have) -> Operation[list[tuple[int, int]]]:
         if call.version > self._members.version:
             raise failure(META_NOT_MINE)
-        return [part for part in call.partitions if part in self._leaving]
+        yield from self._backups.forgotten()
+        self._prune()
+        leaving = [(part, p.LEAVES) for part in call.partitions if part in self._leaving]
+        in_step = [part for part in call.partitions if part not in self._leaving and self._meta.shadow_state(part) == IN_STEP]
+        return leaving + [(part, p.BACKUP) for part in in_step]
+
+    def _hand_over(self, peer: int, call: p.HandOver) -> None:
+        if call.version != self._members.version:
+            raise failure(META_NOT_MINE)
+        for part in call.partitions:
+            if part not in self._leaving and self._meta.shadow_state(part) == IN_STEP:
+                self._leaving[part] = call.version
+                self._copies[part] = ()
+        self._freeze()
+        self._wake_senders()
+
+    def _forget_backup(self, peer: int, call: p.ForgetBackup) -> None:
+        if call.version != self._members.version:
+            raise failure(META_NOT_MINE)
+        for part in call.partitions:
+            if part not in self._leaving and self._members.owners[part] == peer:
+                self._meta.drop(part)
 
     # ── what is lost ───────────────────────────────────────────────────────────────────────────────
 

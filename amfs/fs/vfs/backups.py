@@ -1,0 +1,64 @@
+"""Backups of partitions: which node is told of the changes of which, and answers that wait until it has been told. Pure.
+
+The shard itself keeps what is to be told (csrc/metadata/fsmeta_backup.c), and other threads than this change it, too. So what is decided here is only who
+the backup of a partition is, by the table, and what everybody must forget when a partition is inherited.
+"""
+
+from __future__ import annotations
+
+from amfs._native import Meta
+from amfs.engine import fs_works as w
+from amfs.engine.partition import PartitionTable
+from amfs.fs.vfs.caches import EVERY_NAME
+from amfs.fs.vfs.calls import Calls, Operation, work
+from amfs.fs.vfs.members import Members
+
+
+class Backups:
+    """Names the backups of this node's partitions."""
+
+    def __init__(self, calls: Calls, meta: Meta, members: Members) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._forgetting = 0  # losses of nodes of which kernels are being told
+        calls.unsettled = self._unsettled
+
+    def choose(self) -> None:
+        """By the table, for what is served here by now."""
+        members = self._members
+        table = PartitionTable(members.owners, members.version)
+        backups = [-1] * len(members.owners)
+        for part, owner in enumerate(members.owners):
+            if owner == members.node:
+                backup = table.backup_of(part)
+                backups[part] = -1 if backup is None or backup not in members.live else backup
+        self._meta.set_backups(backups, sorted(members.live - {members.node}))
+        self._calls.order(w.SendBackups())
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def _unsettled(self) -> Operation[None] | None:
+        ticket = self._meta.ticket()
+        return None if self._meta.backed_up() >= ticket else work(w.AwaitBackup(ticket))
+
+    def settled(self) -> Operation[None]:
+        """Until the backups know all that has been changed so far."""
+        waits = self._unsettled()
+        if waits is not None:
+            yield from waits
+
+    # ── who watches what ───────────────────────────────────────────────────────────────────────────
+
+    def forget(self, parts: list[int]) -> None:
+        """The owners of these have died, and with them the knowledge of who must be told of changes: so all that is known of them is forgotten here."""
+        self._meta.uncache_partitions(parts)
+        self._forgetting += 1
+        self._calls.spawn(work(w.Invalidate((), (EVERY_NAME,))), lambda error, _: self._forgotten())
+
+    def _forgotten(self) -> None:
+        self._forgetting -= 1
+
+    def forgotten(self) -> Operation[None]:
+        """Until the kernels of this node have forgotten what they knew of partitions of dead nodes."""
+        yield from self._calls.until(lambda: not self._forgetting)
