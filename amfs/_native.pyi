@@ -161,6 +161,10 @@ class Io:
         """Is it written through this node in stripes, whatever its record says still?"""
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
         """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
+    def await_backups(self, serial: int, ticket: int) -> None:
+        """Ends, as a job, when backups know all changes of the shard up to the ticket."""
+    def backups_changed(self) -> None:
+        """The shard was told of other backups, or has something to tell them."""
     def set_stall_ms(self, milliseconds: int) -> None:
         """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:

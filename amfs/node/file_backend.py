@@ -115,7 +115,7 @@ class FileBackend:
                 w.Drop.by(lambda o: self.drop(o.inodes)), w.DropWhole.by(lambda o: self.drop_whole(o.ino)),
                 w.PartPath.by(lambda o: self.path(o.ino)), w.Scratch.by(lambda o: self.scratch()), w.ReportUsage.by(lambda o: self.usage()),
                 w.AddPeer.by(lambda o: self.add_peer(o.node)), w.ForgetPeer.by(lambda o: self.io.forget_peer(o.node)),
-                w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
+                w.SendBackups.by(lambda o: self.io.backups_changed()), w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
                 w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
                 w.Lose.by(lambda o: self.io.lose(o.partitions, o.known)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
@@ -142,6 +142,7 @@ class FileBackend:
             w.Gather: lambda serial, o: self.io.gather(serial, o.ino, o.stripe, o.size),
             w.FetchStripe: lambda serial, o: self.io.fetch_part(serial, o.ino, o.index, o.node),
             w.Invalidate: self.invalidate,
+            w.AwaitBackup: lambda serial, o: self.io.await_backups(serial, o.ticket),
         }
         return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
 

@@ -89,7 +89,7 @@ void data_server_dismiss(struct fsio *io, int32_t node) {
 static bool attend(struct data_server *server, const struct connection *connection, char *buffer) {
     struct fsio *io = server->io;
     uint8_t request[REQUEST_BYTES];
-    if (connection->lane == LANE_RPC) {
+    if (connection->lane == LANE_RPC || connection->lane == LANE_BACKUP) {
         void *link = connection->rpc == NULL ? NULL : connection->rpc->context;
         return io->rpc_handler.attend != NULL &&
                io->rpc_handler.attend(io->rpc_handler.context, (int32_t)connection->peer, link, connection->fd, buffer);
@@ -186,16 +186,16 @@ void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *rpc_ha
 
 void *data_rpc_context(struct fsio *io) { return io->rpc_handler.attend == NULL ? NULL : io->rpc_handler.context; }
 
-int data_rpc_open(struct fsio *io, int32_t node, void *context, struct data_rpc **rpc, int *fd) {
+int data_rpc_open(struct fsio *io, int32_t node, int lane, void *context, struct data_rpc **rpc, int *fd) {
     struct data_rpc *made = calloc(1, sizeof *made);
-    int error = made == NULL ? ENOMEM : io->server == NULL ? ENOTCONN : data_link_get(&io->client, node, LANE_RPC, false, &made->link);
+    int error = made == NULL ? ENOMEM : io->server == NULL ? ENOTCONN : data_link_get(&io->client, node, lane, false, &made->link);
     if (error != 0) {
         free(made);
         return error;
     }
     *fd = made->link->fd;
     made->context = context;
-    made->connection = (struct connection){.peer = (uint64_t)node, .lane = LANE_RPC, .fd = *fd, .rpc = made};
+    made->connection = (struct connection){.peer = (uint64_t)node, .lane = lane, .fd = *fd, .rpc = made};
     *rpc = made;
     return 0;
 }

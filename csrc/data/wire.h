@@ -5,7 +5,8 @@
  *
  * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
  * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
- * node, so nobody waits in a circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h). */
+ * node, so nobody waits in a circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h), and so is the fourth, for what the third
+ * may wait for. */
 #ifndef AMFS_DATA_WIRE_H
 #define AMFS_DATA_WIRE_H
 
@@ -17,10 +18,11 @@ enum {
     STAT_BYTES = 40,
     WRITE_MAX = 16 << 20, /* bytes of one WRITE */
     PATH_BYTES_MAX = 4095, /* of a path in the store */
-    LANES = 3,
+    LANES = 4,
     LANE_PARTS = 0,
     LANE_FILES = 1,
     LANE_RPC = 2,
+    LANE_BACKUP = 3,
     DATA_BROKEN = -1,      /* beside errnos: the connection ended; on another one it may go better */
     DATA_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
 };

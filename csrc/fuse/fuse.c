@@ -1,5 +1,6 @@
 /* A mount's life, its loop and its greeting. */
 #include "fuse_internal.h"
+#include "metadata/peer_meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,9 +123,50 @@ static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts
     }
 }
 
+/* An answer that waits until the backup of what was changed knows it. */
+struct held_answer {
+    struct peer_meta_held held;
+    struct amfs_fuse *mount;
+    uint64_t created; /* open, if somebody still waits for the answer */
+    size_t size;
+    char bytes[];
+};
+
+static _Thread_local struct {
+    bool changes; /* the request that is being served: names, or attributes */
+    uint64_t created;
+} serving;
+
+static void give_held(struct peer_meta_held *held) {
+    struct held_answer *answer = (struct held_answer *)(void *)((char *)held - offsetof(struct held_answer, held));
+    int error = write_answer(answer->mount, &(struct iovec){answer->bytes, answer->size}, 1);
+    if (error == ENOENT && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true);
+    free(answer);
+}
+
+/* False: it can be answered at once. */
+static bool hold_answer(struct amfs_fuse *mount, const struct wire_out *header, const void *data, size_t size) {
+    uint64_t ticket = serving.changes ? meta_take_ticket() : 0;
+    struct peer_meta *peer_meta = ticket == 0 ? NULL : peer_meta_of(mount->node->io);
+    if (peer_meta == NULL) return false;
+    peer_meta_send_backups(peer_meta);
+    struct held_answer *answer = malloc(sizeof *answer + header->length);
+    if (answer == NULL) return false; /* as good as without a backup, for once */
+    *answer = (struct held_answer){.held = {.ticket = ticket, .owner = mount, .ready = give_held},
+                                   .mount = mount,
+                                   .created = serving.created,
+                                   .size = header->length};
+    memcpy(answer->bytes, header, sizeof *header);
+    if (size > 0) memcpy(answer->bytes + sizeof *header, data, size);
+    if (peer_meta_hold(peer_meta, &answer->held)) return true;
+    free(answer);
+    return false;
+}
+
 int fuse_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
+    if (hold_answer(mount, &header, data, size)) return 0;
     return write_answer(mount, parts, size != 0 ? 2 : 1);
 }
 
@@ -253,6 +295,23 @@ static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_RELEASEDIR] = do_nothing,
 };
 
+/* What such a request has done somebody relies on when it is answered. (That a file was opened or closed is told to the backup, too, but not waited for:
+ * its content is here, and goes with this node.) */
+static bool changes_names(uint32_t opcode) {
+    switch (opcode) {
+    case WIRE_MKNOD:
+    case WIRE_SYMLINK:
+    case WIRE_CREATE:
+    case WIRE_UNLINK:
+    case WIRE_RENAME:
+    case WIRE_RENAME2:
+    case WIRE_SETATTR:
+    case WIRE_SETXATTR:
+    case WIRE_REMOVEXATTR: return true;
+    default: return false;
+    }
+}
+
 void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
     struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
@@ -265,8 +324,17 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
     if (mount->options.tasks && handler != NULL && !fuse_tasks_admit(&call)) return;
+    serving.changes = changes_names(in->opcode);
+    meta_take_ticket();
     (handler != NULL ? handler : do_unknown)(&call);
+    serving.changes = false;
+    serving.created = 0;
+    if (meta_take_ticket() == 0) return; /* nothing was changed, or its answer waits already */
+    struct peer_meta *peer_meta = peer_meta_of(mount->node->io);
+    if (peer_meta != NULL) peer_meta_send_backups(peer_meta);
 }
+
+void fuse_created(uint64_t ino) { serving.created = ino; }
 
 bool fuse_requests_wait(const struct amfs_fuse *mount) {
     struct pollfd requests = {.fd = mount->fd, .events = POLLIN};
@@ -371,6 +439,8 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         mount->reader_runs = false;
     }
     fuse_work_end(mount);
+    struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
+    if (peer_meta != NULL) peer_meta_let_go_held(peer_meta, mount);
     if (mount->node != NULL) fuse_inodes_end(mount);
     if (mount->node != NULL) fuse_files_end(mount);
     fuse_slow_end(mount);

@@ -218,6 +218,7 @@ int fuse_give_parts(const struct call *call, const struct iovec *parts, int coun
 static inline int give(const struct call *call, const void *data, size_t size) {
     return fuse_answer(call->mount, call->in->unique, 0, data, size);
 }
+void fuse_created(uint64_t ino); /* by the request that is being served: closed again if nobody waits for its answer any more */
 void fuse_wake_loop(struct amfs_fuse *mount);
 void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
 

@@ -173,6 +173,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
         out->entry.attr_s = 0;
         out->entry.attr_ns = JUST_MADE_NS; /* the kernel looks at them once more before it has opened the file: no need to ask us */
     }
+    if (told) fuse_created(attr->ino);
     if (give(call, out, sizeof *out) == ENOENT && told)
         fuse_files_close(mount, attr->ino, 0, true); /* whoever asked was killed meanwhile */
     fuse_notify_others_entry(mount, call->in->ino, it->name, it->length);

@@ -284,8 +284,9 @@ enum meta_backup_state {
     META_BACKUP_IN_STEP,
     META_BACKUP_RELEASING, /* it is told that it need not know any more, and may believe that it is in step until it has heard of that */
 };
-enum { META_BATCH_MAX = 256 << 10, META_REFUSED_MAX = 4096 };
+enum { META_BATCH_MAX = 120 << 10, META_REFUSED_MAX = 4096 };
 uint64_t meta_take_ticket(void); /* of the last change that this thread made and somebody is told of, since it asked last; 0: none */
+uint64_t meta_version(struct meta *meta); /* of the table */
 uint64_t meta_ticket(struct meta *meta); /* of the last change */
 uint64_t meta_backed_up(struct meta *meta); /* changes with this ticket or an earlier one may be answered */
 /* After meta_set_table: who is to be the backup of each partition (-1: nobody; counts only for those that are served here), and the other nodes that live. */
@@ -293,6 +294,7 @@ int meta_set_backups(struct meta *meta, const int32_t *backups, size_t partition
 /* A partition came here: these nodes have all of it, and are told of changes until the backup is in step. */
 int meta_inherit_backups(struct meta *meta, uint32_t partition, const int32_t *nodes, size_t count);
 int meta_backups_of(struct meta *meta, uint32_t partition, struct meta_nodes *nodes); /* who may believe to be in step */
+int meta_backup_nodes(struct meta *meta, struct meta_nodes *nodes); /* who has something to be told, and is not being told */
 int meta_drop_backups(struct meta *meta, uint32_t partition); /* it went: others tell them */
 struct meta_backup_counts {
     uint64_t own, backed, unsure; /* partitions that are here by the table; those in step; those of which names were lost */

@@ -80,7 +80,7 @@ static void begin_item(struct meta *meta, struct stream *stream, uint8_t kind, s
     stream->item = stream->items.size;
     stream->items.meta = meta;
     stream->items.partition = partition;
-    thread_ticket = ++meta->ticket;
+    meta->ticket++;
     fsmeta_put(&stream->items, 0, 4);
     fsmeta_put(&stream->items, kind, 1);
     fsmeta_put(&stream->items, partition, 2);
@@ -151,7 +151,10 @@ static void put_partition(struct meta *meta, struct stream *stream, size_t parti
 
 static void log_record(struct meta *meta, size_t partition, bool (*put)(void *context, struct link *link), struct link *link) {
     for (struct target *target = meta->targets[partition]; target != NULL; target = target->next)
-        if (is_told(target)) put_record(&(struct snapshot){meta, target->stream, partition}, put, link);
+        if (is_told(target)) {
+            put_record(&(struct snapshot){meta, target->stream, partition}, put, link);
+            thread_ticket = meta->ticket;
+        }
 }
 
 void fsmeta_log_entry(struct meta *meta, const struct entry *entry) {
@@ -172,6 +175,7 @@ void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry) {
         fsmeta_put(&target->stream->items, entry->dir, 8);
         fsmeta_put_name(&target->stream->items, entry->name, entry->length);
         end_item(target->stream);
+        thread_ticket = meta->ticket;
     }
 }
 
@@ -182,7 +186,15 @@ void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino) {
         begin_item(meta, target->stream, 'i', partition);
         fsmeta_put(&target->stream->items, ino, 8);
         end_item(target->stream);
+        thread_ticket = meta->ticket;
     }
+}
+
+uint64_t meta_version(struct meta *meta) {
+    enter(meta);
+    uint64_t version = meta->version;
+    pthread_mutex_unlock(&meta->lock);
+    return version;
 }
 
 uint64_t meta_ticket(struct meta *meta) {
@@ -341,6 +353,16 @@ void meta_count_backups(struct meta *meta, struct meta_backup_counts *counts) {
 }
 
 /* ── batches ── */
+
+int meta_backup_nodes(struct meta *meta, struct meta_nodes *nodes) {
+    int error = 0;
+    enter(meta);
+    for (const struct stream *stream = meta->streams; error == 0 && stream != NULL; stream = stream->next) {
+        if (stream->busy || (stream->waiting == 0 && stream->items.size == stream->start)) continue;
+        if ((error = fsmeta_nodes_reserve(nodes, 1)) == 0) fsmeta_nodes_add(nodes, stream->node);
+    }
+    return leave(meta, error);
+}
 
 static struct stream *find_stream(const struct meta *meta, int32_t node) {
     struct stream *stream = meta->streams;

@@ -12,7 +12,8 @@
 
 size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t serial, uint8_t *to) {
     size_t record = q->attr != NULL ? ATTR_BYTES : 0, size = QUESTION_HEAD + record + q->name_length + q->value_length;
-    if (size > PEER_META_QUESTION_MAX || q->name_length > META_NAME_MAX) return 0;
+    size_t most = q->op == PEER_META_BACKUP ? PEER_META_BATCH_MAX : PEER_META_QUESTION_MAX;
+    if (size > most || q->name_length > META_NAME_MAX) return 0;
     put_le(to, size, 4);
     put_le(to + 4, serial, 4);
     put_le(to + 8, (uint64_t)q->op, 1);
@@ -30,7 +31,8 @@ size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t ser
 
 /* The parts of a question point into its bytes. False: it is none. */
 static bool read_question(const uint8_t *bytes, size_t size, struct peer_meta_question *q, struct meta_attr *attr, uint32_t *serial) {
-    if (size < QUESTION_HEAD || size > PEER_META_QUESTION_MAX || get_le(bytes, 4) != size) return false;
+    if (size < QUESTION_HEAD || size > PEER_META_BATCH_MAX || get_le(bytes, 4) != size) return false;
+    if (size > PEER_META_QUESTION_MAX && bytes[8] != PEER_META_BACKUP) return false;
     *serial = (uint32_t)get_le(bytes + 4, 4);
     *q = (struct peer_meta_question){
         .op = (enum peer_meta_op)bytes[8],
@@ -161,6 +163,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
+    case PEER_META_BACKUP: return peer_meta_take_backup(peer_meta, node, q, reply->bytes, &reply->count);
     default: return EINVAL;
     }
 }
@@ -170,11 +173,11 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!read_question(question, size, &q, &attr, &serial)) return 0;
-    bool record = q.op != PEER_META_TOUCH && q.op != PEER_META_READLINK && q.op != PEER_META_GET_XATTR;
+    bool record = q.op != PEER_META_TOUCH && q.op != PEER_META_READLINK && q.op != PEER_META_GET_XATTR && q.op != PEER_META_BACKUP;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
-    pthread_rwlock_rdlock(&peer_meta->kernel_lock);
+    if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */
     reply.error = act(peer_meta, node, &q, &reply);
-    pthread_rwlock_unlock(&peer_meta->kernel_lock);
+    if (q.op != PEER_META_BACKUP) pthread_rwlock_unlock(&peer_meta->kernel_lock);
     atomic_fetch_add_explicit(&peer_meta->served, 1, memory_order_relaxed);
     if (reply.error != 0) reply.count = 0;
     else if (record) reply.flags |= PEER_META_HAS_ATTR;
@@ -204,7 +207,7 @@ static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_lin
 static bool attend(void *context, int32_t node, void *link, int fd, char *buffer) {
     struct peer_meta *peer_meta = context;
     uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES;
-    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_QUESTION_MAX, room = DATA_CHUNK - IN_BYTES;
+    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_BATCH_MAX, room = DATA_CHUNK - IN_BYTES;
     ssize_t got = recv(fd, in, IN_BYTES - most, MSG_DONTWAIT); /* room for the rest of a message that has come in part */
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
@@ -223,6 +226,11 @@ static bool attend(void *context, int32_t node, void *link, int fd, char *buffer
         if (!take(peer_meta, node, link, in + at, size, out, &filled)) return false;
         at += size;
         if (filled > 0 && (room - filled < PEER_META_ANSWER_MAX || at == have)) {
+            uint64_t ticket = meta_take_ticket();
+            if (ticket != 0) {
+                peer_meta_send_backups(peer_meta);
+                peer_meta_await_backups(peer_meta, ticket);
+            }
             if (data_send(fd, out, filled, NULL, 0, false) != 0) return false;
             filled = 0;
         }
@@ -244,12 +252,17 @@ static void changed(void *context, uint64_t ino) {
     pthread_rwlock_unlock(&peer_meta->kernel_lock);
 }
 
-static void tick(void *context) { peer_meta_links_tick(context); }
+static void tick(void *context) {
+    peer_meta_links_tick(context);
+    peer_meta_backups_changed(context);
+}
 
 static void let_go(void *context) {
     struct peer_meta *peer_meta = context;
     peer_meta_links_free(peer_meta);
     pthread_mutex_destroy(&peer_meta->lock);
+    pthread_mutex_destroy(&peer_meta->held_lock);
+    pthread_cond_destroy(&peer_meta->settled);
     pthread_rwlock_destroy(&peer_meta->kernel_lock);
     free(peer_meta);
 }
@@ -261,6 +274,9 @@ struct peer_meta *peer_meta_new(struct meta *meta, struct fsio *io) {
     peer_meta->io = io;
     peer_meta->node = io->node;
     pthread_mutex_init(&peer_meta->lock, NULL);
+    pthread_mutex_init(&peer_meta->held_lock, NULL);
+    pthread_cond_init(&peer_meta->settled, NULL);
+    peer_meta->held_tail = &peer_meta->held;
     fsio_fair_lock(&peer_meta->kernel_lock);
     data_set_rpc_handler(io, &(struct data_rpc_handler){peer_meta, attend, ended, changed, tick, let_go});
     return peer_meta;

@@ -23,6 +23,7 @@ enum peer_meta_op {
     PEER_META_TOUCH, /* ino: directory */
     PEER_META_READLINK, /* ino; answers bytes */
     PEER_META_GET_XATTR, /* ino, name; answers bytes */
+    PEER_META_BACKUP, /* value: a batch of fsmeta_backup.c; answers bytes */
     PEER_META_OPS,
 };
 
@@ -90,9 +91,22 @@ void peer_meta_cancel(struct peer_meta *peer_meta, const void *owner, int patien
 uint64_t peer_meta_asked(const struct peer_meta *peer_meta); /* how many questions went out */
 uint64_t peer_meta_served(const struct peer_meta *peer_meta); /* how many were answered here, the long way included */
 
+/* ── answers that wait until backups know what was changed ── */
+struct peer_meta_held {
+    struct peer_meta_held *next; /* private */
+    uint64_t ticket;
+    const void *owner;
+    void (*ready)(struct peer_meta_held *held); /* by any thread, with no lock held; it frees it */
+};
+bool peer_meta_hold(struct peer_meta *peer_meta, struct peer_meta_held *held); /* false: it may be answered now */
+void peer_meta_let_go_held(struct peer_meta *peer_meta, const void *owner); /* all of an owner's are ready; when this returns nobody is in `ready` */
+void peer_meta_send_backups(struct peer_meta *peer_meta); /* something was changed */
+void peer_meta_backups_changed(struct peer_meta *peer_meta); /* the shard was told of other backups */
+
 /* Answer one question that came as bytes; for tests, too. The size of the answer in `to` (PEER_META_ANSWER_MAX bytes), 0: it is no question. */
 enum {
     PEER_META_QUESTION_MAX = 5120,
+    PEER_META_BATCH_MAX = 128 << 10, /* a question of PEER_META_BACKUP */
     PEER_META_BYTES_MAX = 4096,
     PEER_META_ANSWER_MAX = PEER_META_BYTES_MAX + 128
 }; /* a value that is longer takes the long way */

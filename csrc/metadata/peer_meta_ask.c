@@ -12,6 +12,7 @@ enum {
     OUTSTANDING_MAX = 192 << 10, /* bytes of them and of their answers: less than a socket takes, so that nobody waits to send */
     SOCKET_BYTES = 512 << 10,
     AGAIN_MS = 500, /* after a connection could not be made */
+    BACKUP_AGAIN_MS = 50, /* likewise, if answers wait for it */
 };
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_UP };
@@ -20,6 +21,7 @@ struct peer_meta_link {
     struct peer_meta_link *next;
     struct peer_meta *peer_meta;
     int32_t node;
+    int lane;
     pthread_mutex_t lock;
     pthread_cond_t ran; /* a `done` has returned */
     enum link_state state;
@@ -86,13 +88,14 @@ static void run_done(struct peer_meta_link *link, struct peer_meta_call *call, c
 
 /* ── links ── */
 
-static struct peer_meta_link *link_to(struct peer_meta *peer_meta, int32_t node) {
+static struct peer_meta_link *link_to(struct peer_meta *peer_meta, int32_t node, int lane) {
     pthread_mutex_lock(&peer_meta->lock);
     struct peer_meta_link *link = peer_meta->links;
-    while (link != NULL && link->node != node) link = link->next;
+    while (link != NULL && (link->node != node || link->lane != lane)) link = link->next;
     if (link == NULL && (link = calloc(1, sizeof *link)) != NULL) {
         link->peer_meta = peer_meta;
         link->node = node;
+        link->lane = lane;
         link->fd = -1;
         pthread_mutex_init(&link->lock, NULL);
         pthread_cond_init(&link->ran, NULL);
@@ -107,7 +110,7 @@ static struct peer_meta_link *link_to(struct peer_meta *peer_meta, int32_t node)
 static void connect_link(void *context) {
     struct peer_meta_link *link = context;
     struct data_rpc *rpc = NULL;
-    int fd = -1, error = data_rpc_open(link->peer_meta->io, link->node, link, &rpc, &fd);
+    int fd = -1, error = data_rpc_open(link->peer_meta->io, link->node, link->lane, link, &rpc, &fd);
     pthread_mutex_lock(&link->lock);
     if (error == 0) {
         int bytes = SOCKET_BYTES;
@@ -117,10 +120,15 @@ static void connect_link(void *context) {
         link->state = LINK_UP;
     } else {
         link->state = LINK_DOWN;
-        link->again_ms = now_ms() + AGAIN_MS;
+        link->again_ms = now_ms() + (link->lane == LANE_BACKUP ? BACKUP_AGAIN_MS : AGAIN_MS);
     }
     pthread_mutex_unlock(&link->lock);
+    if (error != 0 && link->lane == LANE_BACKUP && !atomic_load(&link->peer_meta->io->stopping)) {
+        nanosleep(&(struct timespec){.tv_nsec = (BACKUP_AGAIN_MS + 1) * 1000000L}, NULL);
+        peer_meta_send_backups(link->peer_meta);
+    }
     if (error == 0) data_rpc_listen(link->peer_meta->io, rpc); /* from now on it may end */
+    if (error == 0 && link->lane == LANE_BACKUP) peer_meta_send_backups(link->peer_meta);
 }
 
 /* With the lock held. */
@@ -129,18 +137,19 @@ static void begin_connecting(struct peer_meta_link *link) {
     link->state = LINK_CONNECTING;
     if (fsio_later(link->peer_meta->io, connect_link, link) == 0) return;
     link->state = LINK_DOWN;
-    link->again_ms = now_ms() + AGAIN_MS;
+    link->again_ms = now_ms() + (link->lane == LANE_BACKUP ? BACKUP_AGAIN_MS : AGAIN_MS);
 }
 
 void peer_meta_link_ended(struct peer_meta_link *link) {
     struct peer_meta_answer lost = {.error = PEER_META_LOST};
     pthread_mutex_lock(&link->lock);
     link->state = LINK_DOWN;
-    link->again_ms = now_ms() + AGAIN_MS;
+    link->again_ms = now_ms() + (link->lane == LANE_BACKUP ? 0 : AGAIN_MS);
     link->rpc = NULL;
     link->fd = -1;
     for (size_t i = 0; i < CALL_BUCKETS; i++) /* one by one: peer_meta_cancel must find the others */
         while (link->calls[i] != NULL) run_done(link, take_call(link, &link->calls[i]), &lost);
+    if (link->lane == LANE_BACKUP) begin_connecting(link);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -170,14 +179,25 @@ void peer_meta_links_free(struct peer_meta *peer_meta) {
     }
 }
 
+bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node) {
+    struct peer_meta_link *link = link_to(peer_meta, node, LANE_BACKUP);
+    if (link == NULL) return false;
+    pthread_mutex_lock(&link->lock);
+    bool up = link->state == LINK_UP;
+    pthread_mutex_unlock(&link->lock);
+    return up;
+}
+
 /* ── asking, hearing ── */
 
 int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, struct peer_meta_call *call) {
-    uint8_t bytes[PEER_META_QUESTION_MAX];
-    struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node);
+    uint8_t small[PEER_META_QUESTION_MAX], *bytes = small;
+    bool batch = question->op == PEER_META_BACKUP;
+    struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node, batch ? LANE_BACKUP : LANE_RPC);
     if (link == NULL) return ENOTCONN;
+    if (batch && (bytes = malloc(PEER_META_BATCH_MAX)) == NULL) return ENOMEM;
     size_t answer =
-        question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES;
+        question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR || batch ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES;
     pthread_mutex_lock(&link->lock);
     size_t size = peer_meta_write_question(question, ++link->serial, bytes);
     int error = size == 0 ? EINVAL : 0;
@@ -196,7 +216,8 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     }
     if (error == 0) add_call(link, call);
     pthread_mutex_unlock(&link->lock);
-    if (error == 0) atomic_fetch_add_explicit(&peer_meta->asked, 1, memory_order_relaxed);
+    if (batch) free(bytes);
+    if (error == 0 && !batch) atomic_fetch_add_explicit(&peer_meta->asked, 1, memory_order_relaxed);
     return error;
 }
 

@@ -23,6 +23,11 @@ struct peer_meta {
     atomic_ullong asked, served;
     pthread_mutex_t lock; /* the list of links; a link's own comes after it */
     struct peer_meta_link *links;
+    pthread_mutex_t held_lock;
+    pthread_cond_t settled; /* backups know more, there is another table, or somebody's `ready` has returned */
+    struct peer_meta_held *held, **held_tail;
+    uint64_t known; /* the last ticket that was seen to be known to backups */
+    int giving;
 };
 
 static inline void put_record(uint8_t *to, const struct meta_attr *a) {
@@ -68,7 +73,12 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
     };
 }
 
+/* peer_meta_backup.c, for peer_meta.c */
+void peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket);
+int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer, size_t *count);
+
 /* peer_meta_ask.c, for peer_meta.c */
+bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node); /* the connection for backups */
 bool peer_meta_answers_came(struct peer_meta_link *link, const uint8_t *bytes, size_t size); /* one whole message; false: it is no answer */
 void peer_meta_link_ended(struct peer_meta_link *link);
 void peer_meta_links_tick(struct peer_meta *peer_meta);

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
+import pytest
 from fs_session import PATIENCE_S, kill, running
 
 from amfs.client.files import Files
@@ -41,10 +46,10 @@ def test_a_killed_node_takes_no_directory_along_and_leaves_no_zeros() -> None:
         end = time.monotonic() + PATIENCE_S
         while len(files.df()) > 2:
             for name in striped:
-                assert read(files, name) in (DATA, errno.EIO, errno.ENOENT)
+                assert read(files, name) in (DATA, errno.EIO)
             assert time.monotonic() < end
         seen = {name: read(files, name) for name in striped}
-        assert set(seen.values()) <= {errno.EIO, errno.ENOENT}, "six stripes over three nodes, and nothing lost"
+        assert set(seen.values()) == {errno.EIO}, "six stripes over three nodes, and nothing lost"
         lost = sorted(name for name, what in seen.items() if what == errno.EIO)
         assert lost
         try:
@@ -65,3 +70,70 @@ def test_a_killed_node_takes_no_directory_along_and_leaves_no_zeros() -> None:
         for name in directories[1:]:
             files.rmdir(f"/{name}")
         assert files.listdir("/") == ["d00"]
+
+
+def make_until(stop: threading.Event, place: Path, made: list[str]) -> None:
+    """Files, one after the other; ``made``: those that were acknowledged."""
+    for number in range(1_000_000):
+        if stop.is_set():
+            return
+        with suppress(OSError):
+            descriptor = os.open(place / f"{place.name}-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            made.append(f"{place.name}-{number}")
+            with suppress(OSError):
+                os.write(descriptor, made[-1].encode())
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(bool(os.environ.get("AMFS_TESTS_NO_FUSE")), reason="AMFS_TESTS_NO_FUSE is set")
+def test_every_acknowledged_name_is_there_after_a_node_was_killed_in_the_middle_of_making_them(tmp_path: Path) -> None:
+    with running(3) as session, Files(node=0) as files:
+        places = [tmp_path / f"m{node}" for node in range(3)]
+        for node, place in enumerate(places):
+            place.mkdir()
+            assert amfs("mount", str(place), "--node", str(node)).returncode == 0
+        made: list[list[str]] = [[], [], []]
+        stop = threading.Event()
+        makers = [threading.Thread(target=make_until, args=(stop, places[node], made[node])) for node in range(2)]
+        try:
+            for number in range(300):
+                (places[2] / f"m2-{number}").write_bytes(b"on node 2")
+                made[2].append(f"m2-{number}")
+            for maker in makers:
+                maker.start()
+            time.sleep(1)
+            kill(session, 2)
+            end = time.monotonic() + PATIENCE_S
+            while len(files.df()) > 2:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            time.sleep(0.5)
+            stop.set()
+            for maker in makers:
+                maker.join(PATIENCE_S)
+                assert not maker.is_alive(), "a maker hangs"
+            expected = set().union(*made)
+            assert len(expected) > 1000
+            for node in range(2):
+                there = set(os.listdir(places[node]))
+                assert expected <= there, sorted(expected - there)[:5]
+            lost = 0
+            for name in sorted(expected)[::5]:
+                content = read(files, f"/{name}")
+                lost += content == errno.EIO
+                assert content in (errno.EIO, b"on node 2" if name in made[2] else name.encode()), (name, content)
+                if name not in made[2] and content == errno.EIO:
+                    assert name in (made[0][-1], made[1][-1]) or files.stat(f"/{name}").st_size >= 0
+            assert lost
+            name = made[2][0]
+            assert "content lost with a node that died" in amfs("stat", f"amfs:/{name}").stdout
+            with pytest.raises(FileNotFoundError):
+                files.stat("/never-made")
+            (places[0] / "new").write_bytes(b"new")
+            assert (places[1] / "new").read_bytes() == b"new"
+        finally:
+            stop.set()
+            for place in places:
+                subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)

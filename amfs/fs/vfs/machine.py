@@ -192,12 +192,13 @@ class FileSystem(Machine):
             self._backups.forget(lost)
         if members.owners != owners:
             self.mover.move(owners, set(dead))
-        self._backups.choose()
         for node in sorted(dead):
-            calls.fail(node)
             calls.order(w.ForgetPeer(node))
         for node in sorted(new - {self.node}):
             calls.order(w.AddPeer(node))
+        self._backups.choose()
+        for node in sorted(dead):
+            calls.fail(node)
         if new_manager and not first:
             self._meta.mend_dirs(True)  # what the manager before us has begun and not told us is not so
             calls.spawn(self._directories.take_office())
