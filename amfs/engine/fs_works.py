@@ -329,5 +329,6 @@ AnyWork = (
     | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile
-    | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups | AddPeer | ForgetPeer | Invalidate
+    | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
+    | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

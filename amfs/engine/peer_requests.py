@@ -466,7 +466,8 @@ class Arrive(PeerCall[list[int]], frozen=True):
     better there; the others are not, and may be sent again."""
 
     version: int
-    #: partition, version of the table since which it leaves, records, nodes that know all of it and are told of changes until its backup is in step
+    #: partition, version of the table since which it leaves, records, nodes that know all of it, and are told of changes until its
+    #: backup is in step
     records: tuple[tuple[int, int, bytes, tuple[int, ...]], ...]
 
 
@@ -474,8 +475,8 @@ LEAVES, BACKUP = 1, 2
 
 
 class Have(PeerCall[list[tuple[int, int]]], frozen=True):
-    """Which of these have their records there: (partition, LEAVES: and are on their way from there; BACKUP: which was in step with an owner). Answered when
-    the kernels there have forgotten what they knew of partitions of dead nodes."""
+    """Which of these have their records there: (partition, LEAVES: and are on their way from there; BACKUP: which was in step with an
+    owner). Answered when the kernels there have forgotten what they knew of partitions of dead nodes."""
 
     version: int
     partitions: tuple[int, ...]

@@ -273,6 +273,41 @@ INODE_TABLE: Mapping[tuple[InodeState, InodeEvent], InodeState] = {
     (InodeState.LOST, InodeEvent.REMOVED): InodeState.GONE,
 }
 
+# ── a node that is told of the changes of a partition's names and records, as the owner sees it ────
+
+
+class BackupState(IntEnum):
+    """NONE: it is told nothing. WAITING: it is to be told everything, when its turn comes. SYNCING: that is under way; it is told of changes,
+    too, and changes are answered when it knows them. IN_STEP: it has everything, and inherits the partition. RELEASING: another node has
+    taken its place; until it has heard that, it believes to be in step, and changes wait for it."""
+
+    NONE = 0
+    WAITING = 1
+    SYNCING = 2
+    IN_STEP = 3
+    RELEASING = 4
+
+
+class BackupEvent(IntEnum):
+    TOLD = 0  # everything is on its way
+    ANSWERED = 1  # it has everything; or it has forgotten it
+    REPLACED = 2  # by another that is in step; or it says that it is not in step
+    INHERITED = 3  # it was a backup of the node that had the partition before, or that node itself
+    CHOSEN = 4  # by the table
+
+
+#: Kept by csrc/metadata/fsmeta_backup.c, for each partition and node; a test compares the two.
+BACKUP_TABLE: Mapping[tuple[BackupState, BackupEvent], BackupState] = {
+    (BackupState.NONE, BackupEvent.CHOSEN): BackupState.WAITING,
+    (BackupState.NONE, BackupEvent.INHERITED): BackupState.IN_STEP,
+    (BackupState.WAITING, BackupEvent.TOLD): BackupState.SYNCING,
+    (BackupState.WAITING, BackupEvent.REPLACED): BackupState.NONE,
+    (BackupState.SYNCING, BackupEvent.ANSWERED): BackupState.IN_STEP,
+    (BackupState.SYNCING, BackupEvent.REPLACED): BackupState.RELEASING,
+    (BackupState.IN_STEP, BackupEvent.REPLACED): BackupState.RELEASING,
+    (BackupState.RELEASING, BackupEvent.ANSWERED): BackupState.NONE,
+}
+
 # ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────
 
 
@@ -311,6 +346,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A task on its dispatcher": RECORD_TABLE,  # type: ignore[dict-item]
     "A file on a node that has it open": OPEN_TABLE,  # type: ignore[dict-item]
     "A file on its metadata shard": INODE_TABLE,  # type: ignore[dict-item]
+    "A node on the owner of a partition, as its backup": BACKUP_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
 }
 
@@ -326,6 +362,7 @@ TASK_NEXT = compile_table(TASK_TABLE, TaskState, TaskEvent)
 RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)
 OPEN_NEXT = compile_table(OPEN_TABLE, OpenState, OpenEvent)
 INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
+BACKUP_NEXT = compile_table(BACKUP_TABLE, BackupState, BackupEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 
 

@@ -163,7 +163,8 @@ static PyObject *io_await_backups(PyObject *self, PyObject *args) {
     struct peer_meta *peer_meta = peer_meta_of(io_of(self));
     struct awaited *awaited = peer_meta == NULL ? NULL : malloc(sizeof *awaited);
     if (awaited == NULL) return py_nothing_or(peer_meta == NULL ? ENOTCONN : ENOMEM);
-    *awaited = (struct awaited){.held = {.ticket = ticket, .owner = io_of(self), .ready = backups_know}, .io = io_of(self), .serial = serial};
+    *awaited =
+        (struct awaited){.held = {.ticket = ticket, .owner = io_of(self), .ready = backups_know}, .io = io_of(self), .serial = serial};
     peer_meta_send_backups(peer_meta);
     if (!peer_meta_hold(peer_meta, &awaited->held)) backups_know(&awaited->held);
     Py_RETURN_NONE;
@@ -476,7 +477,8 @@ static PyMethodDef io_methods[] = {
     {"set_peer", io_set_peer, METH_VARARGS,
      "set_peer($self, peer, host, port, incarnation=0, /)\n--\n\nA member, and where it listens (port 0: nowhere)."},
     {"forget_peer", io_forget_peer, METH_O, "It is dead: callers that wait for it fail at once."},
-    {"await_backups", io_await_backups, METH_VARARGS, "await_backups(serial, ticket): ends when backups know all changes up to the ticket."},
+    {"await_backups", io_await_backups, METH_VARARGS,
+     "await_backups(serial, ticket): ends when backups know all changes up to the ticket."},
     {"backups_changed", io_backups_changed, METH_NOARGS, "The shard was told of other backups, or has something to tell them."},
     {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},

@@ -13,13 +13,21 @@ static PyObject *backed_up(PyObject *self, PyObject *unused_) {
     return PyLong_FromUnsignedLongLong(meta_backed_up(of(self)));
 }
 
+static PyObject *backup_move(PyObject *self, PyObject *args) {
+    int state, event;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii:backup_move", &state, &event)) return NULL;
+    return PyLong_FromLong(meta_backup_move(state, event));
+}
+
 static PyObject *set_backups(PyObject *self, PyObject *args) {
     PyObject *backups, *live;
     size_t partitions = 0, count = 0;
     int error = 0;
     if (!PyArg_ParseTuple(args, "OO:set_backups", &backups, &live)) return NULL;
     uint32_t *by_partition = py_meta_numbers(backups, &partitions), *nodes = by_partition == NULL ? NULL : py_meta_numbers(live, &count);
-    if (nodes != NULL) WITHOUT_GIL(error = meta_set_backups(of(self), (const int32_t *)by_partition, partitions, (const int32_t *)nodes, count));
+    if (nodes != NULL)
+        WITHOUT_GIL(error = meta_set_backups(of(self), (const int32_t *)by_partition, partitions, (const int32_t *)nodes, count));
     free(by_partition);
     if (nodes == NULL) return NULL;
     free(nodes);
@@ -156,6 +164,7 @@ static PyObject *uncache_partitions(PyObject *self, PyObject *args) {
 PyMethodDef py_meta_backups_methods[] = {
     {"ticket", ticket, METH_NOARGS, "ticket()"},
     {"backed_up", backed_up, METH_NOARGS, "backed_up()"},
+    VARARGS("backup_move", backup_move, "backup_move(state, event)"),
     VARARGS("set_backups", set_backups, "set_backups(backups, live)"),
     VARARGS("inherit_backups", inherit_backups, "inherit_backups(partition, nodes)"),
     VARARGS("backups_of", backups_of, "backups_of(partition)"),

@@ -358,8 +358,7 @@ int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told:
 /* server.c: the third lane */
 void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *handler); /* before the first connection */
 void *data_rpc_context(struct fsio *io); /* of the handler; NULL: there is none */
-int data_rpc_open(struct fsio *io, int32_t node, int lane, void *link, struct data_rpc **rpc,
-                  int *fd); /* connects: waits. 0 or errno */
+int data_rpc_open(struct fsio *io, int32_t node, int lane, void *link, struct data_rpc **rpc, int *fd); /* connects: waits. 0 or errno */
 void data_rpc_listen(struct fsio *io, struct data_rpc *rpc); /* from now on answers are attended to, until it has ended; takes it over */
 
 /* server.c */

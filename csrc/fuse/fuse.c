@@ -152,10 +152,8 @@ static bool hold_answer(struct amfs_fuse *mount, const struct wire_out *header, 
     peer_meta_send_backups(peer_meta);
     struct held_answer *answer = malloc(sizeof *answer + header->length);
     if (answer == NULL) return false; /* as good as without a backup, for once */
-    *answer = (struct held_answer){.held = {.ticket = ticket, .owner = mount, .ready = give_held},
-                                   .mount = mount,
-                                   .created = serving.created,
-                                   .size = header->length};
+    *answer = (struct held_answer){
+        .held = {.ticket = ticket, .owner = mount, .ready = give_held}, .mount = mount, .created = serving.created, .size = header->length};
     memcpy(answer->bytes, header, sizeof *header);
     if (size > 0) memcpy(answer->bytes + sizeof *header, data, size);
     if (peer_meta_hold(peer_meta, &answer->held)) return true;

@@ -273,8 +273,9 @@ void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in
 void meta_counts(struct meta *meta, struct meta_counts *counts) {
     enter(meta);
     const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
-    size_t partitions = atomic_load(&meta->partitions),
-           of_each = sizeof *meta->shadows + sizeof *meta->targets + sizeof *meta->backups + sizeof *meta->unsure + sizeof *meta->owners + sizeof *meta->serials + sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
+    size_t partitions = atomic_load(&meta->partitions), of_each = sizeof *meta->shadows + sizeof *meta->targets + sizeof *meta->backups +
+                                                                  sizeof *meta->unsure + sizeof *meta->owners + sizeof *meta->serials +
+                                                                  sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;
     *counts = (struct meta_counts){
         .inodes = fsmeta_count_partitions(meta, meta->inodes),
         .entries = fsmeta_count_partitions(meta, meta->entries),

@@ -283,7 +283,17 @@ enum meta_backup_state {
     META_BACKUP_SYNCING, /* that is under way; it is told of changes, too, and answers wait for it */
     META_BACKUP_IN_STEP,
     META_BACKUP_RELEASING, /* it is told that it need not know any more, and may believe that it is in step until it has heard of that */
+    META_BACKUP_STATES,
 };
+enum meta_backup_event {
+    META_BACKUP_TOLD,
+    META_BACKUP_ANSWERED,
+    META_BACKUP_REPLACED,
+    META_BACKUP_INHERITED,
+    META_BACKUP_CHOSEN,
+    META_BACKUP_EVENTS
+};
+int meta_backup_move(int state, int event); /* the next state; -1: there is no such move */
 enum { META_BATCH_MAX = 120 << 10, META_REFUSED_MAX = 4096 };
 uint64_t meta_take_ticket(void); /* of the last change that this thread made and somebody is told of, since it asked last; 0: none */
 uint64_t meta_version(struct meta *meta); /* of the table */

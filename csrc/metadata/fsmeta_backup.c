@@ -22,7 +22,6 @@
 #include <string.h>
 
 enum {
-    MAGIC = 0x42464d41, /* "AMFB" */
     HEAD_BYTES = 24,
     ITEM_HEAD = 15,
     SNAPSHOT_BYTES = 32 << 10, /* while no more than this waits, another partition is put in step */
@@ -39,12 +38,6 @@ struct stream {
     bool busy;
 };
 
-struct teller {
-    struct teller *next;
-    int32_t node;
-    uint64_t number; /* of the next item of it */
-};
-
 static _Thread_local uint64_t thread_ticket;
 
 uint64_t meta_take_ticket(void) {
@@ -55,19 +48,26 @@ uint64_t meta_take_ticket(void) {
 
 bool fsmeta_is_shadow(const struct meta *meta, size_t partition) { return meta->shadows[partition].state != SHADOW_NONE; }
 
-/* ── the table of states ── the one of engine/states.py */
+/* ── the table of states ── that of engine/states.py */
 
-enum event { BACKUP_TOLD, BACKUP_ANSWERED, BACKUP_REPLACED, BACKUP_INHERITED, BACKUP_EVENTS };
-
-static void move(struct target *target, enum event event) {
-    static const uint8_t next[][BACKUP_EVENTS] = {
-        [META_BACKUP_NONE] = {[BACKUP_INHERITED] = META_BACKUP_IN_STEP},
-        [META_BACKUP_WAITING] = {[BACKUP_TOLD] = META_BACKUP_SYNCING, [BACKUP_REPLACED] = META_BACKUP_NONE},
-        [META_BACKUP_SYNCING] = {[BACKUP_ANSWERED] = META_BACKUP_IN_STEP, [BACKUP_REPLACED] = META_BACKUP_RELEASING},
-        [META_BACKUP_IN_STEP] = {[BACKUP_ANSWERED] = META_BACKUP_IN_STEP, [BACKUP_REPLACED] = META_BACKUP_RELEASING},
-        [META_BACKUP_RELEASING] = {[BACKUP_REPLACED] = META_BACKUP_RELEASING, [BACKUP_ANSWERED] = META_BACKUP_NONE},
+int meta_backup_move(int state, int event) {
+    enum { NEVER = -1 };
+    static const int8_t next[META_BACKUP_STATES][META_BACKUP_EVENTS] = {
+        /* TOLD, ANSWERED, REPLACED, INHERITED, CHOSEN */
+        [META_BACKUP_NONE] = {NEVER, NEVER, NEVER, META_BACKUP_IN_STEP, META_BACKUP_WAITING},
+        [META_BACKUP_WAITING] = {META_BACKUP_SYNCING, NEVER, META_BACKUP_NONE, NEVER, NEVER},
+        [META_BACKUP_SYNCING] = {NEVER, META_BACKUP_IN_STEP, META_BACKUP_RELEASING, NEVER, NEVER},
+        [META_BACKUP_IN_STEP] = {NEVER, NEVER, META_BACKUP_RELEASING, NEVER, NEVER},
+        [META_BACKUP_RELEASING] = {NEVER, META_BACKUP_NONE, NEVER, NEVER, NEVER},
     };
-    target->state = next[target->state][event];
+    if (state < 0 || state >= META_BACKUP_STATES || event < 0 || event >= META_BACKUP_EVENTS) return NEVER;
+    return next[state][event];
+}
+
+static void move(struct target *target, enum meta_backup_event event) {
+    int next = meta_backup_move(target->state, event);
+    if (next < 0) abort(); /* no caller lets it come to that */
+    target->state = (uint8_t)next;
 }
 
 static bool is_told(const struct target *target) {
@@ -85,12 +85,6 @@ static void begin_item(struct meta *meta, struct stream *stream, uint8_t kind, s
     fsmeta_put(&stream->items, kind, 1);
     fsmeta_put(&stream->items, partition, 2);
     fsmeta_put(&stream->items, meta->ticket, 8);
-}
-
-static uint64_t number_at(const uint8_t *at, size_t count) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < count; i++) value |= (uint64_t)at[i] << (8 * i);
-    return value;
 }
 
 /* Without memory the stream stays as it is for ever: nothing more is answered before its node is taken out, which is no loss. */
@@ -209,8 +203,8 @@ uint64_t meta_backed_up(struct meta *meta) {
     uint64_t until = meta->ticket;
     for (const struct stream *stream = meta->streams; stream != NULL; stream = stream->next) {
         if (stream->items.failed) until = 0;
-        else if (stream->items.size > stream->start && until >= number_at(stream->items.bytes + stream->start + 7, 8))
-            until = number_at(stream->items.bytes + stream->start + 7, 8) - 1;
+        else if (stream->items.size > stream->start && until >= fsmeta_number_at(stream->items.bytes + stream->start + 7, 8))
+            until = fsmeta_number_at(stream->items.bytes + stream->start + 7, 8) - 1;
     }
     pthread_mutex_unlock(&meta->lock);
     return until;
@@ -235,13 +229,14 @@ static struct target *target_of(struct meta *meta, size_t partition, int32_t nod
     return target;
 }
 
-static struct target *add_target(struct meta *meta, size_t partition, int32_t node, enum meta_backup_state state) {
+static struct target *add_target(struct meta *meta, size_t partition, int32_t node, enum meta_backup_event event) {
     struct stream *stream = stream_to(meta, node);
     struct target *target = stream == NULL ? NULL : fsmeta_slab_take(&meta->slabs, sizeof *target);
     if (target == NULL) return NULL;
-    *target = (struct target){meta->targets[partition], stream, (uint8_t)state};
+    *target = (struct target){meta->targets[partition], stream, META_BACKUP_NONE};
+    move(target, event);
     meta->targets[partition] = target;
-    if (state == META_BACKUP_WAITING) stream->waiting++;
+    if (target->state == META_BACKUP_WAITING) stream->waiting++;
     return target;
 }
 
@@ -263,7 +258,8 @@ static void sweep(struct meta *meta, size_t partition, const int32_t *live, size
 
 static void want(struct meta *meta, size_t partition) {
     if (meta->backups[partition] >= 0 && target_of(meta, partition, meta->backups[partition]) == NULL)
-        (void)add_target(meta, partition, meta->backups[partition], META_BACKUP_WAITING); /* no memory: there is no backup until the next table */
+        (void)add_target(meta, partition, meta->backups[partition],
+                         META_BACKUP_CHOSEN); /* no memory: there is no backup until the next table */
 }
 
 /* The one that is to stay is in step: the others may go. */
@@ -272,7 +268,7 @@ static void release_others(struct meta *meta, size_t partition) {
         if (target->stream->node == meta->backups[partition] || target->state == META_BACKUP_RELEASING) continue;
         if (target->state == META_BACKUP_WAITING) target->stream->waiting--;
         else put_item(meta, target->stream, 'R', partition);
-        move(target, BACKUP_REPLACED);
+        move(target, META_BACKUP_REPLACED);
     }
     sweep(meta, partition, NULL, 0, false);
 }
@@ -314,9 +310,8 @@ int meta_inherit_backups(struct meta *meta, uint32_t partition, const int32_t *n
     if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
     for (size_t i = 0; i < count; i++) {
         if (nodes[i] == meta->node || target_of(meta, partition, nodes[i]) != NULL) continue;
-        struct target *target = add_target(meta, partition, nodes[i], META_BACKUP_NONE);
+        struct target *target = add_target(meta, partition, nodes[i], META_BACKUP_INHERITED);
         if (target == NULL) return leave(meta, ENOMEM);
-        move(target, BACKUP_INHERITED);
         put_item(meta, target->stream, 'A', partition);
     }
     return leave(meta, 0);
@@ -371,11 +366,12 @@ static struct stream *find_stream(const struct meta *meta, int32_t node) {
 }
 
 static void tell_partitions(struct meta *meta, struct stream *stream) {
-    for (size_t i = 0; i < atomic_load(&meta->partitions) && stream->waiting > 0 && stream->items.size - stream->start < SNAPSHOT_BYTES; i++) {
+    for (size_t i = 0; i < atomic_load(&meta->partitions) && stream->waiting > 0 && stream->items.size - stream->start < SNAPSHOT_BYTES;
+         i++) {
         struct target *target = target_of(meta, i, stream->node);
         if (target == NULL || target->state != META_BACKUP_WAITING || !fsmeta_is_mine(meta, i)) continue;
         stream->waiting--;
-        move(target, BACKUP_TOLD);
+        move(target, META_BACKUP_TOLD);
         put_partition(meta, stream, i);
     }
 }
@@ -391,7 +387,7 @@ int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *s
     size_t end = stream->start;
     uint64_t count = 0;
     while (end < items->size) {
-        size_t next = end + 4 + (size_t)number_at(items->bytes + end, 4);
+        size_t next = end + 4 + (size_t)fsmeta_number_at(items->bytes + end, 4);
         if (count > 0 && next - stream->start > META_BATCH_MAX - HEAD_BYTES) break;
         end = next;
         count++;
@@ -399,7 +395,7 @@ int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *s
     size_t body = end - stream->start;
     uint8_t *batch = malloc(HEAD_BYTES + body);
     if (batch == NULL) return leave(meta, ENOMEM);
-    const uint64_t head[] = {MAGIC, meta->version, stream->number, count};
+    const uint64_t head[] = {FSMETA_BATCH, meta->version, stream->number, count};
     const size_t widths[] = {4, 8, 8, 4};
     for (size_t i = 0, at = 0; i < 4; at += widths[i++])
         for (size_t j = 0; j < widths[i]; j++) batch[at + j] = (uint8_t)(head[i] >> (8 * j));
@@ -417,12 +413,12 @@ static void settle(struct meta *meta, struct stream *stream, uint8_t kind, size_
     struct target *target = target_of(meta, partition, stream->node);
     if (target == NULL) return;
     if (kind == 'M' && target->state == META_BACKUP_SYNCING) {
-        move(target, BACKUP_ANSWERED);
+        move(target, META_BACKUP_ANSWERED);
         if (meta->backups[partition] == stream->node) release_others(meta, partition);
     } else if (kind == 'A' && target->state == META_BACKUP_IN_STEP) {
         if (meta->backups[partition] == stream->node) release_others(meta, partition);
     } else if (kind == 'R' && target->state == META_BACKUP_RELEASING) {
-        move(target, BACKUP_ANSWERED);
+        move(target, META_BACKUP_ANSWERED);
         sweep(meta, partition, NULL, 0, false);
         if (meta->backups[partition] == stream->node) want(meta, partition); /* it was to stay after all */
     }
@@ -432,7 +428,7 @@ static void settle(struct meta *meta, struct stream *stream, uint8_t kind, size_
 static void refused(struct meta *meta, struct stream *stream, size_t partition) {
     struct target *target = target_of(meta, partition, stream->node);
     if (target == NULL || target->state == META_BACKUP_WAITING || target->state == META_BACKUP_RELEASING) return;
-    move(target, BACKUP_REPLACED);
+    move(target, META_BACKUP_REPLACED);
     put_item(meta, stream, 'R', partition);
 }
 
@@ -443,14 +439,15 @@ int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8
     stream->busy = false;
     if (error != 0) return leave(meta, 0);
     for (size_t i = 0; i + 2 <= count; i += 2) {
-        size_t partition = (size_t)number_at(answer + i, 2);
+        size_t partition = (size_t)fsmeta_number_at(answer + i, 2);
         if (partition < atomic_load(&meta->partitions)) refused(meta, stream, partition);
     }
     struct out *items = &stream->items;
     size_t end = stream->start + stream->flying_bytes;
-    for (size_t at = stream->start; at < end; at += 4 + (size_t)number_at(items->bytes + at, 4)) {
+    for (size_t at = stream->start; at < end; at += 4 + (size_t)fsmeta_number_at(items->bytes + at, 4)) {
         uint8_t kind = items->bytes[at + 4];
-        if (kind < 'a' && kind != 'E' && kind != 'I' && kind != 'S') settle(meta, stream, kind, (size_t)number_at(items->bytes + at + 5, 2));
+        if (kind < 'a' && kind != 'E' && kind != 'I' && kind != 'S')
+            settle(meta, stream, kind, (size_t)fsmeta_number_at(items->bytes + at + 5, 2));
     }
     stream->start = end;
     stream->number += stream->flying;
@@ -469,205 +466,6 @@ int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8
     return leave(meta, 0);
 }
 
-/* ── the node that is told ── */
-
-static bool drop_entry(void *context, struct link *link) {
-    fsmeta_free_entry(context, RECORD(struct entry, link, link));
-    return true;
-}
-
-static bool drop_inode(void *context, struct link *link) {
-    fsmeta_free_inode(context, RECORD(struct inode, link, link));
-    return true;
-}
-
-static void forget(struct meta *meta, size_t partition) {
-    fsmeta_table_sift(&meta->entries[partition], drop_entry, meta);
-    fsmeta_table_sift(&meta->inodes[partition], drop_inode, meta);
-    fsmeta_table_free(&meta->entries[partition]);
-    fsmeta_table_free(&meta->inodes[partition]);
-    meta->shadows[partition] = (struct shadow){-1, SHADOW_NONE};
-    meta->unsure[partition] = false;
-}
-
-static bool unshelve(void *context, struct link *link) {
-    fsmeta_unshelve(context, RECORD(struct entry, link, link));
-    return false;
-}
-
-static int apply_gone(struct meta *meta, struct in *in, uint8_t kind) {
-    if (kind == 'i') {
-        uint64_t ino = fsmeta_get(in, 8);
-        struct inode *inode = in->failed || fsmeta_partition_of_ino(meta, ino) != in->partition ? NULL : fsmeta_find_inode(meta, ino);
-        if (inode == NULL) return 0;
-        fsmeta_table_remove(&meta->inodes[in->partition], &inode->link);
-        fsmeta_free_inode(meta, inode);
-        return 0;
-    }
-    uint64_t dir = fsmeta_get(in, 8);
-    struct text name = fsmeta_get_name(in);
-    if (in->failed) return 0;
-    uint64_t key = fsmeta_name_key(dir, name.at, name.length);
-    if (fsmeta_partition_of_key(meta, key) != in->partition) return 0;
-    struct entry *entry = fsmeta_find_entry(meta, key, dir, name.at, name.length);
-    if (entry == NULL) return 0;
-    fsmeta_table_remove(&meta->entries[in->partition], &entry->link);
-    fsmeta_free_entry(meta, entry);
-    return 0;
-}
-
-/* 0; EAGAIN: this partition cannot be kept in step. */
-static int apply(struct meta *meta, int32_t source, struct in *in, uint8_t kind) {
-    struct shadow *shadow = &meta->shadows[in->partition];
-    bool owner = meta->owners[in->partition] == source, fed = shadow->state != SHADOW_NONE && shadow->source == source;
-    if (fsmeta_owned_by_table(meta, in->partition)) return EAGAIN;
-    switch (kind) {
-    case 'S':
-        if (!owner) return EAGAIN;
-        forget(meta, in->partition);
-        *shadow = (struct shadow){source, SHADOW_SYNCING};
-        meta->serials[in->partition] = fsmeta_get(in, 8);
-        meta->unsure[in->partition] = fsmeta_get(in, 1) != 0;
-        return 0;
-    case 'A':
-        if (!owner || shadow->state != SHADOW_IN_STEP) return EAGAIN;
-        fsmeta_table_sift(&meta->entries[in->partition], unshelve, meta);
-        shadow->source = source;
-        return 0;
-    case 'R':
-        if (!owner && !fed) return EAGAIN;
-        forget(meta, in->partition);
-        return 0;
-    default: break;
-    }
-    if (!fed) return EAGAIN;
-    switch (kind) {
-    case 'E': return fsmeta_get_entry(in, true);
-    case 'I': return fsmeta_get_inode(in, true);
-    case 'e':
-    case 'i': return apply_gone(meta, in, kind);
-    case 'M': shadow->state = SHADOW_IN_STEP; return 0;
-    case 'F': meta->unsure[in->partition] = false; return 0;
-    default: in->failed = true; return 0;
-    }
-}
-
-static struct teller *teller_of(struct meta *meta, int32_t node) {
-    struct teller *teller = meta->tellers;
-    while (teller != NULL && teller->node != node) teller = teller->next;
-    if (teller != NULL || (teller = calloc(1, sizeof *teller)) == NULL) return teller;
-    teller->node = node;
-    teller->next = meta->tellers;
-    meta->tellers = teller;
-    return teller;
-}
-
-static size_t note_refused(uint8_t *answer, size_t count, size_t partition) {
-    for (size_t i = 0; i < count; i += 2)
-        if (number_at(answer + i, 2) == partition) return count;
-    if (count + 2 > META_REFUSED_MAX) return count; /* those are told of again, and refused then */
-    answer[count] = (uint8_t)partition;
-    answer[count + 1] = (uint8_t)(partition >> 8);
-    return count + 2;
-}
-
-int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, size_t size, uint8_t *answer, size_t *count) {
-    struct in in = {.meta = meta, .at = bytes, .end = bytes + size};
-    uint64_t magic = fsmeta_get(&in, 4), version = fsmeta_get(&in, 8), number = fsmeta_get(&in, 8), items = fsmeta_get(&in, 4);
-    *count = 0;
-    if (in.failed || magic != MAGIC || source < 0) return EPROTO;
-    enter(meta);
-    if (version != meta->version || !meta->telling) return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
-    struct teller *teller = teller_of(meta, source);
-    if (teller == NULL) return leave(meta, ENOMEM);
-    for (; items > 0; items--, number++) {
-        size_t length = (size_t)fsmeta_get(&in, 4);
-        const uint8_t *body = fsmeta_get_bytes(&in, length);
-        struct in item = {.meta = meta, .at = body, .end = body == NULL ? NULL : body + length};
-        uint8_t kind = (uint8_t)fsmeta_get(&item, 1);
-        item.partition = (size_t)fsmeta_get(&item, 2);
-        fsmeta_get(&item, 8);
-        if (in.failed || item.failed || item.partition >= atomic_load(&meta->partitions)) return leave(meta, EPROTO);
-        if (number < teller->number) continue; /* said before; its answer was lost */
-        teller->number = number + 1;
-        int error = apply(meta, source, &item, kind);
-        if (error == 0 && !item.failed) continue;
-        if (error != EAGAIN && meta->shadows[item.partition].source == source) forget(meta, item.partition);
-        *count = note_refused(answer, *count, item.partition);
-    }
-    return leave(meta, in.at == in.end ? 0 : EPROTO);
-}
-
-/* ── becoming an owner, becoming a backup ── */
-
-int meta_shadow_state(struct meta *meta, uint32_t partition) {
-    enter(meta);
-    int state = partition < atomic_load(&meta->partitions) ? meta->shadows[partition].state : SHADOW_NONE;
-    return leave(meta, state);
-}
-
-int meta_demote(struct meta *meta, uint32_t partition, int32_t source) {
-    enter(meta);
-    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
-    meta->shadows[partition] = (struct shadow){source, SHADOW_IN_STEP};
-    return leave(meta, 0);
-}
-
-struct promotion {
-    struct meta *meta;
-    int error;
-};
-
-static bool shelve(void *context, struct link *link) {
-    struct promotion *promotion = context;
-    if (!fsmeta_shelve(promotion->meta, RECORD(struct entry, link, link))) promotion->error = ENOMEM;
-    return false;
-}
-
-/* Who watches it nobody knows any more: caches have been told to forget it, but who uses it or holds its content must be told when it changes. */
-static bool watch_users(void *context, struct link *link) {
-    struct promotion *promotion = context;
-    struct inode *inode = RECORD(struct inode, link, link);
-    const node_set sets[] = {inode->users, inode->holders};
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < fsmeta_set_count(sets[i]); j++)
-            if (fsmeta_watch(promotion->meta, &inode->watchers, fsmeta_set_at(sets[i], j)) != 0) promotion->error = ENOMEM;
-    return false;
-}
-
-int meta_promote(struct meta *meta, uint32_t partition) {
-    struct promotion promotion = {meta, 0};
-    enter(meta);
-    if (partition >= atomic_load(&meta->partitions) || meta->shadows[partition].state == SHADOW_SYNCING) return leave(meta, EINVAL);
-    if (meta->shadows[partition].state == SHADOW_NONE) return leave(meta, 0);
-    meta->shadows[partition] = (struct shadow){-1, SHADOW_NONE};
-    fsmeta_table_sift(&meta->entries[partition], shelve, &promotion);
-    fsmeta_table_sift(&meta->inodes[partition], watch_users, &promotion);
-    return leave(meta, promotion.error);
-}
-
-struct unknown {
-    struct meta *meta;
-    void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino);
-    void *context;
-};
-
-static bool show_unknown(void *context, struct link *link) {
-    const struct unknown *unknown = context;
-    const struct entry *entry = RECORD(struct entry, link, link);
-    if (entry->type == S_IFDIR && fsmeta_find_dir(unknown->meta, entry->ino) == NULL)
-        unknown->each(unknown->context, entry->dir, entry->name, entry->length, entry->ino);
-    return false;
-}
-
-int meta_unknown_dirs(struct meta *meta, uint32_t partition,
-                      void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino), void *context) {
-    enter(meta);
-    if (partition >= atomic_load(&meta->partitions)) return leave(meta, EINVAL);
-    fsmeta_table_sift(&meta->entries[partition], show_unknown, &(struct unknown){meta, each, context});
-    return leave(meta, 0);
-}
-
 int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count, bool unsure) {
     enter(meta);
     for (size_t i = 0; i < count; i++) {
@@ -679,7 +477,7 @@ int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count,
     return leave(meta, 0);
 }
 
-void fsmeta_forget_shadow(struct meta *meta, size_t partition) { forget(meta, partition); }
+/* ── the end ── */
 
 void fsmeta_free_backups(struct meta *meta) {
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {

@@ -59,9 +59,7 @@ static bool had_stripe(const struct forget *forget, const struct inode *inode) {
 }
 
 /* Here is the backup of its record, and its owner is dead. */
-static bool is_orphan(const struct forget *forget, uint64_t ino) {
-    return forget->partitions[fsmeta_partition_of_ino(forget->meta, ino)];
-}
+static bool is_orphan(const struct forget *forget, uint64_t ino) { return forget->partitions[fsmeta_partition_of_ino(forget->meta, ino)]; }
 
 static bool forget_in_inode(void *context, struct link *link) {
     struct forget *forget = context;

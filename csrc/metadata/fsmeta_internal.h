@@ -154,6 +154,11 @@ struct shadow {
     int32_t source; /* the node that tells of its changes */
     uint8_t state;
 };
+struct teller {
+    struct teller *next;
+    int32_t node;
+    uint64_t number; /* of the next item of it */
+};
 struct stream;
 struct target {
     struct target *next;
@@ -172,10 +177,10 @@ struct meta {
     bool *moving;
     bool *unsure;             /* names of it were lost with their nodes: one that is not there may have been */
     struct shadow *shadows;   /* what is here of the partitions of others */
-    struct target **targets;  /* who is told of changes of those of here */
+    struct target **targets;  /* nodes that are told of changes of those of here */
     int32_t *backups;         /* the one of them that is to stay; -1: nobody */
     struct stream *streams;   /* what they are told */
-    struct teller *tellers;   /* who tells this node */
+    struct teller *tellers;   /* nodes that tell this one */
     bool telling;             /* false: between a table and what is to be done by it */
     uint64_t ticket;          /* of the last change that is told */
     size_t moving_count, mine_count;

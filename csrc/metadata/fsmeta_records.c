@@ -249,7 +249,7 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     fsmeta_demand(in, got.layout == META_WHOLE || (got.layout == META_STRIPED && regular && got.stripe > 0 && holders.count == 0));
     fsmeta_demand(in, regular || holders.count == 0);
     fsmeta_demand(in, S_ISLNK(got.mode) ? target.length > 0 && target.length == got.size && memchr(target.at, 0, target.length) == NULL
-                                 : target.length == 0);
+                                        : target.length == 0);
     fsmeta_demand(in, fsmeta_partition_of_ino(meta, got.link.key) == in->partition && fsmeta_find_dir(meta, got.link.key) == NULL);
     fsmeta_demand(in, got.link.key >> META_INO_SHIFT == in->partition && got.link.key != 0);
     if (in->failed || !apply) return fsmeta_get_xattrs(in, NULL);

@@ -4,6 +4,14 @@
 
 #include "fsmeta_internal.h"
 
+enum { FSMETA_BATCH = 0x42464d41 }; /* "AMFB": a batch of changes begins so */
+
+static inline uint64_t fsmeta_number_at(const uint8_t *at, size_t count) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; i++) value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
 struct out {
     struct meta *meta;
     size_t partition;

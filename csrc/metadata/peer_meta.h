@@ -99,7 +99,8 @@ struct peer_meta_held {
     void (*ready)(struct peer_meta_held *held); /* by any thread, with no lock held; it frees it */
 };
 bool peer_meta_hold(struct peer_meta *peer_meta, struct peer_meta_held *held); /* false: it may be answered now */
-void peer_meta_let_go_held(struct peer_meta *peer_meta, const void *owner); /* all of an owner's are ready; when this returns nobody is in `ready` */
+void peer_meta_let_go_held(struct peer_meta *peer_meta,
+                           const void *owner); /* all of an owner's are ready; when this returns nobody is in `ready` */
 void peer_meta_send_backups(struct peer_meta *peer_meta); /* something was changed */
 void peer_meta_backups_changed(struct peer_meta *peer_meta); /* the shard was told of other backups */
 

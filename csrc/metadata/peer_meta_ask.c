@@ -196,8 +196,8 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node, batch ? LANE_BACKUP : LANE_RPC);
     if (link == NULL) return ENOTCONN;
     if (batch && (bytes = malloc(PEER_META_BATCH_MAX)) == NULL) return ENOMEM;
-    size_t answer =
-        question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR || batch ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES;
+    size_t answer = question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR || batch ? PEER_META_ANSWER_MAX
+                                                                                                       : ANSWER_HEAD + ATTR_BYTES;
     pthread_mutex_lock(&link->lock);
     size_t size = peer_meta_write_question(question, ++link->serial, bytes);
     int error = size == 0 ? EINVAL : 0;

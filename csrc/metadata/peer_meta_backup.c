@@ -101,8 +101,8 @@ static void send_next(struct peer_meta *peer_meta, int32_t node) {
     struct sending *sending = malloc(sizeof *sending);
     int error = sending == NULL ? ENOMEM : 0;
     if (error == 0) {
-        *sending = (struct sending){.call = {.owner = peer_meta, .done = answered}, .peer_meta = peer_meta, .node = node,
-                                    .version = meta_version(peer_meta->meta)};
+        *sending = (struct sending){
+            .call = {.owner = peer_meta, .done = answered}, .peer_meta = peer_meta, .node = node, .version = meta_version(peer_meta->meta)};
         struct peer_meta_question question = {.op = PEER_META_BACKUP, .ino = META_ROOT, .value = batch, .value_length = size};
         error = peer_meta_ask(peer_meta, node, &question, &sending->call);
     }
@@ -110,7 +110,8 @@ static void send_next(struct peer_meta *peer_meta, int32_t node) {
     if (error == 0) return;
     free(sending);
     meta_backup_answered(peer_meta->meta, node, error, NULL, 0); /* again when the connection is there, or at the next tick */
-    if (error == ENOTCONN && peer_meta_is_up(peer_meta, node)) send_next(peer_meta, node); /* since: whoever made it found this batch under way */
+    if (error == ENOTCONN && peer_meta_is_up(peer_meta, node))
+        send_next(peer_meta, node); /* since: whoever made it found this batch under way */
 }
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
@@ -142,7 +143,8 @@ void peer_meta_backups_changed(struct peer_meta *peer_meta) {
 /* ── being told ── */
 
 /* A node that has heard of the next table before this one is let wait: this one hears of it, too, or is none any more. */
-int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer, size_t *count) {
+int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer,
+                          size_t *count) {
     int error = META_BUSY;
     for (int i = 0; error == META_BUSY && i < TABLE_WAITS && !atomic_load(&peer_meta->io->stopping); i++) {
         error = meta_backup_take(peer_meta->meta, node, question->value, question->value_length, answer, count);

@@ -75,7 +75,8 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
 
 /* peer_meta_backup.c, for peer_meta.c */
 void peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket);
-int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer, size_t *count);
+int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer,
+                          size_t *count);
 
 /* peer_meta_ask.c, for peer_meta.c */
 bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node); /* the connection for backups */

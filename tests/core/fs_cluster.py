@@ -259,7 +259,7 @@ class Cluster:
         self.nodes[number].waiting.clear()
         for under_way in (self.batches, self.taken):
             for key in [key for key in under_way if number in key]:
-                del under_way[key]  # type: ignore[attr-defined]
+                del under_way[key]
 
     def check(self) -> None:
         """What must hold when nothing is under way: every entry's inode is there, counted right, and nothing else is."""

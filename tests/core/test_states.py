@@ -112,6 +112,19 @@ class Inode:
             raise states.illegal("inode", "f", before, event)
 
 
+class BackupOfPartition:
+    """As the shard moves it."""
+
+    def __init__(self) -> None:
+        self.state = states.BackupState.NONE
+
+    def move(self, event: states.BackupEvent) -> None:
+        after = Meta(0).backup_move(self.state, event)
+        if after < 0:
+            raise states.illegal("backup", "b", self.state, event)
+        self.state = states.BackupState(after)
+
+
 OWNED = {
     "file on its worker": Owned(
         states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
@@ -136,6 +149,10 @@ OWNED = {
     "file on its metadata shard": Owned(
         states.INODE_TABLE, states.INODE_NEXT, states.InodeState, states.InodeEvent,
         Inode, Inode.move, "inode f",
+    ),
+    "node on the owner of a partition": Owned(
+        states.BACKUP_TABLE, states.BACKUP_NEXT, states.BackupState, states.BackupEvent,
+        BackupOfPartition, BackupOfPartition.move, "backup b",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Backups of partitions: which node is told of the changes of which, and answers that wait until it has been told. Pure.
 
-The shard itself keeps what is to be told (csrc/metadata/fsmeta_backup.c), and other threads than this change it, too. So what is decided here is only who
-the backup of a partition is, by the table, and what everybody must forget when a partition is inherited.
+The shard itself keeps what is to be told (csrc/metadata/fsmeta_backup.c), since threads of C change it, too. Decided here is which node is
+the backup of a partition, by the table, and what every node must forget when a partition is inherited.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Backups:
     # ── who watches what ───────────────────────────────────────────────────────────────────────────
 
     def forget(self, parts: list[int]) -> None:
-        """The owners of these have died, and with them the knowledge of who must be told of changes: so all that is known of them is forgotten here."""
+        """The owners of these have died, and with them the knowledge of who must be told of changes. So all that is known of them here is
+        forgotten."""
         self._meta.uncache_partitions(parts)
         self._forgetting += 1
         self._calls.spawn(work(w.Invalidate((), (EVERY_NAME,))), lambda error, _: self._forgotten())

@@ -336,7 +336,7 @@ class Calls:
         self.spawn(waits, ready)
 
     def hold(self, answer: Answer) -> Answer:
-        """``answer`` to a client, a mount or the worker of this node, given when all that has been changed by then is known to its backups."""
+        """``answer`` to a client, a mount or the worker of this node, given when backups know all that has been changed by then."""
 
         def settled(error: OSError | None, value: Any) -> None:
             waits = self.unsettled()

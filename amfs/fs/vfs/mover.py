@@ -5,10 +5,10 @@ sends the records, until that one has said that they are there; a node that is a
 same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and brings the
 stripes one after the other. The node that sent them stays a backup, like those that it had, until the owner has one that is in step.
 
-The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, what is there of it is served. If there are
-several backups (one was taking the place of another) the heir has the others forget first. If the heir is not in step another one sends it. So every
-node that believes to be in step has all that was answered. A partition that no living node has is lost: empty but for what every node knows, the
-directories, and a name that is not there may have been.
+The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, what is there of it is served. If
+there are several backups (one was taking the place of another) the heir has the others forget first. If the heir is not in step another one
+sends it. So every node that believes to be in step has all that was answered. A partition that no living node has is lost: empty but for
+what every node knows, the directories, and a name that is not there may have been.
 """
 
 from __future__ import annotations
@@ -294,8 +294,8 @@ class PartitionMover:
         return True
 
     def _take_over(self, ours: list[int], lost: list[int]) -> None:
-        """Serve these: of the first there is everything here. Of the second nobody has the records: those of directories are known to all, and the
-        rest is lost."""
+        """Serve these: of the first there is everything here. Of the second nobody has the records: those of directories are known to all,
+        and the rest is lost."""
         unknown: list[tuple[int, bytes, int]] = []
         for part in ours:
             self._meta.promote(part)
