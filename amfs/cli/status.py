@@ -117,6 +117,12 @@ def _print(fact: dict[str, Any]) -> None:
     for row in rows:
         padded = [cell.ljust(widths[place]) if place in left else cell.rjust(widths[place]) for place, cell in enumerate(row)]
         click.echo("  " + "  ".join(padded).rstrip())
+    alone = sum(node.get("partitions", 0) - node.get("backed_up", 0) for node in up)
+    if alone and len(up) > 1:
+        click.echo(f"  names of {alone} of {sum(node.get('partitions', 0) for node in up)} partitions of amfs:/ have no backup in step yet")
+    lost = sum(node.get("names_lost", 0) for node in up)
+    if lost:
+        click.echo(f"  names of {lost} partitions of amfs:/ were lost: a missing one is EIO until user.amfs.losses of amfs:/ is set")
     for node in nodes:
         for mount in node.get("mounts", ()):
             how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"

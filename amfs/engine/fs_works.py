@@ -317,7 +317,7 @@ class ForgetPeer(WorkOrder[None], frozen=True):
 
 
 class Invalidate(WorkOrder[None], frozen=True):
-    """Have the kernels of this node's mounts forget these, but not that of ``but`` (an endpoint); ends when they have."""
+    """Have the kernels of this node's mounts forget these (inode 0: all), but not that of ``but`` (an endpoint); ends when they have."""
 
     inodes: tuple[int, ...]
     entries: tuple[tuple[int, bytes], ...] = ()

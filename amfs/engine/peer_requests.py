@@ -486,6 +486,12 @@ class SettleDirectories(PeerCall[None], frozen=True):
     """Asked of the manager: answered when all changes of directories that have begun by then are on all nodes, or on none."""
 
 
+class Losses(PeerCall[int], frozen=True):
+    """Of how many partitions there names were lost. ``accept``: a name that is not there never was, from now on."""
+
+    accept: bool
+
+
 class HandOver(PeerCall[None], frozen=True):
     """Send these, which are there as a backup: their owner has died, and the asker inherits them."""
 
@@ -513,7 +519,7 @@ AnyPeerCall = (
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | SpareCopies | Digests | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
-    | StripesOf | Arrive | Have | SettleDirectories | HandOver | ForgetBackup | Lose
+    | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
 )  # fmt: skip
 
 BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))

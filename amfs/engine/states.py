@@ -277,9 +277,9 @@ INODE_TABLE: Mapping[tuple[InodeState, InodeEvent], InodeState] = {
 
 
 class BackupState(IntEnum):
-    """NONE: it is told nothing. WAITING: it is to be told everything, when its turn comes. SYNCING: that is under way; it is told of changes,
-    too, and changes are answered when it knows them. IN_STEP: it has everything, and inherits the partition. RELEASING: another node has
-    taken its place; until it has heard that, it believes to be in step, and changes wait for it."""
+    """NONE: it is told nothing. WAITING: it is to be told everything, when its turn comes. SYNCING: that is under way; it is told of
+    changes, too, and changes are answered when it knows them. IN_STEP: it has everything, and inherits the partition. RELEASING: another
+    node has taken its place; until it has heard that, it believes to be in step, and changes wait for it."""
 
     NONE = 0
     WAITING = 1

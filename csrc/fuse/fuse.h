@@ -116,7 +116,7 @@ int amfs_fuse_reply_statfs(struct amfs_fuse *mount, uint64_t unique, uint32_t bs
  * waited for by amfs_fuse_await_invalidated. 0: nothing to do. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data);
 /* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */
-uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino);
+uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino); /* 0: of all inodes */
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number);
 

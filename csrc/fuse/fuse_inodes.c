@@ -184,6 +184,17 @@ bool fuse_inode_changed(struct amfs_fuse *mount, uint64_t ino, bool data) {
     return tells;
 }
 
+size_t fuse_inodes_remembered(struct amfs_fuse *mount, uint64_t **inos) {
+    size_t count = 0;
+    pthread_mutex_lock(&mount->inodes_lock);
+    *inos = malloc((mount->inode_count + 1) * sizeof **inos);
+    for (size_t i = 0; *inos != NULL && i < mount->inode_buckets; i++)
+        for (const struct kernel_inode *inode = mount->inodes[i]; inode != NULL && count < mount->inode_count; inode = inode->next)
+            if (inode->timed || inode->paged) (*inos)[count++] = inode->ino;
+    pthread_mutex_unlock(&mount->inodes_lock);
+    return count;
+}
+
 bool fuse_inode_is_known(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
     bool known = *place(mount, ino) != NULL;

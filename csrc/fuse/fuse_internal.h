@@ -419,6 +419,7 @@ bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wai
 static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }
 int fuse_notify_begin(struct amfs_fuse *mount);
 void fuse_notify_end(struct amfs_fuse *mount);
+size_t fuse_inodes_remembered(struct amfs_fuse *mount, uint64_t **inos); /* that the kernel may use without asking; the caller frees them */
 uint64_t fuse_notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
 void fuse_notify_editions(struct amfs_fuse *mount,

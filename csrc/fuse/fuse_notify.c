@@ -232,7 +232,20 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
     return number == 0 ? 0 : number_on(INODES, number);
 }
 
+/* All that it may use without asking: nobody knows any more of what it would be told. */
+static uint64_t stale_all(struct amfs_fuse *mount) {
+    uint64_t *inos, last = 0;
+    size_t count = fuse_inodes_remembered(mount, &inos);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t number = amfs_fuse_stale(mount, inos[i]);
+        if (number != 0) last = number;
+    }
+    free(inos);
+    return last;
+}
+
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
+    if (ino == 0) return stale_all(mount);
     if (!atomic_load(&mount->no_open) || !fuse_files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
     fuse_inode_changed(mount, ino, true);
     return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);

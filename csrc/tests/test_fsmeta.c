@@ -154,6 +154,71 @@ static void *walker_body(void *argument) {
     return NULL;
 }
 
+/* And the backup of it all, which is told while they work; now and then an answer is lost, or a batch is damaged on its way to a third node. */
+struct telling {
+    struct meta *from, *to;
+    atomic_bool *over;
+};
+
+static bool tell_once(const struct telling *telling, uint64_t *state) {
+    uint8_t *batch = NULL, answer[META_REFUSED_MAX];
+    size_t size, count = 0;
+    CHECK(meta_backup_next(telling->from, 1, &batch, &size) == 0);
+    if (size == 0) return false;
+    if (next_random(state) % 16 == 0) {
+        struct meta *third = start(1, 0);
+        int32_t nobody[PARTITIONS], owner = 0;
+        uint8_t *copy = malloc(size);
+        CHECK(copy != NULL);
+        memcpy(copy, batch, size);
+        for (int i = 0; i < PARTITIONS; i++) nobody[i] = -1;
+        for (int i = 0; i < 3; i++) copy[24 + next_random(state) % (size - 24)] = (uint8_t)next_random(state);
+        CHECK(meta_set_backups(third, nobody, PARTITIONS, &owner, 1) == 0);
+        meta_backup_take(third, 0, copy, size, answer, &count);
+        check_sound(third);
+        meta_free(third);
+        free(copy);
+    }
+    int error = meta_backup_take(telling->to, 0, batch, size, answer, &count);
+    CHECK(error == 0 && count == 0);
+    free(batch);
+    CHECK(meta_backup_answered(telling->from, 1, next_random(state) % 8 == 0 ? EIO : 0, answer, count) == 0);
+    return true;
+}
+
+static void *teller_body(void *argument) {
+    const struct telling *telling = argument;
+    uint64_t state = 99;
+    while (!atomic_load(telling->over)) tell_once(telling, &state);
+    while (tell_once(telling, &state)) {}
+    return NULL;
+}
+
+static struct meta *start_backup(struct meta *meta) {
+    struct meta *backup = start(1, 0);
+    int32_t first[PARTITIONS], nobody[PARTITIONS], owner = 0, other = 1;
+    for (int i = 0; i < PARTITIONS; i++) {
+        first[i] = 1;
+        nobody[i] = -1;
+    }
+    CHECK(meta_set_backups(meta, first, PARTITIONS, &other, 1) == 0 && meta_set_backups(backup, nobody, PARTITIONS, &owner, 1) == 0);
+    return backup;
+}
+
+static void check_inherits(struct meta *meta, struct meta *backup) {
+    struct meta_counts had, has;
+    int32_t owners[PARTITIONS];
+    CHECK(meta_backed_up(meta) == meta_ticket(meta));
+    check_sound(backup);
+    for (int i = 0; i < PARTITIONS; i++) owners[i] = 1;
+    CHECK(meta_set_table(backup, owners, PARTITIONS, 2) == 0);
+    for (uint32_t i = 0; i < PARTITIONS; i++) CHECK(meta_shadow_state(backup, i) == 2 && meta_promote(backup, i) == 0);
+    check_sound(backup);
+    meta_counts(meta, &had);
+    meta_counts(backup, &has);
+    CHECK(had.inodes == has.inodes && had.entries == has.entries);
+}
+
 static void test_threads(void) {
     struct meta *meta = start(0, 0);
     uint64_t dirs[2];
@@ -162,9 +227,11 @@ static void test_threads(void) {
         dirs[i] = meta_new_number(meta, (uint32_t)i);
         CHECK(meta_dir_add(meta, dirs[i], META_ROOT, i == 0 ? "left" : "right", i == 0 ? 4 : 5, &attr) == 0);
     }
-    pthread_t threads[THREADS], walker;
+    pthread_t threads[THREADS], walker, teller;
     struct hammer hammers[THREADS];
     atomic_bool over = false;
+    struct telling telling = {meta, start_backup(meta), &over};
+    CHECK(pthread_create(&teller, NULL, teller_body, &telling) == 0);
     for (int i = 0; i < THREADS; i++) {
         hammers[i] = (struct hammer){meta, (uint64_t)i + 1, {dirs[0], dirs[1]}, &over};
         CHECK(pthread_create(&threads[i], NULL, hammer_body, &hammers[i]) == 0);
@@ -173,7 +240,10 @@ static void test_threads(void) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     atomic_store(&over, true);
     pthread_join(walker, NULL);
+    pthread_join(teller, NULL);
     check_sound(meta);
+    check_inherits(meta, telling.to);
+    meta_free(telling.to);
     meta_free(meta);
 }
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
 from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.caches import EVERY_NAME
-from amfs.fs.vfs.calls import Calls, Operation, work
+from amfs.fs.vfs.calls import Calls, Operation, ask, together, work
 from amfs.fs.vfs.members import Members
 
 
@@ -21,6 +22,7 @@ class Backups:
         self._calls = calls
         self._meta = meta
         self._members = members
+        calls.serve(p.Losses.by(self._losses))
         self._forgetting = 0  # losses of nodes of which kernels are being told
         calls.unsettled = self._unsettled
 
@@ -55,7 +57,7 @@ class Backups:
         forgotten."""
         self._meta.uncache_partitions(parts)
         self._forgetting += 1
-        self._calls.spawn(work(w.Invalidate((), (EVERY_NAME,))), lambda error, _: self._forgotten())
+        self._calls.spawn(work(w.Invalidate((0,), (EVERY_NAME,))), lambda error, _: self._forgotten())
 
     def _forgotten(self) -> None:
         self._forgetting -= 1
@@ -63,3 +65,22 @@ class Backups:
     def forgotten(self) -> Operation[None]:
         """Until the kernels of this node have forgotten what they knew of partitions of dead nodes."""
         yield from self._calls.until(lambda: not self._forgetting)
+
+    # ── what is lost all the same ──────────────────────────────────────────────────────────────────
+
+    def losses(self, accept: bool) -> Operation[int]:
+        """Of how many partitions names were lost. ``accept``: from now on a name that is not there never was."""
+        answers = yield from together([ask(node, p.Losses(accept)) for node in sorted(self._members.live)])
+        for answer in answers:
+            if isinstance(answer, OSError):
+                raise answer
+        return sum(answer for answer in answers if not isinstance(answer, OSError))
+
+    def _losses(self, peer: int, call: p.Losses) -> int:
+        if call.accept:
+            self._meta.set_unsure(range(len(self._members.owners)), False)
+        return self.counts()[2]
+
+    def counts(self) -> tuple[int, int, int]:
+        """Partitions of this node; those of them whose backup is in step; those of which names were lost."""
+        return self._meta.count_backups()

@@ -78,7 +78,7 @@ class FileSystem(Machine):
         evictor = Evictor(calls, owners, caches, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
         layouts = Layouts(calls, members, owners, self._directories, files)
-        xattrs = Xattrs(meta, owners, self._directories, namespace, layouts)
+        xattrs = Xattrs(meta, owners, backups, self._directories, namespace, layouts)
         paths = Paths(meta, members, owners, self._directories, namespace, layouts)
         self._handles = handles = Handles(calls, members, namespace, paths, files)
         copies = Copies(calls, members, owners, opener, files, evictor)
@@ -108,6 +108,10 @@ class FileSystem(Machine):
     def asked(self) -> int:
         """How many questions this node has asked others."""
         return self.calls.asked
+
+    def backups(self) -> tuple[int, int, int]:
+        """Partitions of this node; those of them whose backup is in step; those of which names were lost."""
+        return self._backups.counts()
 
     def flush(self) -> None:
         self._shard.flush()

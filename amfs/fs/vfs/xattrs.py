@@ -7,7 +7,8 @@ import stat
 
 from amfs._native import Meta
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import NO_LAYOUT, STRIPED, WHOLE
+from amfs.engine.attr import NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Operation, failure
 from amfs.fs.vfs.directories import Directories
@@ -16,6 +17,7 @@ from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.owners import Owners
 
+LOSSES = b"user.amfs.losses"  # of the topmost directory
 LOCATION, LAYOUT, PLACEMENT = b"user.amfs.location", b"user.amfs.layout", b"user.amfs.placement"
 STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30
 
@@ -23,7 +25,10 @@ STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30
 class Xattrs:
     """Reads and sets extended attributes."""
 
-    def __init__(self, meta: Meta, owners: Owners, directories: Directories, namespace: Namespace, layouts: Layouts) -> None:
+    def __init__(
+        self, meta: Meta, owners: Owners, backups: Backups, directories: Directories, namespace: Namespace, layouts: Layouts
+    ) -> None:
+        self._backups = backups
         self._meta = meta
         self._owners = owners
         self._directories = directories
@@ -32,6 +37,8 @@ class Xattrs:
 
     def get(self, ino: int, name: bytes) -> Operation[bytes]:
         of_directory = self._directories.is_directory(ino)
+        if name == LOSSES and ino == ROOT:
+            return b"%d" % (yield from self._backups.losses(False))
         if name not in (LOCATION, LAYOUT, PLACEMENT):
             return self._meta.get_xattr(ino, name) if of_directory else (yield from self._owners.ask(p.GetXattr(ino, name)))
         if of_directory:
@@ -53,6 +60,13 @@ class Xattrs:
     def set(self, caller: Caller, ino: int, name: bytes, value: bytes, flags: int) -> Operation[None]:
         if name == LOCATION:
             raise failure(errno.EPERM)
+        if name == LOSSES and ino == ROOT:
+            if value.strip() != b"accepted":
+                raise failure(errno.EINVAL)
+            if caller.uid not in (0, Attr(*self._meta.dir_get(ROOT)[0]).uid):
+                raise failure(errno.EPERM)
+            yield from self._backups.losses(True)
+            return
         if name == LAYOUT:
             layout, stripe = _parse_layout(value)
             yield from self._layouts.set_layout(caller, ino, layout, stripe)
