@@ -529,6 +529,9 @@ QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListX
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
 ))  # fmt: skip
+CHANGES_NAMES = frozenset((
+    Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish,
+))  # fmt: skip
 #: What a node can do that does not know the directories yet.
 WITHOUT_DIRECTORIES = frozenset((
     Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage,

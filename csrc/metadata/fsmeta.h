@@ -320,7 +320,7 @@ int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, si
 int meta_shadow_state(struct meta *meta, uint32_t partition);
 int meta_demote(struct meta *meta, uint32_t partition, int32_t source); /* what is here goes to that node, and stays as its backup */
 int meta_promote(struct meta *meta, uint32_t partition); /* what is here as a backup is the partition from now on */
-/* Entries of directories of which this node does not know: calls `each` with the lock held. */
+/* Entries of directories that are not there, as far as this node knows, or not under this name: calls `each` with the lock held. */
 int meta_unknown_dirs(struct meta *meta, uint32_t partition,
                       void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino), void *context);
 /* Names of these were lost with their nodes: to look up one that is not there is EIO, and so is making it. */

@@ -191,7 +191,8 @@ struct unknown {
 static bool show_unknown(void *context, struct link *link) {
     const struct unknown *unknown = context;
     const struct entry *entry = RECORD(struct entry, link, link);
-    if (entry->type == S_IFDIR && fsmeta_find_dir(unknown->meta, entry->ino) == NULL)
+    const struct dir *dir = entry->type == S_IFDIR ? fsmeta_find_child(unknown->meta, entry->dir, entry->name, entry->length) : NULL;
+    if (entry->type == S_IFDIR && (dir == NULL || dir->link.key != entry->ino))
         unknown->each(unknown->context, entry->dir, entry->name, entry->length, entry->ino);
     return false;
 }

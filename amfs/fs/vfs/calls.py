@@ -20,7 +20,7 @@ from amfs.engine.events import FsWork, FsWorked, PeerDown, TimerFired
 from amfs.engine.fs_requests import answer_type, received
 from amfs.engine.fs_works import WorkOrder
 from amfs.engine.machine import Machine
-from amfs.engine.peer_requests import BY_TAG, CHANGES_NOTHING, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
+from amfs.engine.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
 from amfs.errors import InvalidTransition
 from amfs.fs.vfs.members import Members
 
@@ -104,7 +104,7 @@ class Calls:
         """``machine``: gives the time, and takes effects."""
         self.members = members
         self.asked = 0  # how many questions this node has asked others
-        #: Answers to outside of this node's machine wait until what was changed is known to backups: does it have to wait? By what?
+        #: Answers wait until what was changed is known to backups: does one that is given now have to wait? By what?
         self.unsettled: Callable[[], Operation[None] | None] = lambda: None
         self._late: dict[int, deque[list[m.Message]]] = {}  # peer -> what is not sent before an answer is: one that still waits is empty
         self._machine = machine
@@ -272,6 +272,8 @@ class Calls:
         if not self.members.introduced and type(call) not in WITHOUT_DIRECTORIES:
             self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve(peer, call, answer))
             return
+        if peer == self.members.node and type(call) in CHANGES_NAMES:
+            answer = self._hold(answer)
         try:
             result = self._handlers[type(call)](peer, call)
         except OSError as error:
@@ -335,8 +337,9 @@ class Calls:
 
         self.spawn(waits, ready)
 
-    def hold(self, answer: Answer) -> Answer:
-        """``answer`` to a client, a mount or the worker of this node, given when backups know all that has been changed by then."""
+    def _hold(self, answer: Answer) -> Answer:
+        """``answer`` to an operation of this node, given when backups know all that has been changed by then. (That a file is opened or
+        closed they need not know: its content is here, and goes with this node.)"""
 
         def settled(error: OSError | None, value: Any) -> None:
             waits = self.unsettled()

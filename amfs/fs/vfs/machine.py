@@ -129,7 +129,7 @@ class FileSystem(Machine):
             self.out.append(FsReplied(token, number_of(error) if error is not None else 0, value))
 
         endpoint = token[:2] if isinstance(token, tuple) else token
-        self._requests.run(endpoint, event.request, event.uid, event.gid, self.calls.hold(answer))
+        self._requests.run(endpoint, event.request, event.uid, event.gid, answer)
 
     def _on_request(self, peer: int, message: m.FsRequest) -> None:
         self._clients.add(peer)
@@ -143,7 +143,7 @@ class FileSystem(Machine):
             self.log(f"client {peer} asks what is no request: {wrong}", logging.WARNING)
             answer(failure(errno.EINVAL), None)
         else:
-            self._requests.run(("client", peer), request, message.uid, message.gid, self.calls.hold(answer))
+            self._requests.run(("client", peer), request, message.uid, message.gid, answer)
 
     def _client_gone(self, client: int) -> None:
         """Close what a client left open."""
@@ -161,13 +161,13 @@ class FileSystem(Machine):
         def answer(error: OSError | None, size: int) -> None:
             self.out.append(MovedForTask(event.serial, error, size or 0))
 
-        self.calls.spawn(self._task_files.move(event), self.calls.hold(answer))
+        self.calls.spawn(self._task_files.move(event), answer)
 
     def _on_end_attempt(self, event: EndAttempt) -> None:
         def answer(error: OSError | None, traces: Traces | None) -> None:
             self.out.append(AttemptSettled(event.ended, error, traces or Traces()))
 
-        self.calls.spawn(self._attempts.end(event), self.calls.hold(answer))
+        self.calls.spawn(self._attempts.end(event), answer)
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 

@@ -315,7 +315,7 @@ class PartitionMover:
         self._backups.choose()
 
     def _strike(self, entries: list[tuple[int, bytes, int]]) -> Operation[None]:
-        """Names of directories that were about to be made, or had just been removed, when the node died that had the names."""
+        """Names of directories that were about to be made, or had just been moved or removed, when the node died that had the names."""
         version = -1
         while version != self._members.version:
             version = self._members.version
@@ -325,9 +325,9 @@ class PartitionMover:
                 version = -1
                 yield Sleep(PAUSE_LAST_S)
         for dir, name, ino in entries:
-            with suppress(OSError):  # ENOTDIR: that is what is looked for
-                self._meta.dir_get(ino)
-                continue
+            with suppress(OSError):  # ENOENT: that is what is looked for
+                if self._meta.dir_find(dir, name)[0] == ino:
+                    continue
             with suppress(OSError):
                 self._meta.remove(dir, name, 0, ino)
 
