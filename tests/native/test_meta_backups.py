@@ -45,7 +45,7 @@ def inherit(meta: Meta, node: int = 1, version: int = 3) -> None:
     meta.check()
 
 
-def records(meta: Meta, node: int) -> dict[bytes, tuple[int, Attr, bytes]]:
+def records(meta: Meta, node: int) -> dict[bytes, tuple[int, Attr, list[bytes]]]:
     return {name: (ino, Attr(*meta.getattr(ino, node)), meta.list_xattr(ino)) for name, ino, *_ in meta.list(ROOT, 0, 4000)}
 
 
