@@ -131,7 +131,7 @@ class _Bench:
         ]
 
     def memory(self, calls: int) -> list[Row]:
-        count = max(1000, calls // 5)
+        count = max(1000, calls)
         little, much = self.script("m1.swift", _FILES, 100), self.script("m.swift", _FILES, count)
         used = self.median(lambda: more(self.run(much).peak_kib, self.run(little).peak_kib) / (count - 100))
         return [Row("memory", used, "KiB an app call", MEMORY_TARGET, "at most")]

@@ -36,7 +36,7 @@ def attach(number: int | None, list_: bool, stop: bool) -> int:
         return 130
     status = run.status()
     if status is None:
-        click.echo(f"amfs: run {run.record.number} was killed; its journal is kept: amfs run --resume does the rest", err=True)
+        click.echo(f"amfs: run {run.record.number} was killed; amfs run --resume does the rest, unless it ran with --no-journal", err=True)
         return 1
     return status
 
@@ -44,9 +44,10 @@ def attach(number: int | None, list_: bool, stop: bool) -> int:
 def _line(one: Detached) -> str:
     from amfs.errors import UsageError
 
-    status = one.status()
     try:
-        state = f"ended with status {status}" if status is not None else "running" if one.goes_on() else "killed"
+        going = one.goes_on()
+        status = one.status()  # read last: it may have ended meanwhile
+        state = "running" if going and status is None else "killed" if status is None else f"ended with status {status}"
     except UsageError:
         state = f"on {one.record.host.split('/')[0]}"
     began = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.record.began))

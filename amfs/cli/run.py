@@ -15,11 +15,11 @@ from amfs.cli.completion import local_files, session_names
 from amfs.cli.run_driver import Driver, grows
 from amfs.errors import SessionError, UsageError
 
-#: Seconds in which a faulty list is refused.
-_MOMENT_S = 1.0
-
 if TYPE_CHECKING:
     from amfs.runs.context import RunOptions
+
+#: Seconds in which a faulty list is refused.
+_MOMENT_S = 1.0
 
 
 @click.command(
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="FILE",
     type=click.Path(),
-    help="Of a Swift script: swift.conf, properties, tc.data, sites.xml. Repeatable. What has a meaning here is used.",
+    help="Of a Swift script: swift.conf, properties, tc.data, sites.xml. Repeatable. Entries without a meaning here are named and ignored.",
 )
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
@@ -138,7 +138,8 @@ def _detach(file: str) -> int:
     if file == "-" or grows(file):
         raise UsageError("--detach needs a file: nobody feeds a pipe in the background")
     words = click.get_current_context().find_root().obj
-    run = detached.start([word for word in words if word != "--detach"], os.environ)
+    options = words.index("--") if "--" in words else len(words)  # the words behind it are the script's
+    run = detached.start([word for at, word in enumerate(words) if word != "--detach" or at > options], os.environ)
     until = time.monotonic() + _MOMENT_S
     while run.goes_on() and time.monotonic() < until:
         time.sleep(0.02)

@@ -14,13 +14,14 @@ from click.core import ParameterSource
 
 from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task, complete
+from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, UsageError, WorkflowError
 
 if TYPE_CHECKING:
     from amfs.display.progress import Progress
     from amfs.runs.context import RunOptions
     from amfs.runs.driver import RunDriver
+    from amfs.scripts.command_run import CommandRun
     from amfs.scripts.script import Script
 
 _DONE = Task("done", ("true",))
@@ -31,53 +32,6 @@ def _remains(task: Task) -> Task:
     if not task.outputs:
         return _DONE
     return Task(task.id, _DONE.argv, outputs=task.outputs, keep=task.keep, scratch=task.scratch, label=task.label, line=task.line)
-
-
-class CommandRun:
-    """The run of the command, for the thread of the script."""
-
-    def __init__(self, driver: RunDriver, checker: Any) -> None:
-        from amfs.runs.live import LiveRun
-
-        self.driver = driver
-        self.checker = checker
-        self.over = threading.Event()
-        self.live = LiveRun(driver, self._check)
-        self.makes, self.nodes, self.locate = self.live.makes, self.live.nodes, self.live.locate
-
-    def _check(self) -> None:
-        if self.over.is_set():
-            raise AmfsError("the run is over")
-
-    def add(self, tasks: list[Task]) -> None:
-        self.live.in_loop(lambda: self._add(tasks))
-
-    def _add(self, tasks: list[Task]) -> None:
-        faults = []
-        accepted = []
-        for task in tasks:
-            task = complete(task)
-            if found := self.checker.add(task):
-                faults += found
-            else:
-                accepted.append(task)
-        if not self.driver.submitter.ending:
-            self.driver.add(accepted)
-        if faults:
-            raise WorkflowError(faults)
-
-    def read(self, name: str) -> bytes:
-        if self.live.in_loop(lambda: self.driver.want(name)):
-            self._wait_for(name)
-        return self.live.content(name)
-
-    def _wait_for(self, name: str) -> None:
-        """Until the task that an earlier run had done, and whose file is gone, has made it again."""
-        from amfs.engine.states import FINISHED
-
-        writer = self.driver.plan.writers[name]
-        while self.live.in_loop(lambda: self.driver.submitter.state[writer]) != FINISHED and not self.over.wait(0.05):
-            pass
 
 
 class ScriptDriver(Driver):
@@ -137,6 +91,7 @@ class ScriptDriver(Driver):
 
     def _read_along(self, driver: RunDriver, checker: Any) -> None:
         """Evaluate the script in a thread of its own."""
+        from amfs.scripts.command_run import CommandRun
         from amfs.scripts.script import Script
         from amfs.scripts.world import World
 

@@ -1,8 +1,8 @@
 """A dispatcher (AME §3.4): owns the records of its tasks, hands them to the workers of its unit, collects results, retries. Pure.
 
 It does not look at files (the FAP does) and keeps a record only while the task is unfinished. At least once, accounted once: a record
-ends with the first success, or when its retries are used up; what comes later is ignored. A task that fails runs next on another worker.
-A failure on a worker whose failures may be its own (``worker_health``) costs no retry.
+ends with the first success, or when its retries are used up; results that arrive later are ignored. A task that fails runs next on
+another worker. A failure on a worker whose failures may be its own (``worker_health``) costs no retry.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Dispatcher(Machine):
                 self._went_well(number, run, record, peer)
                 self._ended(number, run, record, result)
                 continue
-            if result.outcome in _OF_ITSELF:
+            if result.outcome in _OF_ITSELF and not lacks_files(result):
                 run.health.failed(peer)
                 record.failed_on = peer
             if self._is_excused(run, record, result):

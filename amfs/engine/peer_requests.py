@@ -246,8 +246,8 @@ class DropStripes(PeerCall[None], frozen=True):
 
 
 class Recall(PeerCall[bool], frozen=True):
-    """Another node wants it: what this node's kernel keeps is not all there is any more, and handles that no open stands for are closed.
-    Answers whether nobody writes it there by now."""
+    """Another node is about to open the file. The kernel of the node that is asked forgets its pages, and the node closes its own handles.
+    Answers whether nobody writes the file there by now."""
 
     ino: int
 

@@ -199,10 +199,10 @@ class OpenState(IntEnum):
 
 class OpenEvent(IntEnum):
     BECOMES_WRITER = 0  # asks the shard to be its writer, which it has not been
-    FETCH_ENDED = 1  # the content is here, or this node is not its writer; followed by what it is open for meanwhile
+    FETCH_ENDED = 1  # the content is here, or this node is not its writer; the event of its present use follows
     OPENED_TO_WRITE = 2
     PROXY_OPENED = 3
-    PROXY_CLOSED = 4  # or found that nobody uses it; what was written through it is to be reported
+    PROXY_CLOSED = 4  # or found unused; the writes that went through it are to be reported
     WRITER_CLOSED = 5
     REPORTED = 6  # the report of what was written begins
     UNUSED = 7  # no handle of this node can write it any more, and nothing was written

@@ -102,7 +102,7 @@ def start(words: Sequence[str], environment: Mapping[str, str]) -> Detached:
         number, place = _take_number(base)
         with open(place / "output", "xb") as output:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", _KEEPER, "sh", str(place), sys.executable, "-m", "amfs", *words],
+                ["/bin/sh", "-c", _KEEPER, "sh", str(place), sys.executable, "-P", "-m", "amfs", *words],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment,
             )  # fmt: skip
         record = Record(number, tuple(words), os.getcwd(), host_id(), process.pid, start_time(process.pid), time.time())

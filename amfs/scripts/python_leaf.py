@@ -23,6 +23,17 @@ def evaluate(code: str, expression: str, persistent: bool) -> tuple[bool, str]:
         return False, "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
+def evaluate_in(directory: str, code: str, expression: str, persistent: bool) -> tuple[bool, str]:
+    """The same in this directory, whose modules can be imported, as in a program that was started there with ``python -c``."""
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        return False, f"{directory} on this node: {error.strerror}"
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return evaluate(code, expression, persistent)
+
+
 def serve() -> None:
     """A line in, a line out. What the code prints goes to standard error's place, the terminal."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)

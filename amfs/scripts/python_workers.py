@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from amfs.errors import AmfsError
 from amfs.swift.requests import Refused
 
-_SERVER = os.path.join(os.path.dirname(__file__), "python_leaf.py")
+_SERVER = Path(__file__).with_name("python_leaf.py")
 
 #: Seconds until a node's idle process leaves its slot to tasks. What it knew is gone then.
 _IDLE_S = 5.0
@@ -26,19 +26,20 @@ _IDLE_S = 5.0
 class PythonOnNodes:
     """Processes on the nodes of a session, one a slot. Raises SystemSetupError if ``amfs[functions]`` is not installed."""
 
-    def __init__(self, session: str, slots: int) -> None:
+    def __init__(self, session: str, slots: int, directory: str) -> None:
         from amfs.client.files import Files
         from amfs.functions.executor import Executor
 
+        self.directory = directory
         self._files = Files(session)
         self._executor = Executor(self._files, session, max(1, slots), idle_s=_IDLE_S)
 
     def call(self, code: str, expression: str, persistent: bool) -> str:
         """The value of the expression as text. Raises ``Refused``."""
-        from amfs.scripts.python_leaf import evaluate
+        from amfs.scripts.python_leaf import evaluate_in
 
         try:
-            return _value(*self._executor.submit(evaluate, code, expression, persistent).result())
+            return _value(*self._executor.submit(evaluate_in, self.directory, code, expression, persistent).result())
         except (RuntimeError, AmfsError) as error:  # the worker is lost, or the run has ended
             raise Refused(f"Python: {error}") from None
 
@@ -95,8 +96,8 @@ class PythonWorkers:
                 return self._idle.pop()
             number = self._numbers
             self._numbers += 1
-            process = subprocess.Popen(
-                [sys.executable, _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.directory,
+            process = subprocess.Popen(  # by its text: started by its name it would import from its own directory, not the user's
+                [sys.executable, "-c", _SERVER.read_text()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.directory,
                 env=self.environment,
             )  # fmt: skip
             self._all[number] = process

@@ -176,7 +176,7 @@ class World(Host):
 
         if self.session is not None:
             try:
-                return PythonOnNodes(self.session, self.slots)
+                return PythonOnNodes(self.session, self.slots, self.base)
             except SystemSetupError as error:
                 self.show(f"python() runs on this machine only: {error}\n", True)
         return PythonWorkers(self.slots, self.base, self.environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from parts import CLIENT, result, spec
 from test_dispatcher import Unit
 
@@ -114,3 +115,12 @@ def test_others_are_not_blamed_for_it() -> None:
     worker, task = once(unit)
     unit.done(worker, result(1, attempt=task.attempt))
     assert unit.results() == [(1, 0)]
+
+
+def test_a_blind_task_that_waits_for_files_blames_nobody() -> None:
+    unit = Unit([0, 1, 2], data_aware=False)
+    health = next(iter(unit.machine.runs.values())).health
+    unit.submit(spec(1))
+    worker, task = once(unit)
+    unit.done(worker, msgspec.structs.replace(result(1, Outcome.EXIT, attempt=task.attempt), missing=("late",)))
+    assert (health.streak, unit.results()) == ({}, [(1, Outcome.EXIT)])

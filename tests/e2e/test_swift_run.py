@@ -93,6 +93,14 @@ trace(a, b, python("x = 2 ** 10", "x"));
     assert (ended.returncode, ended.stdout) == (0, "trace: 41,42,1024\n"), ended.stderr
 
 
+def test_python_functions_import_the_users_modules(amfs: Run, tmp_path: Path) -> None:
+    """Also one that is called as a module of amfs is."""
+    (tmp_path / "world.py").write_text("size = 12742\n")
+    (tmp_path / "x.swift").write_text('import python;\ntrace(python("import world", "world.size"));\n')
+    ended = amfs("run", "--local", "x.swift")
+    assert (ended.returncode, ended.stdout) == (0, "trace: 12742\n"), ended.stderr
+
+
 def test_a_static_script_is_translated_and_drawn(amfs: Run, tmp_path: Path) -> None:
     (tmp_path / "sweep.swift").write_text(SWEEP.replace("printf(", "// printf("))
     tasks = amfs("translate", "--to", "tasklist", "sweep.swift", "--", "-k=7")

@@ -114,6 +114,10 @@ def test_python_functions_run_on_the_nodes(nodes: str, amfs: Run, tmp_path: Path
     done = amfs("run", "--session", nodes, "p.swift", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len({(tmp_path / f"o{i}").read_text() for i in range(6)}) == 3, "each node has one slot"
+    (tmp_path / "beside.py").write_text("value = 7")
+    (tmp_path / "own.swift").write_text('import python; trace(python("import beside", "beside.value"));')
+    done = amfs("run", "--session", nodes, "own.swift", cwd=tmp_path)
+    assert done.stdout == "trace: 7\n", done.stderr
     (tmp_path / "wrong.swift").write_text('import python; trace(python("x = 1 / 0", "x"));')
     done = amfs("run", "--session", nodes, "wrong.swift", cwd=tmp_path)
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr and "wrong.swift:1:22" in done.stderr

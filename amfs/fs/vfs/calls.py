@@ -247,7 +247,7 @@ class Calls:
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
     def tell(self, node: int, call: PeerCall[Any]) -> None:
-        """Have it done without waiting for the end. What is told to a node is done before what it is asked later."""
+        """Have it done without waiting for the end. A node carries out a call before those that are sent to it later."""
         self._ask(node, call, _silent)
 
     def order(self, order: WorkOrder[Any]) -> None:

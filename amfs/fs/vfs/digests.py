@@ -1,7 +1,7 @@
 """Digests of the content of files. Pure.
 
-A digest is taken by a node that holds the file, and remembered there until the file changes. What is asked of a node in bulk may take
-longer than a question may: the asker is told ETIMEDOUT and asks again, and waits for what is under way.
+A digest is taken by a node that holds the file, and remembered there until the file changes. Digests of many files may take longer than
+the time limit of a question: then the asker is told ETIMEDOUT, asks again, and waits for the digest that is under way.
 """
 
 from __future__ import annotations

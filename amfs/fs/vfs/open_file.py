@@ -41,7 +41,7 @@ class OpenFile:
     # ── moves ──────────────────────────────────────────────────────────────────────────────────────
 
     def end_fetch(self) -> None:
-        """An opening to write has ended. What was done with the file meanwhile counts from now on."""
+        """An opening to write has ended. The handles and proxies that came meanwhile count from now on."""
         if self.state is OpenState.FETCHING:
             self.move(OpenEvent.FETCH_ENDED)
             if self.proxy:
@@ -89,7 +89,7 @@ class OpenFile:
         self.move(OpenEvent.PROXY_OPENED)
 
     def close_proxy(self) -> int:
-        """The handle, which is to be closed. What is said first of the file holds."""
+        """The handle, which the caller closes. The writes that went through it are unreported."""
         handle, self.proxy = self.proxy, 0
         self.unreported = True
         self.move(OpenEvent.PROXY_CLOSED)
