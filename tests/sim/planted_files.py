@@ -71,7 +71,4 @@ def questions_to_the_dead_are_never_answered(patch: pytest.MonkeyPatch) -> None:
 def heirs_take_nothing_over(patch: pytest.MonkeyPatch) -> None:
     """Partitions of a dead node stay where nobody serves them."""
 
-    def take_over(self: PartitionMover, parts: list[int]) -> Operation[None]:
-        yield from ()
-
-    patch.setattr(PartitionMover, "_take_over", take_over)
+    patch.setattr(PartitionMover, "_take_over", lambda self, ours, lost: None)
