@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from amfs.cli.run_driver import Driver
 from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, UsageError, WorkflowError
 
 if TYPE_CHECKING:
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver
     from amfs.scripts.command_run import CommandRun
     from amfs.scripts.script import Script
-
-_DONE = Task("done", ("true",))
-
-
-def _remains(task: Task) -> Task:
-    """The fields of a task that the end of the run needs for its files. Scripts may have millions of tasks, so the rest is not kept."""
-    if not task.outputs:
-        return _DONE
-    return Task(task.id, _DONE.argv, outputs=task.outputs, keep=task.keep, scratch=task.scratch, label=task.label, line=task.line)
-
 
 class ScriptDriver(Driver):
     """One ``amfs run`` of a script."""
@@ -147,13 +136,8 @@ class ScriptDriver(Driver):
         if self.script is None or self.command_run is None:
             return
         self.script.ended(task.id, result.outcome == Outcome.OK)
-        driver = self.command_run.driver
-        if result.outcome != Outcome.OK:
-            return
-        if not task.outputs:
-            self.command_run.checker.forget(result.tid)
-        if not task.outputs or (driver.context.store is not None and driver.resumed_list is None):
-            driver.tasks[result.tid] = _remains(task)  # no loss of files makes it run again
+        if result.outcome == Outcome.OK:
+            self.command_run.ended_well(result.tid)
 
     def _finish(self, driver: RunDriver) -> int:
         assert self.script is not None and self.command_run is not None

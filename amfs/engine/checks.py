@@ -526,7 +526,7 @@ class StreamChecker:
         return []
 
     def forget(self, index: int) -> None:
-        """A task that makes no files has ended, and no other task will have its id: it takes no more memory."""
+        """A task whose files nobody will name has ended, and no other task will have its id: it takes no more memory."""
         self._ids.pop(self._names[index], None)
         self._names[index] = ""
         self._inputs[index] = ()

@@ -172,6 +172,12 @@ class FilesSeen(NamedTuple):
     names: Sequence[str]
 
 
+class ForgetFiles(NamedTuple):
+    """Event: tasks have made these files of an open list, all their readers have ended, and no more will be added."""
+
+    names: tuple[str, ...]
+
+
 class CloseList(NamedTuple):
     """Event: no more tasks will be added. ``orphans``: files for which tasks wait in vain, as the checks have found."""
 
@@ -408,7 +414,7 @@ class MovedForTask(NamedTuple):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
-    | FilesSeen
+    | FilesSeen | ForgetFiles
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip

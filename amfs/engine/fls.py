@@ -51,6 +51,7 @@ class FlsShard(Machine):
     def __init__(self, node: int) -> None:
         super().__init__(node)
         self.runs: dict[int, dict[str, FileRecord]] = {}
+        self.dropped: dict[int, set[str]] = {}  # run -> files that its submitter let go, and of which nothing else is kept
         self.epoch = 0
         #: runs during which nodes came or went: records were lost or moved, so readers can no longer be counted and nothing is dropped;
         #: a file that is not known may have been made
@@ -82,6 +83,7 @@ class FlsShard(Machine):
         record = records.get(name)
         if record is None:
             record = records[name] = FileRecord(name)
+            record.made = run in self.dropped and name in self.dropped[run]
         return record
 
     def _move(self, record: FileRecord, event: LookupEvent) -> None:
@@ -198,8 +200,12 @@ class FlsShard(Machine):
         for name in message.drops:
             record = records.get(name)
             if record is not None:
+                was_valid = record.state == _VALID
                 record.readers = 0
                 self._drop_if_done(message.run, record)
+                if was_valid and record.state != _VALID:
+                    del records[name]
+                    self.dropped.setdefault(message.run, set()).add(name)
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
         if message.run not in self.gone:
@@ -213,6 +219,7 @@ class FlsShard(Machine):
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.clients.pop(message.run, None)
         self.runs.pop(message.run, None)
+        self.dropped.pop(message.run, None)
         self.keeping.discard(message.run)
         self.gone.add(message.run)
 

@@ -25,6 +25,7 @@ from amfs.engine.events import (
     Expanded,
     FilesFlushed,
     FilesSeen,
+    ForgetFiles,
     NotExpanded,
     PeerDown,
     RunOver,
@@ -114,9 +115,9 @@ class Submitter(Machine):
             m.Lost: self.on_lost, m.RunGone: self.on_run_gone,
         }  # fmt: skip
         self.on_event = {
-            AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, Expanded: self.on_expanded,
-            NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer, PeerDown: self.on_peer_down,
-            FilesSeen: lambda event: self.parking.seen(event.serial, event.names),
+            AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, ForgetFiles: self.on_forget,
+            Expanded: self.on_expanded, NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer,
+            PeerDown: self.on_peer_down, FilesSeen: lambda event: self.parking.seen(event.serial, event.names),
         }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
@@ -449,6 +450,10 @@ class Submitter(Machine):
         for shard, names in self.table.group([scope + name for name in event.orphans]).items():
             self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
         self.closing.close(self.tasks, self.plan)
+
+    def on_forget(self, event: ForgetFiles) -> None:
+        for shard, keys in self.table.group([self.info.scope + name for name in event.names]).items():
+            self.send(shard, m.FinalizeFiles(self.run, (), tuple(keys)))
 
     def _settle(self) -> None:
         """All tasks of an open list have ended: what nobody reads goes to shared storage."""

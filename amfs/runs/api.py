@@ -463,6 +463,11 @@ class Session:
         """Is the file an output of a task of this session, ended or not?"""
         return self._live.makes(name)
 
+    def forget(self, names: Sequence[str]) -> None:
+        """Let go of scratch files that tasks of this session have made: their readers have ended, and no task that reads them will be
+        added. Until then such files stay to the end of the session."""
+        self._live.in_loop(lambda: self._driver.forget(names))
+
     def locate(self, name: str) -> list[int]:
         """Which nodes hold a file that a task of this session has made."""
         return self._live.locate(name)

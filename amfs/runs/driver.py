@@ -25,6 +25,7 @@ from amfs.engine.events import (
     Expand,
     FilesFlushed,
     FilesSeen,
+    ForgetFiles,
     LookFor,
     Received,
     RunOver,
@@ -34,6 +35,7 @@ from amfs.engine.events import (
 )
 from amfs.engine.paths import scope_of, shared_path
 from amfs.engine.specs import SpecMaker
+from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
@@ -284,6 +286,16 @@ class RunDriver:
                     self.on_skip(tid, True)
             self._run_skipped(step)
         self.context.loop.tell(self.client, added)
+
+    def forget(self, names: Sequence[str]) -> list[str]:
+        """No task reads these scratch files of an open list any more, and none will be added that does. Returns those that are let go."""
+        if self.resumed_list is not None:
+            return []  # of what an earlier run has done it counts the readers itself
+        writers, state = self.plan.writers, self.submitter.state
+        done = [name for name in names if name in writers and state[writers[name]] == FINISHED]
+        if done:
+            self.context.loop.tell(self.client, ForgetFiles(tuple(done)))
+        return done
 
     def want(self, name: str) -> bool:
         """Somebody wants to read this file of an open list now. Returns whether its writer, which was skipped, runs for it."""

@@ -29,6 +29,9 @@ class SessionRun:
     def makes(self, name: str) -> bool:
         return self.session.makes(name)
 
+    def forget(self, names: list[str]) -> None:
+        self.session.forget(names)
+
     def read(self, name: str) -> bytes:
         return self.session.read(name)
 

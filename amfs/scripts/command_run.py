@@ -11,6 +11,9 @@ from amfs.errors import AmfsError, WorkflowError
 from amfs.runs.driver import RunDriver
 from amfs.runs.live import LiveRun
 
+#: Stands for a task of which nothing need be known any more. Scripts may have millions of tasks.
+_DONE = Task("done", ("true",))
+
 
 class CommandRun:
     """The run that ``amfs run`` drives, for the thread of the script (``world.Run``).
@@ -45,6 +48,39 @@ class CommandRun:
             self.driver.add(accepted)
         if faults:
             raise WorkflowError(faults)
+
+    def forget(self, names: list[str]) -> None:
+        self.driver.context.loop.post(lambda: self._forget(names))
+
+    def _forget(self, names: list[str]) -> None:
+        driver, plan = self.driver, self.driver.plan
+        forgotten = driver.forget(names)
+        if not self._ends_for_good:
+            return
+        for name in forgotten:
+            tid = plan.writers.pop(name)
+            plan.readers.pop(name, None)
+            if not any(output in plan.writers for output in driver.tasks[tid].outputs):
+                self._forget_task(tid)
+
+    @property
+    def _ends_for_good(self) -> bool:
+        """No loss of files makes an ended task run again: the run is embedded, and no earlier run has left files."""
+        return self.driver.context.store is not None and self.driver.resumed_list is None
+
+    def ended_well(self, tid: int) -> None:
+        """In the loop's thread. Keep what may still be needed: the fields for files."""
+        task = self.driver.tasks[tid]
+        if not task.outputs:
+            self._forget_task(tid)
+        elif self._ends_for_good:
+            self.driver.tasks[tid] = Task(
+                task.id, _DONE.argv, outputs=task.outputs, keep=task.keep, scratch=task.scratch, label=task.label, line=task.line
+            )
+
+    def _forget_task(self, tid: int) -> None:
+        self.checker.forget(tid)
+        self.driver.tasks[tid] = _DONE
 
     def read(self, name: str) -> bytes:
         if self.live.in_loop(lambda: self.driver.want(name)):

@@ -14,7 +14,7 @@ from amfs.engine.workflow import Task
 from amfs.errors import WorkflowError
 from amfs.scripts.world import Run, World
 from amfs.swift.depth import deep
-from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Limits, Submit, TaskEnded
+from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Forget, Limits, Submit, TaskEnded
 from amfs.swift.evaluate.statements import compile_program
 from amfs.swift.tree import Program
 
@@ -35,6 +35,7 @@ class Script:
         self._world = world
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._batch: list[Task] = []
+        self._forgotten: list[str] = []
 
     def ended(self, id: str, ok: bool) -> None:
         """A task has ended. For any thread."""
@@ -74,11 +75,16 @@ class Script:
         if self._batch:
             batch, self._batch = self._batch, []
             self._run.add(batch)
+        if self._forgotten:
+            names, self._forgotten = self._forgotten, []
+            self._world.forget(names)
 
     def _carry_out(self, effects: list[Effect]) -> Finished | None:
         for effect in effects:
             if isinstance(effect, Submit):
                 self._batch += self._world.placed(effect.tasks)
+            elif isinstance(effect, Forget):
+                self._forgotten += effect.names
             elif isinstance(effect, Ask):
                 self._world.fulfil(effect.request, self._answerer(effect.serial))
             else:

@@ -33,6 +33,9 @@ class Run(Protocol):
     def makes(self, name: str) -> bool:
         """Is it the output of a task, ended or not?"""
 
+    def forget(self, names: list[str]) -> None:
+        """No task reads these files any more, and none will."""
+
     def read(self, name: str) -> bytes:
         """A file that a task has made. Raises ``FileNotFoundError``, ``AmfsError``."""
 
@@ -61,13 +64,21 @@ class World(Host):
         self.slots = slots or len(os.sched_getaffinity(0))
         self.session = session
         self.show = show or _show
-        self._written: list[str] = []  # files that nobody has named
+        self._written: dict[str, None] = {}  # files that no program has named
         self._pool: ThreadPoolExecutor | None = None
         self._python: Any = None
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
         self._timers: set[threading.Timer] = set()
         self._lock = threading.Lock()
+
+    def forget(self, names: list[str]) -> None:
+        """Nothing of the script refers to these temporary files any more."""
+        written = [name for name in names if name in self._written]
+        _remove(self.base, written)
+        for name in written:
+            del self._written[name]
+        self.run.forget(names)
 
     def fulfil(self, request: r.Request, done: Callable[[Any], None]) -> None:
         """``done`` gets the answer, in this thread or another one."""
@@ -128,7 +139,7 @@ class World(Host):
             file.write(request.data)
         put_in_place(part, path)
         if request.name.startswith(NAMELESS):
-            self._written.append(request.name)
+            self._written[request.name] = None
 
     def _Copy(self, request: r.Copy) -> None:  # type: ignore[override]
         self._WriteFile(r.WriteFile(request.target, self._ReadFile(r.ReadFile(request.source))))

@@ -15,6 +15,7 @@ from amfs.engine.events import (
     Event,
     FilesFlushed,
     FilesSeen,
+    ForgetFiles,
     Log,
     LookFor,
     Received,
@@ -25,6 +26,7 @@ from amfs.engine.events import (
 )
 from amfs.engine.paths import scope_of
 from amfs.engine.specs import SpecMaker
+from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
 from amfs.engine.views import overtakes
 from amfs.net.link import Limits as LinkLimits
@@ -69,6 +71,7 @@ class SimClient(Process):
         )  # fmt: skip
         self.ended: dict[int, list[m.Result]] = {}
         self.flushed: list[tuple[str, int, str]] = []
+        self.forgotten: set[str] = set()  # files of a list that grows that were let go
         self.over: RunOver | None = None
         self.view: m.View | None = None  # that the submitter goes by
         self.held_s = 0.0
@@ -102,6 +105,7 @@ class SimClient(Process):
                 self.transport.queue(node, message)
             return
         assert item[0] == "grow"
+        self._forget()
         left = self.workload.tasks[len(self.tasks) :]
         if not left:
             self.tell(CloseList())
@@ -110,6 +114,20 @@ class SimClient(Process):
         self.tasks.extend(more)
         self.tell(AddTasks(len(self.tasks)))
         self.world.at(self.world.now + self.world.rng.uniform(0, 0.5), lambda: self.arrive(item) if self.alive else None)
+
+    def _forget(self) -> None:
+        """Let go of files between tasks whose readers have ended, all those that the list will ever have."""
+        plan, state = self.workload.plan, self.submitter.state
+        named = plan.aliases.get
+        kept = {named(name, name) for task in self.workload.tasks for name in task.keep}
+        wanted = {
+            named(name, name) for tid, task in enumerate(self.workload.tasks) if tid >= len(state) or not state[tid] for name in task.inputs
+        }
+        names = [name for name in plan.readers if name not in kept and name not in wanted and name not in self.forgotten]
+        over = [name for name in names if (tid := plan.writers.get(name, len(state))) < len(state) and state[tid] == FINISHED]
+        self.forgotten.update(over)
+        if over:
+            self.tell(ForgetFiles(tuple(over)))
 
     def tell(self, event: Event) -> None:
         world, submitter = self.world, self.submitter

@@ -14,10 +14,25 @@ class Refused(Exception):
 
 class FileValue(NamedTuple):
     """A file that is there (of an input of a library function), or that is to be made (of an output). ``name``: as programs see it.
-    ``temporary``: nobody has named it."""
+    ``unreachable``: of a ``TemporaryFile`` only."""
 
     name: str
-    temporary: bool = False
+    unreachable: list[str] | None = None
+
+    @property
+    def temporary(self) -> bool:
+        """No program has named it."""
+        return self.unreachable is not None
+
+
+class TemporaryFile(FileValue):
+    """A file that no program has named. ``unreachable`` gets its name when no variable, statement or task refers to it any more."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        assert self.unreachable is not None
+        self.unreachable.append(self.name)
 
 
 class ReadFile(NamedTuple):

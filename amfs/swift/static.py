@@ -41,7 +41,7 @@ def _tasks_of(program: Program, answer: Callable[[Request], Any]) -> list[Task]:
             elif isinstance(effect, Finished):
                 if effect.error is not None:
                     raise effect.error
-            elif not isinstance(effect.request, Print):
+            elif isinstance(effect, Ask) and not isinstance(effect.request, Print):
                 following += machine.handle(Answered(effect.serial, _answered(effect, tasks, machine, answer)))
         effects = following
     if machine.waiting:

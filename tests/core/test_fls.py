@@ -221,7 +221,10 @@ class AgainstModel(RuleBasedStateMachine):
         self.fls.forget()
         records = self.fls.machine.runs.get(RUN, {})
         for name, known in self.files.items():
-            record = records[name]
+            record = records.get(name)
+            if record is None:
+                assert known == Known(made=True), "only what the submitter let go is forgotten"
+                continue
             state = LookupState.VALID if known.valid else LookupState.FAILED if known.failed else LookupState.INVALID
             assert (record.state, record.holders, set(record.waiters)) == (state, known.holders, known.waiting)
 
@@ -329,8 +332,11 @@ class AgainstModel(RuleBasedStateMachine):
         if final:
             self.settled(name, self.file(name))
         elif name in self.files:
-            self.files[name].readers = 0
-            self.drop_if_used_up(name, self.files[name])
+            known = self.files[name]
+            known.readers, valid = 0, known.valid
+            self.drop_if_used_up(name, known)
+            if valid and not known.valid:
+                self.files[name] = Known(made=True)
         self.say(CLIENT, m.FinalizeFiles(RUN, (name,) if final else (), () if final else (name,)))
 
     def settled(self, name: str, known: Known) -> None:

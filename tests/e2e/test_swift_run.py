@@ -75,6 +75,24 @@ def test_a_failed_assertion_stops_the_run(amfs: Run, tmp_path: Path) -> None:
     assert "x is not 2" in ended.stderr and "x.swift:3" in ended.stderr and "Traceback" not in ended.stderr
 
 
+SIZES = """
+app (file o) make(int i) { "head" "-c" 1000 "/dev/zero" @stdout=o; }
+app (file o) size(file f) { "wc" "-c" f @stdout=o; }
+app (file o) look(string store, int total) { "sh" "-c" ("find " + store + " -type f -size 1000c | wc -l") @stdout=o; }
+int sizes[];
+foreach i in [0:99] { sizes[i] = toint(split(read(size(make(i))), " ")[0]); }
+file left<"left.txt"> = look(argv("store"), sum(sizes));
+"""
+
+
+def test_files_that_nothing_names_any_more_leave_the_memory(amfs: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.swift").write_text("import files; import string; import stats; import sys;" + SIZES)
+    (tmp_path / "store").mkdir()
+    ended = amfs("run", "--local", "--store", "store", "x.swift", "--", f"-store={tmp_path}/store")
+    assert ended.returncode == 0, ended.stderr
+    assert int((tmp_path / "left.txt").read_text()) < 10
+
+
 def test_a_deadlock_is_an_error_and_no_hang(amfs: Run, tmp_path: Path) -> None:
     (tmp_path / "x.swift").write_text("int A[];\nint n = size(A);\nA[n] = 1;\ntrace(n);\n")
     ended = amfs("run", "--local", "x.swift")

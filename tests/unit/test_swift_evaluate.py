@@ -17,7 +17,7 @@ from amfs.errors import WorkflowError
 from amfs.swift import requests as r
 from amfs.swift.depth import deep
 from amfs.swift.evaluate.dynamic import WRAP, matching, members
-from amfs.swift.evaluate.effects import Answered, Ask, Begin, Event, Finished, Limits, Submit, TaskEnded
+from amfs.swift.evaluate.effects import Answered, Ask, Begin, Event, Finished, Forget, Limits, Submit, TaskEnded
 from amfs.swift.evaluate.machine import Machine
 from amfs.swift.evaluate.statements import compile_program
 from amfs.swift.source import Source
@@ -33,6 +33,7 @@ class Outcome:
         self.lines: list[str] = []
         self.tasks: dict[str, Task] = {}
         self.files: dict[str, str] = {}
+        self.forgotten: list[str] = []
         self.error = ""
         self.most_out = 0
 
@@ -76,6 +77,10 @@ def evaluate(
                     found.tasks.update({task.id: task for task in effect.tasks})
                     running.update({task.id: task for task in effect.tasks})
                     found.most_out = max(found.most_out, len(running))
+                elif isinstance(effect, Forget):
+                    found.forgotten += effect.names
+                    for name in effect.names:
+                        found.files.pop(name, None)  # whoever wants it now fails
                 elif isinstance(effect, Ask):
                     answer_to(effect, found, events)
                 elif isinstance(effect, Finished):
@@ -391,3 +396,35 @@ def test_patterns_of_mappers_fit_names_of_files() -> None:
     assert matching("d/*.txt", names) == ["d/a.txt"]
     assert matching("**/a.txt", names) == ["a.txt", "d/a.txt", "d/e/a.txt"]
     assert matching("[[]x", ["[x", "x"]) == ["[x"]
+
+
+# ── files that nothing can name any more ───────────────────────────────────────────────────────────
+
+STEPS = """
+    app (file o) make(int i) { "make" i @stdout=o; }
+    app (file o) next(file i) { "next" i @stdout=o; }
+    (file o) twice(file i) { o = next(next(i)); }
+    foreach i in [0:49] { file last<sprintf("last-%i", i)> = twice(make(i)); }
+"""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_files_between_tasks_are_forgotten_as_soon_as_their_readers_have_ended(seed: int) -> None:
+    found = evaluate(STEPS, seed=seed, limits=Limits(tasks=8, rounds=2))
+    assert not found.error and len(found.tasks) == 150
+    assert len(found.forgotten) == len(set(found.forgotten))
+    assert set(found.forgotten) <= {name for task in found.tasks.values() for name in task.scratch}
+    kept = [name for name in found.files if name.startswith("_swift/")]
+    assert len(kept) <= 1, "the last event's own objects live to its end"
+    assert {f"last-{i}" for i in range(50)} == set(found.files) - set(kept)
+
+
+def test_what_a_variable_still_names_is_kept() -> None:
+    found = evaluate("""
+        app (file o) make(int i) { "make" i @stdout=o; }
+        app (file o) join(file parts[]) { "join" parts @stdout=o; }
+        file parts[];
+        foreach i in [0:9] { parts[i] = make(i); }
+        void late = propagate(join(parts)) => file again = join(parts) => trace(read(again));
+    """)
+    assert not found.error and len(found.lines) == 1

@@ -103,7 +103,8 @@ class Apps(Calls):
             redirected = [self._file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr)]
             values = [value for _, value in made]
             # What a URL names the program fetches itself.
-            inputs = dict.fromkeys(name for cell in given for file in files_of(cell) if "://" not in (name := file.promise.value.name))
+            reads = [file.promise.value for cell in given for file in files_of(cell)]
+            inputs = dict.fromkeys(value.name for value in reads if "://" not in value.name)
             if url := next((value.name for value in values if "://" in value.name), ""):
                 raise Mistake(at, f"{url!r}: apps write files, and this is a URL", "write a file, and send it by an app")
             signals, arrays = _signals(outputs), _arrays(outputs)
@@ -112,8 +113,9 @@ class Apps(Calls):
             if not argv or not argv[0]:
                 raise Mistake(function.at, f"the app function {function.name} names no program")
             if arrays:
-                archive = FileValue(file_name(id, "archive.tar"), True)
+                archive = machine.temporary_file(file_name(id, "archive.tar"))
                 values.append(archive)
+                reads.append(archive)  # by the mapper, when the task has ended
                 argv = ["/bin/sh", "-c", WRAP, "sh", archive.name, *argv]
             fields = self._fields(at, placing)
             task = Task(
@@ -128,13 +130,14 @@ class Apps(Calls):
             looked = tuple(name for name in names if name not in machine.named)
             done_already = [name for name in names if machine.named.get(name)]
             if looked:
-                machine.ask(_present(looked, done_already), partial(send, task, made, signals, arrays, after), at)
+                machine.ask(_present(looked, done_already), partial(send, task, reads, made, signals, arrays, after), at)
             else:
-                send(task, made, signals, arrays, after, done_already)
+                send(task, reads, made, signals, arrays, after, done_already)
 
         def send(
-            task: Task, made: list[Output], signals: list[Made], arrays: list[Container], after: Job, present: Sequence[str]
-        ) -> None:
+            task: Task, reads: list[FileValue], made: list[Output], signals: list[Made], arrays: list[Container], after: Job,
+            present: Sequence[str],
+        ) -> None:  # fmt: skip
             """``present``: files of the user that the command line names."""
             if present:
                 task = msgspec.structs.replace(task, inputs=(*task.inputs, *present))
@@ -145,10 +148,10 @@ class Apps(Calls):
             for one in signals:
                 machine.set(one.promise, (task.id,), at)
             if not arrays:
-                machine.submit(task, partial(done, made, signals))
+                machine.submit(task, partial(done, made, signals), reads)
                 after()
                 return
-            machine.submit(task, partial(fill, made, signals, arrays, task.outputs[-1], after))
+            machine.submit(task, partial(fill, made, signals, arrays, reads, after), reads)
 
         def done(made: list[Output], signals: list[Made]) -> None:
             for cell, value in made:
@@ -156,7 +159,7 @@ class Apps(Calls):
             for one in signals:
                 machine.signal(one, at)
 
-        def fill(made: list[Output], signals: list[Made], arrays: list[Container], archive: str, after: Job) -> None:
+        def fill(made: list[Output], signals: list[Made], arrays: list[Container], reads: list[FileValue], after: Job) -> None:
             """Of arrays the mapper says what they are, now that the files are there."""
             if not arrays:
                 done(made, signals)
@@ -168,10 +171,10 @@ class Apps(Calls):
                 for path, file in existing:
                     if path[: len(array.path)] == array.path:
                         machine.arrive(part_of(machine, array, path[len(array.path) :], at), FileValue(file), at)
-                fill(made, signals, rest, archive, after)
+                fill(made, signals, rest, reads, after)
 
             assert array.namer is not None
-            machine.ask(unpacked(array.namer, archive), found, at)
+            machine.ask(unpacked(array.namer, reads[-1].name), found, at)
 
         return begin
 

@@ -293,7 +293,7 @@ class Calls(Expressions):
     def name_of(self, cell: FileCell, id: str, part: str) -> FileValue:
         """The name of a file that is to be made. Raises ``Blocked``."""
         name = cell.mapped_name()
-        return FileValue(name) if name is not None else FileValue(file_name(id, part), True)
+        return FileValue(name) if name is not None else self.machine.temporary_file(file_name(id, part))
 
     def copier(self, path: str, at: At) -> Callable[[FileCell, FileCell], None]:
         """What makes a file that the program has named from another one, by a task."""
@@ -314,7 +314,7 @@ class Calls(Expressions):
             value = FileValue(name)
             machine.promise_file(target, value, at)
             task = Task(id, ("cp", given, name), (given,), (name,), keep=(name,), label="copy", line=line)
-            machine.submit(task, lambda: machine.arrive(target, value, at))
+            machine.submit(task, lambda: machine.arrive(target, value, at), source)
 
         return copy
 

@@ -40,6 +40,12 @@ class Submit(NamedTuple):
     tasks: list[Task]
 
 
+class Forget(NamedTuple):
+    """Files that no task and no request will name any more, and that no task reads which has not ended."""
+
+    names: tuple[str, ...]
+
+
 class Ask(NamedTuple):
     """Fulfil a request, and answer by ``Answered``. ``serial`` 0: no answer is wanted."""
 
@@ -53,7 +59,7 @@ class Finished(NamedTuple):
     error: WorkflowError | None = None
 
 
-Effect: TypeAlias = Submit | Ask | Finished
+Effect: TypeAlias = Submit | Forget | Ask | Finished
 
 
 class Limits(NamedTuple):

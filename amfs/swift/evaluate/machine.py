@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from amfs.engine.workflow import Task
 from amfs.errors import Fault, WorkflowError
 from amfs.swift.builtins import Failure
-from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Limits, Submit, TaskEnded
-from amfs.swift.requests import FileValue, Print, Refused
+from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Forget, Limits, Submit, TaskEnded
+from amfs.swift.requests import FileValue, Print, Refused, TemporaryFile
 from amfs.swift.source import At, Mistake, refuse
 from amfs.swift.values import UNSET, Blocked, Cell, Container, FileCell, Group, Made, StructCell, key_text
 
@@ -65,7 +65,7 @@ class Machine:
         self.waiting: dict[Waiting, None] = {}
         self.unfolding: deque[Unfolding] = deque()
         self.new_unfolding: list[Unfolding] = []
-        self.tasks: dict[str, Callable[[], None]] = {}
+        self.tasks: dict[str, tuple[Callable[[], None], Any]] = {}  # what to do when it has ended, what it reads
         self.submitted = 0
         self.asked: dict[int, Callable[[Any], None]] = {}
         self.serial = 0
@@ -76,6 +76,7 @@ class Machine:
         self.over = False
         self.batch: list[Task] = []
         self.effects: list[Effect] = []
+        self.unreachable: list[str] = []  # temporary files, see there
         self.start: Job | None = None
 
     # ── events ─────────────────────────────────────────────────────────────────────────────────────
@@ -99,11 +100,14 @@ class Machine:
         if self.batch:
             effects.insert(0, Submit(self.batch))
             self.batch = []
+        if self.unreachable and not self.limits.static:
+            effects.append(Forget(tuple(self.unreachable)))
+            self.unreachable.clear()
         return effects
 
     def _take(self, event: Event) -> None:
         if isinstance(event, TaskEnded):
-            done = self.tasks.pop(event.id)
+            done, _ = self.tasks.pop(event.id)
             if event.ok:
                 done()
             else:
@@ -326,8 +330,12 @@ class Machine:
 
     # ── tasks and requests ─────────────────────────────────────────────────────────────────────────
 
-    def submit(self, task: Task, done: Callable[[], None]) -> None:
-        self.tasks[task.id] = done
+    def temporary_file(self, name: str) -> FileValue:
+        return TemporaryFile(name, self.unreachable)
+
+    def submit(self, task: Task, done: Callable[[], None], reads: Any) -> None:
+        """``done`` is called when it has ended well. ``reads``: the values of its inputs, which are reachable until then."""
+        self.tasks[task.id] = done, reads
         self.submitted += 1
         self.batch.append(task)
         if self.limits.static:
