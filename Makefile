@@ -3,6 +3,7 @@
 # PYTHON   interpreter to build the virtual environment from (default: the newest python3 >= 3.11 found)
 # VENV     where the virtual environment goes (default .venv)
 # ARGS     passed on: make test ARGS="-k journal -x"
+# N, SEED  of make chaos: so many runs, from this seed
 # JOBS     processes that run the tests (default: one more than CPUs, for many tests wait, at most 4; 0: none but pytest itself)
 
 SHELL  := /bin/sh
@@ -12,9 +13,11 @@ ARGS   ?=
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
+N      ?= 20
+SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts swift notebooks test lint sim native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts swift notebooks test lint sim chaos native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +58,10 @@ sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 	@$(SETUP) test
 	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1))
 	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1)) --quiet-mode
+
+chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEED (1); LOAD=montage|layers|dax|fs KIND=kill|hang|cut|...
+	@$(SETUP) --system test,examples,fs
+	@unset PYTHONDONTWRITEBYTECODE; PYTHONPATH=tests $(BIN)/python -m chaos --runs $(N) --seed $(SEED) --load "$(LOAD)" --kind "$(KIND)" $(ARGS)
 
 native-asan: ## the C tests under the address and undefined-behaviour sanitisers
 	@$(SETUP) dev

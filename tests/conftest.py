@@ -1,7 +1,7 @@
 """What all tests share: the command run as a person would, and a check that nothing is left behind.
 
 Tests marked ``root`` or ``mpi`` need these; where they are missing the test is skipped with the reason, except when CI is set, where a
-missing MPI is an error. Tests marked ``soak`` run when asked for (``-m soak``), not otherwise.
+missing MPI is an error. Tests marked ``soak`` or ``chaos`` run when asked for (``-m soak``), not otherwise.
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ def amfs(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "soak" not in (config.option.markexpr or ""):
-        soaking = [item for item in items if item.get_closest_marker("soak")]
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
-        config.hook.pytest_deselected(items=soaking)
+    for marker in ("soak", "chaos"):
+        if marker not in (config.option.markexpr or ""):
+            long = [item for item in items if item.get_closest_marker(marker)]
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
+            config.hook.pytest_deselected(items=long)
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))
