@@ -165,6 +165,8 @@ class Io:
         """Ends, as a job, when backups know all changes of the shard up to the ticket."""
     def backups_changed(self) -> None:
         """The shard was told of other backups, or has something to tell them."""
+    def set_spill(self, directory: str) -> None:
+        """The node's spill directory, absolute: where symbolic links at the end of a path in the store may lead."""
     def set_stall_ms(self, milliseconds: int) -> None:
         """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:

@@ -16,6 +16,18 @@ class WorkerLimits(msgspec.Struct, frozen=True):
     parked_step: int = 32  # tell the dispatcher when the number of parked tasks has changed by this much
 
 
+class MemoryLimits(msgspec.Struct, frozen=True):
+    """The memory of a node for the files of runs, and the directory on a disk that takes what memory cannot hold."""
+
+    limit: int = 0  # bytes; 0: as much as the store has room for, which is not accounted
+    high_water: float = 0.8  # of the limit: above it files are spilled
+    spill: str = ""  # the spill directory; "": there is none
+    spill_limit: int = 0  # bytes; 0: as much as there is room for
+    why_no_spill: str = "there is no spill directory"
+    patience_s: float = 30.0  # for other nodes to take away what they read, before a task fails because there is no room
+    retry_s: float = 5.0  # after which a spill directory that was full is tried again
+
+
 class DispatcherLimits(msgspec.Struct, frozen=True):
     """What bounds a dispatcher."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
@@ -11,7 +13,7 @@ from amfs.cli.session_options import chosen_options, node_options
 @click.option("--join", "session_name", metavar="SESSION", required=True, help="Name of a session, or the path of a (copied) session file.")
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
-def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, store: str, store_limit: str) -> int:
+def node(session_name: str, detach: bool, **given: Any) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
@@ -21,7 +23,7 @@ def node(session_name: str, detach: bool, slots: int, memory: str, tcp: str, sto
     from amfs.provision import local
 
     session = discovery.find(session_name)
-    options = chosen_options(slots, memory, tcp, store, store_limit)
+    options = chosen_options(given)
     if detach:
         ready = local.LocalProcesses().add(session, options)
         click.echo(f"node {ready.node} joined {session.name}; log in {session.directory}/node-{ready.node}.log", err=True)

@@ -13,6 +13,7 @@ import click
 
 from amfs.cli.completion import local_files, session_names
 from amfs.cli.run_driver import Driver, grows
+from amfs.cli.session_options import size_of, spill_sizes, with_spill_options
 from amfs.errors import SessionError, UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ _MOMENT_S = 1.0
 @click.option(
     "--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm, or $TMPDIR if that has no room."
 )
+@click.option("--store-limit", default="", metavar="SIZE", help="How much of them may be in memory. Default: as much as there is room for.")
+@with_spill_options
 @click.option("--detach", is_flag=True, help="Run in the background, also when this terminal ends; amfs attach shows its output.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what fails.")
 @click.option(
@@ -216,7 +219,12 @@ def _options(file: str, given: dict[str, Any]) -> RunOptions:
         session = _live_session()
     if session is not None and given["slots"]:
         raise UsageError("--slots is for runs without a session; a session's nodes have theirs (amfs up --slots), or say --local")
+    node = {"store_limit": size_of(given["store_limit"] or "0"), **spill_sizes(given)}
+    if session is not None and any(node.values()):
+        why = "--store-limit, --high-water, --spill and --spill-limit are for runs without a session"
+        raise UsageError(f"{why}; a session's nodes have theirs (amfs up), or say --local")
     return RunOptions(
+        **node,
         slots=given["slots"] or 0,
         memory=memory,
         session=session,

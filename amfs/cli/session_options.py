@@ -24,14 +24,46 @@ def size_of(text: str) -> int:
         raise UsageError(f"'{text}' is not a size: write for example 500M or 4G") from None
 
 
+#: Of a node, in a session or in a run without one.
+SPILL_OPTIONS = (
+    click.option("--spill-limit", metavar="SIZE", default="", help="How much a node may spill (default: as much as there is room for)."),
+    click.option(
+        "--spill", metavar="DIR", default="",
+        help="A directory on a disk of each node, for files between tasks that memory cannot hold; 'none' switches that off "
+        "(default: $TMPDIR or /tmp, if that is on a disk).",
+    ),
+    click.option(
+        "--high-water", metavar="SHARE", type=click.FloatRange(0.0, 1.0, min_open=True), default=None,
+        help="Spill what is above this share of the limit (default 0.8).",
+    ),
+)  # fmt: skip
+
+
+def spill_sizes(given: dict[str, Any]) -> dict[str, Any]:
+    """The values of these options as nodes take them. Raises UsageError."""
+    spill = given["spill"]
+    return {
+        "high_water": given["high_water"] or 0.0, "spill_limit": size_of(given["spill_limit"] or "0"),
+        "spill": os.path.abspath(spill) if spill and spill != "none" else spill,
+    }  # fmt: skip
+
+
+def with_spill_options(command: F) -> F:
+    """Add them."""
+    for option in SPILL_OPTIONS:
+        command = option(command)
+    return command
+
+
 def node_options(command: F) -> F:
     """Add the options that say what a node is like."""
     slots = "Tasks at a time per node (default: usable CPUs)."
     memory = "Memory for tasks per node, such as 4G (default: not accounted)."
     tcp = "Also listen on ADDRESS[:PORT], encrypted, so that other hosts can join."
     store = "Where files are kept (default: /dev/shm)."
-    limit = "How much of the file system each node may keep, such as 8G (default: as much as there is room for)."
+    limit = "How much each node may keep in memory, such as 8G (default: as much as there is room for)."
     for option in (
+        *SPILL_OPTIONS,
         click.option("--store-limit", metavar="SIZE", default="", help=limit),
         click.option("--store", metavar="DIR", default="", type=click.Path(file_okay=False), help=store),
         click.option("--tcp", metavar="ADDRESS", default="", help=tcp),
@@ -42,10 +74,12 @@ def node_options(command: F) -> F:
     return command
 
 
-def chosen_options(slots: int, memory: str, tcp: str, store: str, store_limit: str, unit_size: int = 0) -> NodeOptions:
+def chosen_options(given: dict[str, Any], unit_size: int = 0) -> NodeOptions:
     """The options' values as the provisioner takes them. Raises UsageError."""
+    store, store_limit = given["store"], given["store_limit"]
     place = os.path.abspath(store) if store else ""
-    sizes = {"memory": size_of(memory or "0"), "store_limit": size_of(store_limit or "0")}
+    sizes: dict[str, Any] = {"memory": size_of(given["memory"] or "0"), "store_limit": size_of(store_limit or "0")}
     if store_limit and not sizes["store_limit"]:
         raise UsageError("--store-limit 0 leaves no room for files; leave the option out where there is to be no limit")
-    return NodeOptions(slots=slots, unit_size=unit_size, tcp=tcp, store_dir=place, **sizes)
+    chosen = {"slots": given["slots"], "tcp": given["tcp"], "store_dir": place, "unit_size": unit_size}
+    return NodeOptions(**chosen, **sizes, **spill_sizes(given))

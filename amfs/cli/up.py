@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
@@ -13,7 +15,7 @@ from amfs.net.records import SessionRecord
 @click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
 @click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
 @node_options
-def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: str, tcp: str, store: str, store_limit: str) -> int:
+def up(nodes: int | None, name: str | None, unit_size: int, **given: Any) -> int:
     """Start a session: node servers on this machine, or one per rank under mpiexec.
 
     Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
@@ -28,7 +30,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, slots: int, memory: 
 
     provisioner = choose(nodes)
     try:
-        session = provisioner.start(name, chosen_options(slots, memory, tcp, store, store_limit, unit_size))
+        session = provisioner.start(name, chosen_options(given, unit_size))
     except AmfsError as error:
         if not provisioner.speaks:
             return error.exit_code

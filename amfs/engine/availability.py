@@ -12,11 +12,13 @@ import logging
 import msgspec
 
 from amfs.engine import messages as m
-from amfs.engine.events import AdoptFiles, CopyOut, FetchData, JobDone, MembersChanged, ReadStore, StageIn, StoreFailed, StoreInline
+from amfs.engine.events import AdoptFiles, CopyOut, Evict, FetchData, JobDone, MembersChanged, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import in_namespace, shared_path
-from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
+from amfs.engine.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
+
+DISK_JOBS = ("spill", "back")
 
 
 class Availability(WorkerState):
@@ -146,6 +148,15 @@ class Availability(WorkerState):
         if file.fetching or file.state != FileState.REMOTE:
             return
         file.fetching = True
+        if not self._may_fetch(run, file):
+            return
+        self._ask_for(run, file)
+
+    def _may_fetch(self, run: Run, file: File) -> bool:
+        """Overridden where memory is decided: is there room for it now? If not it is fetched later."""
+        return True
+
+    def _ask_for(self, run: Run, file: File) -> None:
         # Different readers start with different holders, so that one producer does not serve the whole machine.
         file.source = holder = file.holders[self.node % len(file.holders)]
         self._fetch.setdefault((run.id, holder), []).append(file.name)
@@ -186,13 +197,17 @@ class Availability(WorkerState):
             else:
                 serial = self._job("fetch", run, blob.name, None)
                 self.sources[serial] = peer
-                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode))
+                if blob.name in self.to_disk:
+                    self.to_disk.discard(blob.name)
+                    self.disk_jobs.add(serial)
+                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs))
 
     def _fetched(self, run: Run, file: File, size: int) -> None:
         file.size = size
         file.mtime_ns = 0
         file.fetching = False
         self._move_file(file, FileEvent.COPIED)
+        file.spare = True
         run.counters["fetched_bytes"] += size
         if file.waiting:
             file.waiting[0].bytes_fetched += size
@@ -253,6 +268,7 @@ class Availability(WorkerState):
                 file.dropped = file.state == FileState.LOCAL
                 continue
             del run.files[name]
+            self._removed(file)
             self._delete.append(name)
 
     def on_flush(self, peer: int, message: m.Flush) -> None:
@@ -275,10 +291,17 @@ class Availability(WorkerState):
             return
         kind, run, name, entry = job
         source = self.sources.pop(event.serial, -1)
+        on_disk = event.serial in self.disk_jobs
+        if on_disk or kind in DISK_JOBS:
+            self.disk_jobs.discard(event.serial)
+            self._drop_spilled.append(event.serial)  # unless somebody wants it
         if run.closing:
             self._close_if_empty(run)
             return
         file = run.files.get(name)
+        if kind in DISK_JOBS:
+            self._disk_job_done(run, file, kind, event)
+            return
         if kind == "flush":
             self._flush_done(run, name, file, entry, event)
         elif file is None or file.state != FileState.REMOTE:
@@ -291,6 +314,11 @@ class Availability(WorkerState):
                 elif source in self.alive:  # else another holder has been asked since, and is not to blame
                     self._fetch_failed(run, file, source)
             else:
+                if on_disk:
+                    self._drop_spilled.remove(event.serial)
+                    file.size, file.copy = event.size, event.serial
+                    self.memory.move(file, PlaceEvent.STORED_ON_DISK)
+                    self.out.append(Evict(name, event.serial))
                 self._fetched(run, file, event.size)
         elif event.error:  # stage
             self._unreadable(run, file, event.error)
@@ -301,6 +329,9 @@ class Availability(WorkerState):
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
             self._there(run, file)
+
+    def _disk_job_done(self, run: Run, file: File | None, kind: str, event: JobDone) -> None:
+        """Overridden where memory is decided: a file was copied to or from the spill directory."""
 
     def on_store_failed(self, event: StoreFailed) -> None:
         """What was counted as here is not. Tasks that are with the launcher by now find that out themselves."""
@@ -323,6 +354,7 @@ class Availability(WorkerState):
         file.fetching = False
         waiting, file.waiting = file.waiting, []
         del run.files[file.name]
+        self._removed(file)
         for parked in waiting:
             if parked.state == TaskState.INVALID:
                 self._unpark(parked)
@@ -388,7 +420,10 @@ class Availability(WorkerState):
                     self._move_file(file, FileEvent.HOLDER_LOST)
                     file.fetching = False
                     self._seek_anew(run, file)
-                elif changed and (moved is None or self._moved(file.name, moved)):
+                    continue
+                if file.spare and any(holder in dead for holder in file.holders):
+                    file.spare = False
+                if changed and (moved is None or self._moved(file.name, moved)):
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
                         self._publish_file(run, file.name, file.size, m.retention(m.KEEP))

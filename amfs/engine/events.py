@@ -106,6 +106,13 @@ class JobDone(NamedTuple):
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
 
 
+class RoomRead(NamedTuple):
+    """How much of the store's memory is free, and how much of its limit is taken by what is not a run's."""
+
+    free: int
+    others: int
+
+
 class PeerDown(NamedTuple):
     """The transport or membership gave up on a peer (closed for good)."""
 
@@ -291,6 +298,7 @@ class FetchData(NamedTuple):
     name: str
     size: int
     mode: int
+    spill: bool = False  # into the spill directory, as ``serial``, not into the store
 
 
 class StoreInline(NamedTuple):
@@ -323,6 +331,45 @@ class ReadStore(NamedTuple):
     to: int
     run: int
     names: tuple[str, ...]
+
+
+class SpillOut(NamedTuple):
+    """Copy ``name`` from the store into the spill directory, as ``serial``. Ends as JobDone(serial)."""
+
+    serial: int
+    name: str
+
+
+class Evict(NamedTuple):
+    """``name`` is in the spill directory as ``copy``: give up what the store has of it, and have its name there lead to the copy."""
+
+    name: str
+    copy: int
+
+
+class BringBack(NamedTuple):
+    """Copy ``copy`` from the spill directory into memory, for ``Restore`` as ``serial``. Ends as JobDone(serial)."""
+
+    serial: int
+    name: str
+    copy: int
+
+
+class Restore(NamedTuple):
+    """``back``, which was brought back, takes its place in the store as ``name``."""
+
+    name: str
+    back: int
+
+
+class ReadRoom(NamedTuple):
+    """Effect: how much memory is free now? Answered by ``RoomRead``."""
+
+
+class DropSpilled(NamedTuple):
+    """Remove these from the spill directory, or those that were brought back under these numbers."""
+
+    copies: list[int]
 
 
 class Delete(NamedTuple):
@@ -413,13 +460,14 @@ class MovedForTask(NamedTuple):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | StoreFailed | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded | NotExpanded
-    | FilesSeen | ForgetFiles
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
+    | NotExpanded | FilesSeen | ForgetFiles
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
+    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom
+    | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask
 )  # fmt: skip

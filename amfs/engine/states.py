@@ -77,6 +77,52 @@ FILE_TABLE: Mapping[tuple[FileState, FileEvent], FileState] = {
     (FileState.SHARED, FileEvent.FLUSHED): FileState.SHARED,
 }
 
+# ── the content of a file, as the node that has it sees it ─────────────────────────────────────────
+
+
+class Place(IntEnum):
+    """NOWHERE: not on this node, or not yet. HELD: in memory. SPILLING: in memory, and being copied to the spill directory. BOTH: in memory
+    and in the spill directory. SPILLED: in the spill directory only. RETURNING: likewise, and being copied back into memory."""
+
+    NOWHERE = 0
+    HELD = 1
+    SPILLING = 2
+    BOTH = 3
+    SPILLED = 4
+    RETURNING = 5
+
+
+class PlaceEvent(IntEnum):
+    STORED = 0  # it came into memory: a task made it, or it was fetched
+    STORED_ON_DISK = 1  # it was fetched into the spill directory, being too large for memory
+    SPILL = 2
+    COPIED = 3  # to the spill directory
+    NOT_COPIED = 4
+    EVICTED = 5  # nobody uses what is in memory, and its room is wanted
+    RETURN = 6
+    RETURNED = 7
+    NOT_RETURNED = 8  # there was no room for it
+    REMOVED = 9  # everywhere: dropped, or it could not be read back
+
+
+PLACE_TABLE: Mapping[tuple[Place, PlaceEvent], Place] = {
+    (Place.NOWHERE, PlaceEvent.STORED): Place.HELD,
+    (Place.NOWHERE, PlaceEvent.STORED_ON_DISK): Place.SPILLED,
+    (Place.NOWHERE, PlaceEvent.REMOVED): Place.NOWHERE,
+    (Place.HELD, PlaceEvent.SPILL): Place.SPILLING,
+    (Place.HELD, PlaceEvent.REMOVED): Place.NOWHERE,
+    (Place.SPILLING, PlaceEvent.COPIED): Place.BOTH,
+    (Place.SPILLING, PlaceEvent.NOT_COPIED): Place.HELD,
+    (Place.SPILLING, PlaceEvent.REMOVED): Place.NOWHERE,
+    (Place.BOTH, PlaceEvent.EVICTED): Place.SPILLED,
+    (Place.BOTH, PlaceEvent.REMOVED): Place.NOWHERE,
+    (Place.SPILLED, PlaceEvent.RETURN): Place.RETURNING,
+    (Place.SPILLED, PlaceEvent.REMOVED): Place.NOWHERE,
+    (Place.RETURNING, PlaceEvent.RETURNED): Place.BOTH,
+    (Place.RETURNING, PlaceEvent.NOT_RETURNED): Place.SPILLED,
+    (Place.RETURNING, PlaceEvent.REMOVED): Place.NOWHERE,
+}
+
 # ── a file, as its FLS shard sees it (AME Fig. 5; FAILED is ours) ──────────────────────────────────
 
 
@@ -132,6 +178,7 @@ class TaskEvent(IntEnum):
     FLUSHED = 7
     WENT_WRONG = 8
     GIVEN_AWAY = 9  # stolen, forwarded or recalled
+    NO_ROOM = 10  # the memory of its node is full, and no room can be made for what it makes
 
 
 TASK_TABLE: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
@@ -141,6 +188,7 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
     (TaskState.READY, TaskEvent.INPUT_GONE): TaskState.INVALID,
     (TaskState.READY, TaskEvent.LAUNCHED): TaskState.RUNNING,
     (TaskState.READY, TaskEvent.GIVEN_AWAY): TaskState.MOVED,
+    (TaskState.READY, TaskEvent.NO_ROOM): TaskState.FAILED,
     (TaskState.RUNNING, TaskEvent.WITHDRAWN): TaskState.READY,
     (TaskState.RUNNING, TaskEvent.SUCCEEDED): TaskState.FINISHED,
     (TaskState.RUNNING, TaskEvent.WROTE_FINALS): TaskState.FLUSHING,
@@ -341,6 +389,7 @@ PEER_TABLE: Mapping[tuple[PeerState, PeerEvent], PeerState] = {
 
 TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on its worker": FILE_TABLE,  # type: ignore[dict-item]
+    "The content of a file on its node": PLACE_TABLE,  # type: ignore[dict-item]
     "A file on its FLS shard": LOOKUP_TABLE,  # type: ignore[dict-item]
     "A task on its worker": TASK_TABLE,  # type: ignore[dict-item]
     "A task on its dispatcher": RECORD_TABLE,  # type: ignore[dict-item]
@@ -357,6 +406,7 @@ def compile_table(table: Mapping[tuple[S, E], S], states: type[S], events: type[
 
 
 FILE_NEXT = compile_table(FILE_TABLE, FileState, FileEvent)
+PLACE_NEXT = compile_table(PLACE_TABLE, Place, PlaceEvent)
 LOOKUP_NEXT = compile_table(LOOKUP_TABLE, LookupState, LookupEvent)
 TASK_NEXT = compile_table(TASK_TABLE, TaskState, TaskEvent)
 RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)

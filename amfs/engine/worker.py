@@ -10,32 +10,35 @@ committer = ``flush``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
 
-from amfs.config import WorkerLimits
+from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.availability import Availability
-from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, StoreFailed, TasksExited, TimerFired
+from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, RoomRead, StoreFailed, TasksExited, TimerFired
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
-from amfs.engine.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
+from amfs.engine.spilling import Spilling
+from amfs.engine.states import FileEvent, FileState, Outcome, Place, TaskEvent, TaskState
 from amfs.engine.tokens import is_token, task_of
 from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.engine.workflow import some
 
 _DEFAULTS = m.Options()
 SUSPECTS_NAMED = 5
+READ_IN_PLACE = (Place.SPILLED, Place.RETURNING)
 
 
-class Worker(Availability):
+class Worker(Spilling):
     """One node's worker: the tasks' side, and the table of what it listens to."""
 
-    def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None = None) -> None:
-        super().__init__(node, slots, store, limits)
+    def __init__(
+        self, node: int, slots: int, store: str, limits: WorkerLimits | None = None, memory: MemoryLimits | None = None
+    ) -> None:
+        super().__init__(node, slots, store, limits, memory)
         self.on_message = {
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
@@ -53,6 +56,7 @@ class Worker(Availability):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed,
             AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+            RoomRead: self.on_room_read,
         }  # fmt: skip
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
@@ -125,24 +129,33 @@ class Worker(Availability):
     def _pump(self) -> None:
         """Keep the launcher's slots full, and a little more in its queue, so that it never has to ask."""
         ready = self.ready
-        if not ready:
-            return
         ahead = min(self.limits.backlog_max, int(self.slots * self.limits.backlog_s / self.mean_s))
         target = self.slots + ahead
+        if self.memory.limit and not self.plenty(target):
+            self.pump_within_memory(target)
+            return
+        if not ready:
+            return
         inflight = self.inflight
         if len(inflight) >= target:
             return
+        entries: list[TaskEntry] = []
+        while len(inflight) + len(entries) < target and ready:
+            entry = ready.pop()
+            if entry.state == TaskState.READY:
+                entries.append(entry)
+        self.launch(entries)
+
+    def launch(self, entries: Sequence[TaskEntry]) -> None:
+        """Give them to the launcher."""
         records: list[bytes] = []
         blind = False
-        while len(inflight) < target and ready:
-            entry = ready.pop()
-            if entry.state != TaskState.READY:
-                continue
+        for entry in entries:
             self.serial += 1
             record = self._record(self.serial, entry)
             self._move(entry, TaskEvent.LAUNCHED)
             entry.serial = self.serial
-            inflight[self.serial] = entry
+            self.inflight[self.serial] = entry
             entry.run.in_launcher += 1
             records.append(record)
             blind = blind or (entry.spec.options is not None and bool(entry.spec.options.blind))
@@ -176,12 +189,16 @@ class Worker(Availability):
                         inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
                         stamps.append((0, 0))
                 else:
-                    inputs.append((store_path(root, scope, name), sandbox_name(short, info.base) if deep else short))
+                    source = f"@{self.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
+                    inputs.append((source, sandbox_name(short, info.base) if deep else short))
                     stamps.append((file.size, file.mtime_ns))
             for name in spec.shared:
                 short = name[cut:]
                 if in_namespace(short) or (info.stage_shared and not (short[0] == "/" and not deep)):
-                    inputs.append((store_path(root, scope, name), sandbox_name(short, info.base)))
+                    staged = run.files.get(name)
+                    spilled = staged is not None and staged.place in READ_IN_PLACE
+                    source = f"@{self.copy_path(staged)}" if staged is not None and spilled else store_path(root, scope, name)
+                    inputs.append((source, sandbox_name(short, info.base)))
                 elif short[0] != "/" or deep:
                     path = run.paths.get(short) or shared_path(info.base, short)
                     inputs.append(("@" + path, sandbox_name(short, info.base)))
@@ -239,6 +256,7 @@ class Worker(Availability):
                 self._close_if_empty(run)
                 continue
             spec = entry.spec
+            self.memory.changed()
             self.mean_s += ((end_us - start_us) * 1e-6 - self.mean_s) * 0.1
             if self.mean_s < 1e-5:
                 self.mean_s = 1e-5
@@ -262,6 +280,7 @@ class Worker(Availability):
                 self._end(entry, result)
                 continue
             if spec.outputs:
+                self.memory.made(result.bytes_out)
                 self._outputs_made(entry, made)
             if entry.flushing:
                 entry.result = result
@@ -338,21 +357,7 @@ class Worker(Availability):
             short = name[len(run.info.scope):]
             if file is None or file.state != FileState.LOCAL or short not in detail:
                 continue
-            self._move_file(file, FileEvent.DROPPED)
-            self._delete.append(name)
-            for entry in run.tasks.values():
-                if name in entry.spec.inputs and entry.state in (TaskState.INVALID, TaskState.READY):
-                    if entry.state == TaskState.READY:
-                        self._move(entry, TaskEvent.INPUT_GONE)
-                        run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
-                    entry.missing += 1
-                    entry.unlocated += 1
-                    file.waiting.append(entry)
-            self.send(self.table.node_of(name), m.Lost(run.id, (name,), self.node))
-            if file.waiting:
-                self._locate_file(run, file)
-            else:
-                del run.files[name]
+            self._give_up(run, file)
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 
@@ -366,7 +371,7 @@ class Worker(Availability):
 
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)
-        taken = self.ready.take_back(want) if want and len(self.inflight) >= self.slots else []
+        taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.wanted) else []
         by_run: dict[int, list[m.TaskSpec]] = {}
         for entry in reversed(taken):
             self._forget(entry)
@@ -383,6 +388,9 @@ class Worker(Availability):
 
     def on_timer(self, event: TimerFired) -> None:
         """Ask the next neighbour in the ring, ever more rarely while nobody has anything."""
+        if event.key != "steal":
+            self.on_memory_timer(event.key)
+            return
         self.steal_wait_s = min(max(self.steal_wait_s * 2, self.limits.steal_first_s), self.limits.steal_last_s)
         if not self._idle():
             self.steal_wait_s = 0.0
@@ -435,3 +443,4 @@ class Worker(Availability):
             for file in run.files.values():
                 if file.state in (FileState.LOCAL, FileState.SHARED):
                     assert not [e for e in file.waiting if e.state == TaskState.INVALID], f"{file.name} is there, and tasks wait for it"
+        self.check_memory()

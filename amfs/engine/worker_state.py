@@ -8,35 +8,34 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 import msgspec
 
-from amfs.config import WorkerLimits
+from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import CloseRun, Delete, Kill, OpenRun
+from amfs.engine.events import CloseRun, Delete, DropSpilled, Kill, OpenRun
 from amfs.engine.machine import Machine
+from amfs.engine.memory import Content, Memory
 from amfs.engine.partition import PartitionTable
 from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
-from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, TaskEvent, TaskState, illegal
+from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState, illegal
 from amfs.engine.tokens import is_token
 
 
-class File:
+class File(Content):
     """One file as this node sees it."""
 
-    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "name", "size", "source", "state", "users", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "source", "state", "waiting")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.state = FileState.INVALID
-        self.size = 0
         self.mtime_ns = 0  # of the copy in the store; 0: unknown
         self.holders: tuple[int, ...] = ()
         self.fetching = False  # REMOTE: a Fetch, FetchData or StageIn is out
         self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
-        self.users = 0  # unfinished tasks of this node that read it
         self.dropped = False  # the FLS wants it gone: as soon as it has no users
 
 
@@ -98,18 +97,20 @@ class Run:
         self.counters = {
             "fetched_bytes": 0, "fetched_files": 0, "staged_bytes": 0, "staged_files": 0,
             "copied_out_bytes": 0, "copied_out_files": 0, "stolen": 0, "forwarded": 0,
+            "spilled_bytes": 0, "spilled_files": 0, "returned_bytes": 0, "returned_files": 0,
         }  # fmt: skip
 
 
 class ReadyQueue:
     """First READY, first run; higher priority before that. A plain deque until somebody uses priorities."""
 
-    __slots__ = ("_fifo", "_heap", "_seq")
+    __slots__ = ("_fifo", "_front", "_heap", "_seq")
 
     def __init__(self) -> None:
         self._fifo: deque[TaskEntry] = deque()
         self._heap: list[tuple[int, int, TaskEntry]] = []
         self._seq = 0
+        self._front = 0
 
     def push(self, entry: TaskEntry) -> None:
         options = entry.spec.options
@@ -123,6 +124,22 @@ class ReadyQueue:
         if self._heap and (self._heap[0][0] < 0 or not self._fifo):
             return heapq.heappop(self._heap)[2]
         return self._fifo.popleft()
+
+    def put_back(self, entries: Sequence[TaskEntry]) -> None:
+        """They were taken, in this order, and go before all others again."""
+        for entry in reversed(entries):
+            options = entry.spec.options
+            if options is not None and options.priority:
+                self._front -= 1
+                heapq.heappush(self._heap, (-options.priority, self._front, entry))
+            else:
+                self._fifo.appendleft(entry)
+
+    def __iter__(self) -> Iterator[TaskEntry]:
+        """About in the order in which they are taken."""
+        for _, _, entry in sorted(self._heap, key=lambda one: one[:2]):
+            yield entry
+        yield from self._fifo
 
     def take_back(self, want: int) -> list[TaskEntry]:
         """Up to ``want`` unpinned READY tasks from the end, for somebody else."""
@@ -144,8 +161,11 @@ class ReadyQueue:
 class WorkerState(Machine):
     """The state of one node's worker. ``table`` and ``peers`` are kept current by the node (``MembersChanged``)."""
 
-    def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None = None) -> None:
+    def __init__(
+        self, node: int, slots: int, store: str, limits: WorkerLimits | None = None, memory: MemoryLimits | None = None
+    ) -> None:
         super().__init__(node)
+        self.memory = Memory(memory)
         self.slots = slots
         self.store = store
         self.limits = limits or WorkerLimits()
@@ -172,6 +192,9 @@ class WorkerState(Machine):
         self._moved_tasks: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # (run, dispatcher, to whom they were given, -1: us)
         self._flushed: dict[int, list[tuple[str, int, str]]] = {}
         self._delete: list[str] = []
+        self._drop_spilled: list[int] = []
+        self.to_disk: set[str] = set()  # files that are to be fetched into the spill directory: too large for memory
+        self.disk_jobs: set[int] = set()  # fetches that do so
         self._touched: dict[int, None] = {}  # runs with something gathered
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────────
@@ -220,6 +243,8 @@ class WorkerState(Machine):
     def _close_if_empty(self, run: Run) -> None:
         if run.in_launcher or any(job[1] is run for job in self.jobs.values()):
             return
+        for file in run.files.values():
+            self._removed(file)
         del self.runs[run.id]
         self._remember_gone(run.id)
         self.out.append(CloseRun(run.id, run.info.scope))
@@ -253,7 +278,28 @@ class WorkerState(Machine):
         state = FILE_NEXT[file.state][event]
         if state is None:
             raise illegal("file", file.name, file.state, event)
-        file.state = state
+        old, file.state = file.state, state
+        if not self.memory.limit:
+            return
+        if file.room and state != FileState.REMOTE:
+            self.memory.promise(file, 0)
+        if state == FileState.LOCAL:
+            if file.place == Place.NOWHERE:
+                self.memory.move(file, PlaceEvent.STORED)
+        elif old == FileState.LOCAL:
+            self._removed(file)
+
+    def _removed(self, file: File) -> None:
+        """This node has no use for its content any more, nor for the room that was promised to it."""
+        if file.room:
+            self.memory.promise(file, 0)
+        if file.place == Place.NOWHERE:
+            return
+        if file.place != Place.SPILLING and file.copy:  # else the job that copies it finds itself unwanted when it ends
+            self._drop_spilled.append(file.copy)
+        self.memory.move(file, PlaceEvent.REMOVED)
+        file.copy = 0
+        file.spare = False
 
     def _report_plan(self, entry: TaskEntry) -> None:
         """All inputs of a reduction are somewhere: its dispatcher makes the tree."""
@@ -295,6 +341,7 @@ class WorkerState(Machine):
         file.users -= 1
         if file.dropped and not file.users:
             del run.files[file.name]
+            self._removed(file)
             self._delete.append(file.name)
 
     def _unpark(self, entry: TaskEntry) -> None:
@@ -350,6 +397,9 @@ class WorkerState(Machine):
         if self._delete:
             self.out.append(Delete(self._delete))
             self._delete = []
+        if self._drop_spilled:
+            self.out.append(DropSpilled(self._drop_spilled))
+            self._drop_spilled = []
         self._look_around()
 
     def _flush_run(self, run: int) -> None:

@@ -18,6 +18,8 @@ from amfs.host.trees import remove_tree
 MARK = ".amfs-session"
 EMBEDDED = "_run"  # in place of a session's name: the store of a run without one, which that run's journal may still lead to
 SHM = Path("/dev/shm")
+SPILL = "spill"  # in a store: the path of its spill directory
+STORE = "store"  # in a spill directory: the path of its store
 
 
 class Marked:
@@ -64,12 +66,34 @@ def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
         try:
             if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
+                remove_spilled(path)
                 hugetmpfs.unmount(path)
                 remove_tree(str(path))
                 removed.append(path)
         except OSError:
             continue  # vanished meanwhile, or not ours to look into
     return removed
+
+
+def remove_spilled(store: Path) -> None:
+    """Remove the spill directory of a store whose owner is dead, if it has one."""
+    try:
+        directory = Path((store / SPILL).read_text())
+        if directory.name.startswith(f"amfs-{os.getuid()}-") and is_orphan(directory, None):
+            remove_tree(str(directory))
+    except OSError:  # there is none, or none any more
+        return
+
+
+def sweep_spilled(parent: Path) -> None:
+    """Remove the spill directories in ``parent`` whose owner is dead and whose store is gone: shared memory does not survive a restart of
+    the machine, a disk does."""
+    for path in parent.glob(f"amfs-{os.getuid()}-*"):
+        try:
+            if not os.path.exists((path / STORE).read_text()) and is_orphan(path, None):
+                remove_tree(str(path))
+        except OSError:  # no spill directory, or gone meanwhile
+            continue
 
 
 def is_orphan(path: Path, session: str | None) -> bool:

@@ -60,7 +60,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     managers: tuple[str, ...] = ()  # endpoints of the manager, best first
     slots: int = 0  # 0: as many as the CPUs that this process may use
     memory: int = 0  # bytes for tasks, 0: not accounted
-    store_limit: int = 0  # bytes of the file system that this node may keep, 0: as many as there is room for
+    store_limit: int = 0  # bytes that this node may keep in memory, 0: as many as there is room for
+    high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual
+    spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
+    spill_limit: int = 0  # bytes, 0: as many as there is room for
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
     data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from amfs.config import DispatcherLimits, MemberLimits, WorkerLimits
+from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.events import (
@@ -36,6 +36,7 @@ from amfs.engine.events import (
     PeerDown,
     PeersHeard,
     Received,
+    RoomRead,
     Send,
     SetTimer,
     StageIn,
@@ -106,6 +107,7 @@ class NodeCore:
         unit_size: int = 0,
         view: m.View | None = None,
         worker_limits: WorkerLimits | None = None,
+        memory_limits: MemoryLimits | None = None,
         dispatcher_limits: DispatcherLimits | None = None,
         member_limits: MemberLimits | None = None,
         fs: FileSystem | None = None,
@@ -113,7 +115,7 @@ class NodeCore:
         self.me = me
         self.node = me.node
         self.fls = FlsShard(me.node)
-        self.worker = Worker(me.node, me.slots, store, worker_limits)
+        self.worker = Worker(me.node, me.slots, store, worker_limits, memory_limits)
         self.dispatcher = Dispatcher(me.node, dispatcher_limits)
         self.membership = Membership(me, manager_hint, unit_size=unit_size, limits=member_limits, view=view)
         self.machines: dict[str, Machine] = {
@@ -159,7 +161,7 @@ class NodeCore:
                 self.early.append((event.peer, event.message))
             else:
                 self._deliver(event.peer, event.message, now, out, local)
-        elif isinstance(event, (TasksExited, JobDone, StoreFailed, AdoptFiles)):
+        elif isinstance(event, (TasksExited, JobDone, StoreFailed, AdoptFiles, RoomRead)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
             assert isinstance(event.key, tuple)
@@ -300,6 +302,9 @@ class NodeCore:
             "parked": sum(sum(run.parked.values()) for run in worker.runs.values()),
             "runs": sorted(worker.runs),
             "files": sum(len(run.files) for run in worker.runs.values()),
+            "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
+            "memory_limit": worker.memory.limit,
+            "spilled": worker.memory.on_disk,
             "records": sum(len(records) for records in self.fls.runs.values()),
             "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
             **dict(zip(("partitions", "backed_up", "names_lost"), self.fs.backups() if self.fs is not None else (0, 0, 0), strict=True)),

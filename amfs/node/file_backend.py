@@ -315,9 +315,8 @@ class FileBackend:
 
     # ── files of the runs ──────────────────────────────────────────────────────────────────────────
 
-    def fetch_data(self, effect: FetchData) -> None:
-        """Begin to bring a file of another node's store here; ends as ``JobDone``."""
-        destination = self.store_path(effect.name)
+    def fetch_data(self, effect: FetchData, destination: str) -> None:
+        """Begin to bring a file of another node's store to ``destination``; ends as ``JobDone``."""
         self._fetches[effect.serial] = effect
         self.io.fetch_stored(effect.serial, effect.peer, stored_as(effect.name), effect.size, destination, effect.mode)
 

@@ -23,6 +23,7 @@ from amfs.node.file_backend import Address, FileBackend
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO
+from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.provision.daemon import enter, report_ready
 
@@ -57,11 +58,16 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             incarnation=transport.incarnation, store=store.root, member_of=member_of,
         )  # fmt: skip
         files.store_path = store.path_of
+        limits = memory_limits(
+            store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit
+        )
+        if limits.spill:
+            files.io.set_spill(limits.spill)
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts)
+        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts, limits=limits)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()))
-        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs)
+        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs, memory_limits=limits)
         loop = Loop(core, node_io, transport)
 
         def on_view(view: object) -> None:

@@ -10,17 +10,22 @@ import logging
 import os
 import stat
 import struct
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amfs._native import Copier, Launcher
+from amfs.config import MemoryLimits
 from amfs.engine import messages as m
 from amfs.engine.events import (
     AttemptEnded,
+    BringBack,
     CloseRun,
     CopyOut,
     Delete,
+    DropSpilled,
     Event,
+    Evict,
     FetchData,
     FsReplied,
     FsWork,
@@ -29,8 +34,12 @@ from amfs.engine.events import (
     Kill,
     Launch,
     OpenRun,
+    ReadRoom,
     ReadStore,
+    Restore,
+    RoomRead,
     Send,
+    SpillOut,
     StageIn,
     StoreFailed,
     StoreInline,
@@ -40,6 +49,7 @@ from amfs.engine.records import BLIND
 from amfs.engine.states import Outcome
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
+from amfs.node.spill_directory import SpillDirectory
 from amfs.node.store import Store
 
 if TYPE_CHECKING:  # a node without a file system, as an embedded one, starts without them
@@ -50,6 +60,7 @@ log = logging.getLogger("amfs.node")
 
 INLINE_BYTES_MAX = 1 << 16
 CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
+ROOM_EVERY_S = 0.05  # how often is looked how full the memory is
 _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
@@ -75,6 +86,7 @@ class NodeIO:
     def __init__(
         self, store: Store, slots: int, *, memory: int = 0,
         files: FileBackend | None = None, mounts: Mounts | None = None, shared: SharedStorage | None = None,
+        limits: MemoryLimits | None = None,
     ) -> None:
         self.shared = shared or LocalPaths()
         self.store = store
@@ -90,6 +102,10 @@ class NodeIO:
         self.umask = 0o022
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
         self.immediate: list[Event] = []  # what ended at once
+        self.limits = limits or MemoryLimits()
+        self.spilled = SpillDirectory(store, self.limits.spill)
+        self.spilled.on_start(lambda: setattr(self, "grown", True))
+        self._room_read_at = 0.0
         self.acts: dict[type, Callable[[Any], Send | None]] = {
             Launch: self.launch,
             Kill: self.kill,
@@ -100,10 +116,16 @@ class NodeIO:
             ReadStore: self.read_store,
             StageIn: self.stage_in,
             CopyOut: self.copy_out,
+            SpillOut: self.spilled.spill_out,
+            BringBack: self.spilled.bring_back,
+            Evict: self.spilled.evict,
+            Restore: self.spilled.restore,
+            DropSpilled: self.spilled.drop,
+            ReadRoom: lambda effect: self.immediate.append(self._read_room()),
         }
         if files is not None:
             self.acts[FsWork] = files.act
-            self.acts[FetchData] = files.fetch_data
+            self.acts[FetchData] = self.fetch_data
             files.heard = lambda event: self.immediate.append(event)
         if mounts is not None:
             self.acts[FsReplied] = mounts.reply
@@ -119,6 +141,8 @@ class NodeIO:
     def fds(self) -> list[int]:
         """What to watch; may grow when the copier starts."""
         fds = [self.launcher.fd] if self._copier is None else [self.launcher.fd, self._copier.fd]
+        if self.spilled.fd >= 0:
+            fds.append(self.spilled.fd)
         if self.files is not None:
             fds += self.files.fds()
         return fds if self.mounts is None else [*fds, self.mounts.fd]
@@ -140,6 +164,7 @@ class NodeIO:
             events.append(TasksExited(done))
         if self._copier is not None:
             events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
+        events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self.spilled.completions())
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:
@@ -147,7 +172,21 @@ class NodeIO:
             if self._before_mount:
                 self._launch_blind()
                 events.extend(self.take_immediate())
+        if events and self.limits.limit and time.monotonic() - self._room_read_at > ROOM_EVERY_S:
+            events.insert(0, self._read_room())
         return events
+
+    def _read_room(self) -> RoomRead:
+        """How full the memory is, whoever filled it."""
+        self._room_read_at = time.monotonic()
+        facts = os.statvfs(self.store.root)
+        free, others = facts.f_bavail * facts.f_frsize, 0
+        if self.store.own_mount:  # all that is there counts
+            taken = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
+            free = min(free, max(0, self.limits.limit - taken))
+        elif self.files is not None:
+            others = self.files.io.usage()[0]
+        return RoomRead(free, others)
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -155,7 +194,7 @@ class NodeIO:
         """An act raised an error, of which whoever waits for it hears. It must not end the node, which serves others as well."""
         log.error("%s: %s: %s", type(effect).__name__, type(error).__name__, error)
         text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        if isinstance(effect, (FetchData, StageIn, CopyOut)):
+        if isinstance(effect, (FetchData, StageIn, CopyOut, SpillOut, BringBack)):
             self.immediate.append(JobDone(effect.serial, text, 0, True))
         elif isinstance(effect, StoreInline):
             self.immediate.append(StoreFailed(effect.name, text))
@@ -225,6 +264,11 @@ class NodeIO:
     def store_inline(self, effect: StoreInline) -> None:
         self.store.write(effect)
 
+    def fetch_data(self, effect: FetchData) -> None:
+        assert self.files is not None
+        destination = self.spilled.destination(effect.serial) if effect.spill else self.store.path_of(effect.name)
+        self.files.fetch_data(effect, destination)
+
     def stage_in(self, effect: StageIn) -> None:
         try:
             self.shared.fetch(self.copier, effect.serial, effect.path, self.store.path_of(effect.name))
@@ -251,9 +295,9 @@ class NodeIO:
     def _blob(self, name: str, inline: int) -> m.Blob:
         path = self.store.path_of(name)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return m.Blob(name, 0, missing=True)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            return self._spilled_blob(name) if error.errno == errno.ELOOP else m.Blob(name, 0, missing=True)
         try:
             facts = os.fstat(fd)
             mode = stat.S_IMODE(facts.st_mode)
@@ -262,6 +306,14 @@ class NodeIO:
         finally:
             os.close(fd)
         return m.Blob(name, facts.st_size, mode=mode)
+
+    def _spilled_blob(self, name: str) -> m.Blob:
+        """Of a file that was spilled only the size is said, since the poll loop does not wait for a disk: the data server sends it."""
+        try:
+            facts = os.stat(self.store.path_of(name))
+        except OSError:
+            return m.Blob(name, 0, missing=True)
+        return m.Blob(name, facts.st_size, mode=stat.S_IMODE(facts.st_mode))
 
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""
@@ -272,3 +324,5 @@ class NodeIO:
             self.files.stop()
         if self._copier is not None:
             self._copier.stop()
+        if not self.keep_files:
+            self.spilled.close()

@@ -45,6 +45,12 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def _remove_those(paths: list[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # it never came to be, or is elsewhere by now
+            os.unlink(path)
+
+
 class Store:
     """One node's store. ``root`` is what the worker calls its store."""
 
@@ -70,15 +76,18 @@ class Store:
                 ) from None
         self.path = self.marked.path
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
+        self.own_mount = inside != self.path  # a tmpfs of its own
         self.inside = str(inside)  # for what else lives in this node's memory
         self.root = str(inside / "files")
         # In a directory of their own, so that a task that removes what is around its sandbox does not meet the files of others.
         self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
+        self.session = session
+        self.back = str(inside / "back")  # what comes back from the spill directory, and links to what is there
         self.aside = str(inside / "aside")  # what is to be deleted and has lost its name already
         self._numbers = itertools.count()
         self.remover = ThreadPoolExecutor(1, "amfs-remove")
-        for directory in (self.sandboxes, self.logs, self.aside):
+        for directory in (self.sandboxes, self.logs, self.aside, self.back):
             remove_tree(directory)
             os.makedirs(directory, 0o700)
         os.makedirs(self.root, 0o700, exist_ok=True)
@@ -118,14 +127,26 @@ class Store:
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:
-            path = self.path_of(key)
-            try:
+            with contextlib.suppress(OSError):  # never written, or gone already
+                path = self.path_of(key)
                 if os.lstat(path).st_blocks * 512 > _AT_ONCE_BYTES:
                     self._delete_later(path)
                 else:
                     os.unlink(path)
-            except OSError:
-                continue  # never written, or gone already
+
+    def replace(self, by: str, key: str) -> None:
+        """Give the name of ``key`` to the file ``by``. What it named before goes by a thread if it is large. Raises OSError."""
+        path = self.path_of(key)
+        with contextlib.suppress(FileNotFoundError):
+            if os.lstat(path).st_blocks * 512 > _AT_ONCE_BYTES:
+                aside = f"{self.aside}/{next(self._numbers)}"
+                os.link(path, aside)  # its name is never without a file: other nodes may be asking for it
+                self.remover.submit(_remove, aside)
+        try:
+            os.rename(by, path)
+        except FileNotFoundError:  # it is the first file there
+            make_directories(os.path.dirname(path))
+            os.rename(by, path)
 
     def drop_scope(self, scope: str) -> None:
         with contextlib.suppress(OSError):  # nothing of it was ever here
@@ -137,13 +158,17 @@ class Store:
         os.rename(path, aside)
         self.remover.submit(_remove, aside)
 
+    def remove_later(self, paths: list[str]) -> None:
+        """Those that are there, by a thread."""
+        self.remover.submit(_remove_those, paths)
+
     def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
         """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
         top = f"{self.root}/{scope}"
         for directory, name in files_below(top):
             if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
-                facts = os.lstat(path)
+                facts = os.stat(path)  # a spilled file is a link
                 inner = path[len(top):].lstrip("/")
                 if inner.startswith(ABSOLUTE + "/"):
                     inner = inner[len(ABSOLUTE):]

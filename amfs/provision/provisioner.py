@@ -21,7 +21,10 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     unit_size: int = 0
     tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
     store_dir: str = ""
-    store_limit: int = 0  # bytes of the file system per node, 0: as many as there is room for
+    store_limit: int = 0  # bytes in memory per node, 0: as many as there is room for
+    high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual
+    spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
+    spill_limit: int = 0  # bytes per node, 0: as many as there is room for
 
 
 class Provisioner(Protocol):

@@ -15,7 +15,7 @@ import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.views import overtakes
-from amfs.errors import SessionError, UsageError
+from amfs.errors import SessionError, SystemSetupError, UsageError
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
@@ -38,6 +38,10 @@ class RunOptions(msgspec.Struct, kw_only=True):
     fail_fast: bool = False
     want_output: bool = False
     store: str = ""
+    store_limit: int = 0  # bytes of memory for the files between tasks, 0: as many as there is room for
+    high_water: float = 0.0  # of that limit, above which files are spilled; 0: the usual
+    spill: str = ""  # directory on a disk; "": $TMPDIR or the like, "none": nothing is spilled
+    spill_limit: int = 0  # bytes, 0: as many as there is room for
     journal: Path | None = None
     resume: bool = False
     trace: str = ""
@@ -60,6 +64,7 @@ def _sweep(parent: str, spare: str) -> None:
             journal = path / JOURNAL
             past = read(Path(journal.read_text())) if journal.exists() else None
             if past is None or past.header.store != str(path):
+                orphans.remove_spilled(path)
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -80,6 +85,7 @@ class RunContext:
     def _embed(self, adopt: str) -> None:
         from amfs.host import orphans
         from amfs.node.node_io import NodeIO
+        from amfs.node.spill_directory import memory_limits
         from amfs.node.store import Store
 
         slots = self.options.slots or len(os.sched_getaffinity(0))
@@ -91,8 +97,16 @@ class RunContext:
                 self.store.take_back(aside(self.options.journal))
             else:
                 shutil.rmtree(aside(self.options.journal), ignore_errors=True)
-        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=self.options.memory, shared=self.shared)
-        core = NodeCore(m.Member(0, 1, (), slots), self.store.root)
+        options = self.options
+        try:
+            limits = memory_limits(
+                self.store, limit=options.store_limit, high_water=options.high_water, spill=options.spill, spill_limit=options.spill_limit
+            )
+        except SystemSetupError:
+            self.store.close()
+            raise
+        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=options.memory, shared=self.shared, limits=limits)
+        core = NodeCore(m.Member(0, 1, (), slots), self.store.root, memory_limits=limits)
         self.core: NodeCore | None = core
         self.loop = Loop(core, self.node_io)
         self.run = 1
@@ -131,6 +145,8 @@ class RunContext:
         """Leave nothing behind: processes, threads, files."""
         if self.node_io is not None:
             self.node_io.close()
+        if self.node_io is not None:
+            self.node_io.spilled.close()  # unless before: what is spilled was set aside by now
         if self.store is not None:
             self.store.close()
         if self.core is None:

@@ -177,6 +177,18 @@ static PyObject *io_backups_changed(PyObject *self, PyObject *unused_) {
     Py_RETURN_NONE;
 }
 
+static PyObject *io_set_spill(PyObject *self, PyObject *directory) {
+    PyObject *path = PyUnicode_Check(directory) ? py_path_bytes(directory) : NULL;
+    if (path == NULL) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the spill directory is a string");
+        return NULL;
+    }
+    int error = fsio_set_spill(io_of(self), PyBytes_AsString(path));
+    Py_DECREF(path);
+    if (error != 0) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyObject *io_set_stall_ms(PyObject *self, PyObject *number) {
     long milliseconds = PyLong_AsLong(number);
     if (PyErr_Occurred()) return NULL;
@@ -480,6 +492,7 @@ static PyMethodDef io_methods[] = {
     {"await_backups", io_await_backups, METH_VARARGS,
      "await_backups(serial, ticket): ends when backups know all changes up to the ticket."},
     {"backups_changed", io_backups_changed, METH_NOARGS, "The shard was told of other backups, or has something to tell them."},
+    {"set_spill", io_set_spill, METH_O, "Where the store's symbolic links may lead; before the first connection."},
     {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},
     {"fetch_stored", io_fetch_stored, METH_VARARGS,

@@ -126,8 +126,15 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         snprintf(error, ERROR_BYTES, "cannot copy %s: its size changed from %llu to %llu bytes meanwhile", job->source,
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
+    unsigned mode = job->mode;
+    if (mode & COPIER_EXACT) {
+        struct timespec times[2] = {found.st_atim, found.st_mtim};
+        mode = found.st_mode;
+        if (error[0] == '\0' && futimens(file.fd, times) != 0)
+            snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(errno));
+    }
     if (error[0] != '\0') newfile_drop(&file);
-    else if (newfile_finish(&file, job->mode, false) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);
+    else if (newfile_finish(&file, mode, false) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);
     return total;
 }
 

@@ -10,6 +10,8 @@
 
 enum { COPIER_THREADS_MAX = 64 };
 
+#define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source */
+
 struct copier;
 
 struct copier_done {

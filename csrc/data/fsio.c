@@ -163,6 +163,7 @@ static void free_all(struct fsio *io) {
     fsio_spares_free(io);
     fsio_parts_end(io);
     if (io->store_fd >= 0) close(io->store_fd);
+    free(io->spill);
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
     free(io->moving);
@@ -262,6 +263,12 @@ void fsio_forget_peer(struct fsio *io, int32_t node) {
     data_forget_peer(&io->client, node);
     data_server_dismiss(io, node);
     fsio_files_forget(io, node);
+}
+
+int fsio_set_spill(struct fsio *io, const char *directory) {
+    free(io->spill);
+    io->spill = strdup(directory);
+    return io->spill == NULL ? ENOMEM : 0;
 }
 
 void fsio_set_stall_ms(struct fsio *io, int milliseconds) { io->client.stall_ms = milliseconds; }

@@ -42,6 +42,7 @@ struct fsio_options {
     uint64_t limit; /* bytes that this node may keep in parts; 0: none */
 };
 struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size); /* NULL, with a text in `error` */
+int fsio_set_spill(struct fsio *io, const char *directory); /* absolute; before the first connection. 0 or ENOMEM */
 void fsio_set_stall_ms(struct fsio *io, int milliseconds); /* before the first connection; tests cannot wait for half a minute */
 int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */

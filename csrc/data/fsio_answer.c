@@ -87,9 +87,21 @@ static bool answer_read(struct asking *asking) {
     return fine;
 }
 
-/* Open a file of the store. Its path leads through directories only, and downwards: a symbolic link is ELOOP or ENOTDIR. The descriptor, or
- * a negative errno. */
-static int open_stored(int store, const char *path) {
+/* The symbolic link `name` stands for a file that was spilled: open that. Only a file that lies in the spill directory itself, no link. */
+static int open_spilled(const char *spill, int directory, const char *name) {
+    char target[PATH_MAX];
+    ssize_t length = spill == NULL ? -1 : readlinkat(directory, name, target, sizeof target - 1);
+    size_t top = spill == NULL ? 0 : strlen(spill);
+    if (length < 0) return -ELOOP;
+    target[length] = '\0';
+    if (strncmp(target, spill, top) != 0 || target[top] != '/' || strchr(target + top + 1, '/') != NULL) return -ELOOP;
+    int file = open(target, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    return file < 0 ? -errno : file;
+}
+
+/* Open a file of the store. Its path leads through directories only, and downwards: a symbolic link is ELOOP or ENOTDIR, but for one at its
+ * end that leads to what was spilled. The descriptor, or a negative errno. */
+static int open_stored(int store, const char *spill, const char *path) {
     int at = -1, next = -EINVAL;
     for (const char *end; path[0] != '\0'; path = end) {
         char name[NAME_MAX + 1];
@@ -104,6 +116,12 @@ static int open_stored(int store, const char *path) {
             int how = *end == '/' ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK | O_NOCTTY;
             next = openat(at < 0 ? store : at, name, how | O_NOFOLLOW | O_CLOEXEC);
             if (next < 0) next = -errno;
+            if (next == -ELOOP && *end == '\0') {
+                next = open_spilled(spill, at < 0 ? store : at, name);
+                if (next == -ELOOP) /* it may have come back meanwhile */
+                    next = openat(at < 0 ? store : at, name, how | O_NOFOLLOW | O_CLOEXEC);
+                if (next == -1) next = -errno;
+            }
         }
         if (at >= 0) close(at);
         at = next;
@@ -126,7 +144,7 @@ static bool answer_stored(struct asking *asking) {
     if (data_receive(asking->fd, path, request->extra) != 0) return false;
     path[request->extra] = '\0';
     if (strlen(path) != request->extra) return false;
-    int file = asking->io->store_fd < 0 ? -ENOENT : open_stored(asking->io->store_fd, path);
+    int file = asking->io->store_fd < 0 ? -ENOENT : open_stored(asking->io->store_fd, asking->io->spill, path);
     if (file < 0) return reply(asking, -file, 0, NULL, 0);
     int error = fstat(file, &found) != 0 ? errno : S_ISREG(found.st_mode) ? 0 : EISDIR;
     bool fine = error != 0 ? reply(asking, error, 0, NULL, 0) : send_file(asking, file, &found);

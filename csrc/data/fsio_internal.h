@@ -135,6 +135,7 @@ struct fsio {
     int32_t node;
     int root_fd;
     int store_fd; /* where the runs keep their files; -1: there are none */
+    char *spill;  /* where symbolic links of the store may lead: the node's spill directory, absolute; NULL: there is none */
     int event_fd;
     atomic_bool stopping;
 

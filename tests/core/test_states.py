@@ -23,6 +23,7 @@ from amfs.engine.dispatcher import Dispatcher, Record
 from amfs.engine.events import PeerDown, Received
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
+from amfs.engine.memory import IN_MEMORY, Content, Memory
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
@@ -125,10 +126,35 @@ class BackupOfPartition:
         self.state = states.BackupState(after)
 
 
+class StoredFile:
+    """The content of a file on a node, brought into whatever state is set."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.content = Content("7/a")
+
+    @property
+    def state(self) -> states.Place:
+        return self.content.place
+
+    @state.setter
+    def state(self, place: states.Place) -> None:
+        self.content.place = place
+        if place in IN_MEMORY:
+            self.memory.files["7/a"] = self.content
+
+    def move(self, event: states.PlaceEvent) -> None:
+        self.memory.move(self.content, event)
+
+
 OWNED = {
     "file on its worker": Owned(
         states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
         lambda: File("7/a"), Worker(0, 1, "/store")._move_file, "file 7/a",
+    ),
+    "content on its node": Owned(
+        states.PLACE_TABLE, states.PLACE_NEXT, states.Place, states.PlaceEvent,
+        StoredFile, StoredFile.move, "content 7/a",
     ),
     "file on its shard": Owned(
         states.LOOKUP_TABLE, states.LOOKUP_NEXT, states.LookupState, states.LookupEvent,

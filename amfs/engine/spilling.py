@@ -1,0 +1,370 @@
+"""The worker's care for its node's memory: what leaves it, what comes back, and which tasks wait for room. Pure.
+
+Owns the moves of files between memory and the spill directory, the READY tasks whose inputs are on their way back, and the files that are
+to be fetched when there is room. The account is in ``memory``. Room is made in this order: copies that other nodes have go; single files go
+to the spill directory, those first that are needed last; tasks that make files wait. Nothing waits for ever: a task waits only as long as
+something can still make room, then it reads its inputs from the spill directory, or fails and says what helps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from amfs.config import MemoryLimits, WorkerLimits
+from amfs.engine import messages as m
+from amfs.engine.availability import Availability
+from amfs.engine.events import BringBack, Evict, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.engine.states import FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
+from amfs.engine.worker_state import File, Run, TaskEntry
+
+LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
+ALONE_S = 0.5  # how long it waits if there is no other node that might take something away
+LOOK_AHEAD = 64  # READY tasks that are looked at when the first of them has to wait
+
+
+class Spilling(Availability):
+    """The memory's side of a worker."""
+
+    def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None, memory: MemoryLimits | None) -> None:
+        super().__init__(node, slots, store, limits, memory)
+        self.granted: dict[TaskEntry, None] = {}  # READY, their room is taken, their inputs are on their way back; the first first
+        self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
+        self.wanted = 0.0  # bytes for which the first READY task, or the first fetch, waits
+        self.blocked_at = -1.0  # since when nothing on this node can make room; -1: something can
+        self._looking = False  # the time to look for room again is set
+
+    def launch(self, entries: Sequence[TaskEntry]) -> None:
+        """Overridden by the tasks' side."""
+
+    def copy_path(self, file: File) -> str:
+        """Where it is in the spill directory."""
+        return f"{self.memory.limits.spill}/{file.copy:x}"
+
+    def on_room_read(self, event: RoomRead) -> None:
+        self.memory.read(event.free, event.others)
+
+    def on_memory_timer(self, key: object) -> None:
+        """The time to try the spill directory again has come, or to look for room, since what is deleted may go later."""
+        if key == "room":
+            self._looking = False
+            if self.wanted:
+                self.out.append(ReadRoom())
+        elif key == "spill":
+            self.memory.failed = False
+            self.memory.fault = ""
+            self.memory.changed()
+
+    # ── tasks and room ─────────────────────────────────────────────────────────────────────────────
+
+    def plenty(self, target: int) -> bool:
+        """Whether ``target`` tasks may be with the launcher without a thought for memory."""
+        if self.granted or self.fetches or not self.memory.ample(target):
+            return False
+        self.wanted = 0.0
+        return True
+
+    def pump_within_memory(self, target: int) -> None:
+        """Start what may start, make room, and again as long as that helps."""
+        for _ in range(LOOK_AHEAD):
+            self.wanted = 0.0
+            before = self.serial
+            self._start(target)
+            self._next_fetches()
+            if not self._make_room() and self.serial == before:
+                break
+        if not self.wanted:
+            return
+        if not self._looking:
+            self._looking = True
+            self.set_timer("room", LOOK_S)
+        if not self._is_stuck():
+            self.blocked_at = -1.0
+        elif self.blocked_at < 0:
+            self.blocked_at = self.now
+        elif self.now >= self.blocked_at + (self.memory.limits.patience_s if self.peers else ALONE_S):
+            self.blocked_at = -1.0
+            self._force()
+
+    def _start(self, target: int) -> None:
+        ready, inflight = self.ready, self.inflight
+        entries: list[TaskEntry] = []
+        for entry in list(self.granted):
+            if entry.state != TaskState.READY:
+                del self.granted[entry]
+            elif len(inflight) + len(entries) < target and not any(file.place == Place.RETURNING for file in self._inputs(entry)):
+                del self.granted[entry]
+                entries.append(entry)
+        self.launch(entries)
+        held: list[TaskEntry] = []
+        while ready and len(inflight) + len(self.granted) < target + self.slots and len(held) < LOOK_AHEAD:
+            entry = ready.pop()
+            if entry.state != TaskState.READY or entry in self.granted:
+                continue
+            if not (not held or self._frees(entry)) or not self._grant(entry):
+                held.append(entry)
+            elif len(inflight) < target and not any(file.place == Place.RETURNING for file in self._inputs(entry)):
+                self.launch((entry,))
+            else:
+                self.granted[entry] = None
+        ready.put_back(held)
+
+    def _inputs(self, entry: TaskEntry) -> list[File]:
+        """Those that have content on this node."""
+        files = entry.run.files
+        found = [files.get(name) for name in (*entry.spec.inputs, *entry.spec.shared)]
+        return [file for file in found if file is not None and file.place != Place.NOWHERE]
+
+    @staticmethod
+    def _makes_files(entry: TaskEntry) -> bool:
+        options = entry.spec.options
+        return bool(entry.spec.outputs) and not (options is not None and options.unstaged)
+
+    def _reserved(self) -> int:
+        """Bytes that the tasks with the launcher, and those that are about to be there, will make."""
+        makers = sum(map(self._makes_files, self.inflight.values())) + sum(map(self._makes_files, self.granted))
+        return int(self.memory.made_mean * makers)
+
+    def _frees(self, entry: TaskEntry) -> int:
+        """Bytes in memory that nobody else on this node reads."""
+        return sum(file.size for file in self._inputs(entry) if file.users <= 1 and file.place in (Place.HELD, Place.BOTH))
+
+    def _grant(self, entry: TaskEntry) -> bool:
+        """Take the room that the task needs, and begin to bring its inputs back. All at once or not at all: no task waits for another with
+        some of its room taken. Inputs that are too large for memory together are read from the spill directory."""
+        memory, inputs = self.memory, self._inputs(entry)
+        back = [file for file in inputs if file.place == Place.SPILLED]
+        if sum(file.size for file in inputs) > memory.mark:
+            back = []
+        need = sum(file.size for file in back) + (memory.made_mean if self._makes_files(entry) else 0.0)
+        if need and need > memory.room(self._reserved()):
+            self.wanted = self.wanted or need
+            return False
+        for file in back:
+            self._bring_back(entry.run, file)
+        return True
+
+    # ── what leaves, what comes back ───────────────────────────────────────────────────────────────
+
+    def _in_use(self) -> set[str]:
+        """Files that tasks have, or are about to."""
+        names: set[str] = set()
+        for entry in (*self.inflight.values(), *self.granted):
+            names.update(entry.spec.inputs)
+            names.update(entry.spec.shared)
+        return names
+
+    def _rank(self) -> Callable[[File], tuple[int, int]]:
+        """What is needed last goes first: what other nodes have, what no task here reads, what only tasks read that wait for more (those
+        last in the list first), then what READY tasks read (those last in the queue first)."""
+        ready: dict[str, int] = {}
+        for position, entry in enumerate(self.ready):
+            for name in (*entry.spec.inputs, *entry.spec.shared):
+                ready.setdefault(name, position)
+        parked: dict[str, int] = {}
+        for run in self.runs.values():
+            for entry in run.tasks.values():
+                if entry.state == TaskState.INVALID:
+                    for name in entry.spec.inputs:
+                        parked[name] = min(entry.spec.tid, parked.get(name, entry.spec.tid))
+
+        def rank(file: File) -> tuple[int, int]:
+            if file.name in ready:
+                return (3, -ready[file.name])
+            if file.name in parked:
+                return (2, -parked[file.name])
+            return (0 if file.spare and not file.users else 1, 0)
+
+        return rank
+
+    def _make_room(self) -> bool:
+        """Whether some was made at once; what is copied first leaves later."""
+        memory, freed = self.memory, False
+        over = memory.over(self.wanted, self._reserved())
+        if over <= 0:
+            return False
+        stay = self._in_use()
+        while over > 0:
+            file: Any = memory.victim(self._rank, stay, self.now)
+            if file is None:
+                break
+            over -= file.size
+            run = self.runs[int(file.name[: file.name.index("/")])]
+            if file.place == Place.BOTH:
+                self._evict(file)
+                freed = True
+            elif file.spare and not file.users:
+                del run.files[file.name]
+                self._removed(file)
+                self._delete.append(file.name)
+                self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), self.node))
+                freed = True
+            else:
+                file.copy = self._job("spill", run, file.name, None)
+                memory.move(file, PlaceEvent.SPILL)
+                self.out.append(SpillOut(file.copy, file.name))
+        return freed
+
+    def _evict(self, file: File) -> None:
+        self.memory.move(file, PlaceEvent.EVICTED)
+        self.out.append(Evict(file.name, file.copy))
+
+    def _bring_back(self, run: Run, file: File) -> None:
+        self.memory.move(file, PlaceEvent.RETURN)
+        file.job = self._job("back", run, file.name, None)
+        self.out.append(BringBack(file.job, file.name, file.copy))
+
+    def _disk_job_done(self, run: Run, file: File | None, kind: str, event: JobDone) -> None:
+        if file is None:
+            return  # dropped meanwhile
+        if kind == "spill" and file.place == Place.SPILLING and file.copy == event.serial:
+            self._spilled(run, file, event)
+        elif kind == "back" and file.place == Place.RETURNING and file.job == event.serial:
+            self._returned(run, file, event)
+
+    def _spilled(self, run: Run, file: File, event: JobDone) -> None:
+        memory = self.memory
+        if event.error or event.size != file.size:
+            self._disk_failed(event.error or f"{file.name} was copied in part", event.own)
+            memory.move(file, PlaceEvent.NOT_COPIED)
+            file.copy = 0
+            return
+        self._drop_spilled.remove(event.serial)
+        memory.move(file, PlaceEvent.COPIED)
+        run.counters["spilled_bytes"] += file.size
+        run.counters["spilled_files"] += 1
+        if memory.over(self.wanted, self._reserved()) > 0 and file.name not in self._in_use():
+            self._evict(file)
+
+    def _returned(self, run: Run, file: File, event: JobDone) -> None:
+        if event.error or event.size != file.size:
+            error = event.error or f"it has {event.size} bytes there instead of {file.size}"
+            self._disk_failed(error, event.own)
+            if event.own:  # there is no room for it after all: its tasks read it where it is
+                self.memory.move(file, PlaceEvent.NOT_RETURNED)
+            else:
+                self._give_up(run, file)
+            return
+        self._drop_spilled.remove(event.serial)
+        self.out.append(Restore(file.name, event.serial))
+        self.memory.move(file, PlaceEvent.RETURNED)
+        run.counters["returned_bytes"] += file.size
+        run.counters["returned_files"] += 1
+
+    def _disk_failed(self, error: str, full: bool) -> None:
+        """A disk that is full is tried again; one that fails is not used for anything new."""
+        memory = self.memory
+        if not memory.failed:
+            self.log(f"the spill directory is {'full' if full else 'not used any more'}: {error}", logging.WARNING)
+        memory.failed = True
+        memory.fault = f"the spill directory failed: {error}"
+        if full:
+            self.set_timer("spill", memory.limits.retry_s)
+
+    def _give_up(self, run: Run, file: File) -> None:
+        """This node's content of it is worthless, or cannot be read. Tasks that were to read it wait for another: a holder has one, or the
+        submitter has it made again."""
+        name = file.name
+        self._move_file(file, FileEvent.DROPPED)
+        self._delete.append(name)
+        staged = False
+        for entry in run.tasks.values():
+            if entry.state not in (TaskState.INVALID, TaskState.READY) or name not in (*entry.spec.inputs, *entry.spec.shared):
+                continue
+            if entry.state == TaskState.READY:
+                self._move(entry, TaskEvent.INPUT_GONE)
+                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
+            entry.missing += 1
+            file.waiting.append(entry)
+            if name in entry.spec.inputs:
+                entry.unlocated += 1
+            else:
+                staged = True
+        if staged:  # it is on shared storage
+            self._move_file(file, FileEvent.LOCATED)
+            self._stage_file(run, file)
+            return
+        self.send(self.table.node_of(name), m.Lost(run.id, (name,), self.node))
+        if file.waiting:
+            self._locate_file(run, file)
+        else:
+            del run.files[name]
+
+    # ── what comes from other nodes ────────────────────────────────────────────────────────────────
+
+    def _may_fetch(self, run: Run, file: File) -> bool:
+        memory = self.memory
+        if not memory.limit:
+            return True
+        if not self.fetches and file.size <= memory.room() - (memory.limit - memory.mark):
+            memory.promise(file, file.size)
+            return True
+        file.source = -1
+        self.fetches.append((run, file))
+        return False
+
+    def _next_fetches(self) -> None:
+        """Fetch what there is room for below the mark. Room for more is made when the node has nothing else to do: the tasks at hand go
+        first, and use up what they have."""
+        memory = self.memory
+        while self.fetches:
+            run, file = self.fetches[0]
+            waits = file.state == FileState.REMOTE and file.fetching and file.source < 0 and run.files.get(file.name) is file
+            if waits and not run.closing:
+                if file.size > memory.mark and memory.may_spill(file.size):
+                    self.to_disk.add(file.name)
+                elif file.size > memory.room() - (memory.limit - memory.mark):
+                    idle = not (self.inflight or self.granted or self.ready or memory.coming)
+                    if not idle:
+                        return
+                    if file.size > memory.room():
+                        self.wanted = self.wanted or file.size
+                        return
+                    memory.promise(file, file.size)
+                else:
+                    memory.promise(file, file.size)
+                self._ask_for(run, file)
+            self.fetches.popleft()
+
+    # ── nothing makes room ─────────────────────────────────────────────────────────────────────────
+
+    def _is_stuck(self) -> bool:
+        """Something waits for room, and nothing on this node will make any."""
+        return bool(self.wanted) and not (self.inflight or self.granted or self.jobs or self.memory.coming)
+
+    def _force(self) -> None:
+        """Let one go on, or fail. A task reads in place what cannot be brought back, and may run alone while there is any room, or when
+        it makes room for about as much as tasks make."""
+        memory = self.memory
+        entries = [entry for entry in islice(self.ready, LOOK_AHEAD) if entry.state == TaskState.READY]
+        for entry in entries:
+            if not self._makes_files(entry) or memory.room() > 0 or self._frees(entry) >= memory.made_mean:
+                self.granted[entry] = None  # the queue skips it from now on
+                self._start(self.slots)
+                return
+        if entries:
+            entry = entries[0]
+            self._move(entry, TaskEvent.NO_ROOM)
+            name = entry.spec.outputs[0][len(entry.run.info.scope):]
+            detail = f"node {self.node} has no room for {name}: {memory.why_full()}"
+            self._end(entry, m.Result(entry.spec.tid, entry.spec.attempt, Outcome.SETUP, 0, self.node, detail=detail))
+        elif self.fetches:
+            run, file = self.fetches.popleft()
+            self._unreadable(run, file, f"node {self.node} has no room for {file.name[len(run.info.scope):]}: {memory.why_full()}")
+
+    def check_memory(self) -> None:
+        """Part of ``check_invariants``."""
+        memory = self.memory
+        if not memory.limit:
+            return
+        memory.check([file for run in self.runs.values() for file in run.files.values()])
+        for run in self.runs.values():
+            for file in run.files.values():
+                here = file.place != Place.NOWHERE
+                assert here == (file.state == FileState.LOCAL), f"{file.name} is {file.state.name}, {file.place.name}"
+                assert not file.room or file.state == FileState.REMOTE, f"{file.name}: room for what does not come"
+        for entry in self.granted:
+            assert entry.state != TaskState.READY or entry.run.tasks.get(entry.spec.tid) is entry, f"task {entry.spec.tid} was given away"

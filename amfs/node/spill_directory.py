@@ -1,0 +1,147 @@
+"""The spill directory of one node: a directory on a disk for what its memory cannot hold. I/O.
+
+Owns the directory, which is made when the first file is spilled, and what stands in the store for a spilled file: a symbolic link, so that
+whoever opens the file by its name in the store finds it. A file in the directory has the number of the job that copied it for its name.
+Must not know: which files are spilled, and when (``engine.spilling``).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from amfs._native import Copier
+from amfs.config import MemoryLimits
+from amfs.engine.events import BringBack, DropSpilled, Evict, Restore, SpillOut
+from amfs.errors import SystemSetupError
+from amfs.host import orphans
+from amfs.host.file_systems import is_in_memory
+from amfs.node.store import Store
+
+THREADS = 2
+NONE = "none"  # in place of a directory: nothing is to be spilled
+EXACT = 1 << 31  # for the copier, in place of a mode: the mode and the times of the source
+
+
+def parent_of(chosen: str, store: str) -> tuple[str, str]:
+    """The directory below which to spill, or "" and the reason in words. ``chosen``: what the user says; "" is $TMPDIR or the like, if that
+    is on a disk, and not where the store is. Raises SystemSetupError when what the user says cannot be used."""
+    if chosen == NONE:
+        return "", "spilling is switched off (--spill none)"
+    if chosen:
+        if not os.path.isdir(chosen) or not os.access(chosen, os.W_OK | os.X_OK):
+            raise SystemSetupError(f"cannot spill to {chosen}: it is not a directory that this user may write in; --spill names another")
+        return os.path.abspath(chosen), ""
+    place = os.path.abspath(tempfile.gettempdir())
+    try:
+        if is_in_memory(place):
+            return "", f"there is no spill directory: {place} is in memory itself"
+        if os.stat(place).st_dev == os.stat(store).st_dev:
+            return "", f"there is no spill directory: the store is on the disk of {place} already"
+    except OSError as error:
+        return "", f"there is no spill directory: {place}: {error.strerror}"
+    return place, ""
+
+
+def capacity(store: str) -> int:
+    """Bytes that the memory below a store can take, 0 if it is no memory."""
+    try:
+        facts = os.statvfs(store)
+        return facts.f_bavail * facts.f_frsize if is_in_memory(store) else 0
+    except OSError:
+        return 0
+
+
+def memory_limits(store: Store, *, limit: int = 0, high_water: float = 0.0, spill: str = "", spill_limit: int = 0) -> MemoryLimits:
+    """What the options of a node mean for its worker. Raises SystemSetupError."""
+    parent, why = parent_of(spill, store.root)
+    directory = f"{parent}/{store.path.name}-{os.urandom(4).hex()}" if parent else ""
+    usual = MemoryLimits()
+    return MemoryLimits(
+        limit=limit or capacity(store.root), high_water=high_water or usual.high_water, spill=directory, spill_limit=spill_limit,
+        why_no_spill=why or usual.why_no_spill,
+    )  # fmt: skip
+
+
+class SpillDirectory:
+    """What one node has spilled. ``path`` need not exist yet."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.store = store
+        self.path = path
+        self._marked: orphans.Marked | None = None
+        self._copier: Copier | None = None
+        self._started: Callable[[], None] = lambda: None
+
+    def on_start(self, call: Callable[[], None]) -> None:
+        """``call`` when there is one more descriptor to watch."""
+        self._started = call
+
+    @property
+    def fd(self) -> int:
+        """Readable when a copy has ended; -1: none was begun yet."""
+        return -1 if self._copier is None else self._copier.fd
+
+    def completions(self) -> list[tuple[int, str, int]]:
+        """(serial, error, bytes) of the copies that ended since the last call."""
+        return [] if self._copier is None else self._copier.completions()
+
+    def _make(self) -> Copier:
+        """Raises OSError."""
+        if self._marked is None:
+            path = Path(self.path)
+            orphans.sweep_spilled(path.parent)
+            path.mkdir(mode=0o700)
+            self._marked = orphans.Marked(path, orphans.mark(path, self.store.session))
+            (path / orphans.STORE).write_text(str(self.store.path))
+            (self.store.path / orphans.SPILL).write_text(self.path)
+            os.makedirs(self.store.back, 0o700, exist_ok=True)
+        if self._copier is None:
+            self._copier = Copier(THREADS)
+            self._started()
+        return self._copier
+
+    def _path(self, copy: int) -> str:
+        return f"{self.path}/{copy:x}"
+
+    def _back(self, serial: int) -> str:
+        return f"{self.store.back}/{serial:x}"
+
+    def spill_out(self, effect: SpillOut) -> None:
+        """Raises OSError if there is no place for it."""
+        self._make().copy(effect.serial, self.store.path_of(effect.name), self._path(effect.serial), EXACT, directories=False)
+
+    def bring_back(self, effect: BringBack) -> None:
+        """Raises OSError if there is no place for it."""
+        self._make().copy(effect.serial, self._path(effect.copy), self._back(effect.serial), EXACT, directories=False)
+
+    def destination(self, serial: int) -> str:
+        """Where a fetch is to put what is too large for memory. Raises OSError."""
+        self._make()
+        return self._path(serial)
+
+    def evict(self, effect: Evict) -> None:
+        """Have the file's name in the store lead here. Raises OSError."""
+        link = self._back(effect.copy)
+        os.symlink(self._path(effect.copy), link)
+        self.store.replace(link, effect.name)
+
+    def restore(self, effect: Restore) -> None:
+        """Raises OSError."""
+        os.rename(self._back(effect.back), self.store.path_of(effect.name))
+
+    def drop(self, effect: DropSpilled) -> None:
+        """Remove what is in the directory, or was brought back from it, under these numbers."""
+        if self._marked is None:
+            return
+        self.store.remove_later([path for number in effect.copies for path in (self._path(number), self._back(number))])
+
+    def close(self) -> None:
+        """End the threads, remove everything."""
+        if self._copier is not None:
+            self._copier.stop()
+        if self._marked is not None:
+            self._marked.remove()
+            self._marked = None
