@@ -88,6 +88,30 @@ static PyObject *backup_answered(PyObject *self, PyObject *args) {
     return py_meta_nothing_or(meta_backup_answered(of(self), node, error, (const uint8_t *)answer, (size_t)count));
 }
 
+static PyObject *backup_for_asker(PyObject *self, PyObject *args) {
+    int node;
+    ull ticket_;
+    uint8_t batch[4096];
+    size_t size;
+    if (!PyArg_ParseTuple(args, "iK:backup_for_asker", &node, &ticket_)) return NULL;
+    if (!meta_backup_for_asker(of(self), node, ticket_, batch, sizeof batch, &size)) Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((const char *)batch, (Py_ssize_t)size);
+}
+
+static PyObject *backup_heard(PyObject *self, PyObject *args) {
+    int node;
+    ull number;
+    if (!PyArg_ParseTuple(args, "iK:backup_heard", &node, &number)) return NULL;
+    meta_backup_heard(of(self), node, number);
+    Py_RETURN_NONE;
+}
+
+static PyObject *backup_has(PyObject *self, PyObject *args) {
+    int source;
+    if (!PyArg_ParseTuple(args, "i:backup_has", &source)) return NULL;
+    return PyLong_FromUnsignedLongLong(meta_backup_has(of(self), source));
+}
+
 static PyObject *backup_take(PyObject *self, PyObject *args) {
     int source, error;
     Py_buffer batch;
@@ -172,6 +196,9 @@ PyMethodDef py_meta_backups_methods[] = {
     {"count_backups", count_backups, METH_NOARGS, "count_backups()"},
     VARARGS("backup_next", backup_next, "backup_next(node)"),
     VARARGS("backup_answered", backup_answered, "backup_answered(node, error, answer)"),
+    VARARGS("backup_for_asker", backup_for_asker, "backup_for_asker(node, ticket)"),
+    VARARGS("backup_heard", backup_heard, "backup_heard(node, number)"),
+    VARARGS("backup_has", backup_has, "backup_has(source)"),
     VARARGS("backup_take", backup_take, "backup_take(source, batch)"),
     VARARGS("shadow_state", shadow_state, "shadow_state(partition)"),
     VARARGS("demote", demote, "demote(partition, source)"),

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { UNTOLD_MS = 10 };
+
 /* ── the node that mounts share ── */
 
 static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -310,6 +312,13 @@ static bool changes_names(uint32_t opcode) {
     }
 }
 
+/* Of what nobody waits for: mostly it goes with the next change that somebody waits for, and else after UNTOLD_MS. Workers do not know how long. */
+static void tell_backups(struct amfs_fuse *mount, bool worker) {
+    struct peer_meta *peer_meta = peer_meta_of(mount->node->io);
+    if (!worker) mount->untold_ms = 0;
+    if (peer_meta != NULL) peer_meta_send_backups(peer_meta);
+}
+
 void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
     struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
@@ -328,7 +337,12 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
     serving.changes = false;
     serving.created = 0;
     if (meta_take_ticket() == 0) return; /* nothing was changed, or its answer waits already */
-    struct peer_meta *peer_meta = peer_meta_of(mount->node->io);
+    if (!waits && mount->untold_ms == 0) mount->untold_ms = now_ms();
+    if (waits || now_ms() - mount->untold_ms >= UNTOLD_MS) tell_backups(mount, waits);
+}
+
+void fuse_backups_early(const struct amfs_fuse *mount) {
+    struct peer_meta *peer_meta = is_alone(mount->node) ? NULL : peer_meta_of(mount->node->io);
     if (peer_meta != NULL) peer_meta_send_backups(peer_meta);
 }
 
@@ -342,8 +356,11 @@ bool fuse_requests_wait(const struct amfs_fuse *mount) {
 /* False: it is time to end. */
 static bool wait_for_request(struct amfs_fuse *mount) {
     struct pollfd fds[2] = {{.fd = mount->fd, .events = POLLIN}, {.fd = mount->wake_fd, .events = POLLIN}};
-    while (poll(fds, 2, -1) < 0)
-        if (errno != EINTR && errno != EAGAIN) return false;
+    for (int ready = 0; ready <= 0;) {
+        ready = poll(fds, 2, mount->untold_ms == 0 ? -1 : UNTOLD_MS);
+        if (ready < 0 && errno != EINTR && errno != EAGAIN) return false;
+        if (ready == 0) tell_backups(mount, false);
+    }
     return !atomic_load(&mount->halting);
 }
 

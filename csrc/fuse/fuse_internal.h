@@ -152,6 +152,7 @@ struct amfs_fuse {
     bool socket; /* a test, not the kernel */
 
     /* Written by the reader when the kernel says hello. */
+    int64_t untold_ms; /* the reader's: since when backups are not told of a change for which nobody waits; 0: of none */
     atomic_bool started, ended, stopping, halting; /* stopping: nothing new is begun; halting: nothing is read any more */
     uint32_t minor, max_write;
     uint64_t granted;
@@ -219,6 +220,7 @@ static inline int give(const struct call *call, const void *data, size_t size) {
     return fuse_answer(call->mount, call->in->unique, 0, data, size);
 }
 void fuse_created(uint64_t ino); /* by the request that is being served: closed again if nobody waits for its answer any more */
+void fuse_backups_early(const struct amfs_fuse *mount); /* a change is told at once whose answer will wait for that */
 void fuse_wake_loop(struct amfs_fuse *mount);
 void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
 

@@ -314,7 +314,13 @@ void meta_count_backups(struct meta *meta, struct meta_backup_counts *counts);
  * is said again. */
 int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *size);
 int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count);
-/* A batch from `source`. META_NOT_MINE: it has an old table; META_BUSY: this node has, or is about to act on it. `answer`: META_REFUSED_MAX bytes. */
+/* `node` has asked for a change with this ticket, and is answered next. True: nobody else has to know of it before that, if the asker takes this batch first
+ * (size 0: it has it). */
+bool meta_backup_for_asker(struct meta *meta, int32_t node, uint64_t ticket, uint8_t *to, size_t room, size_t *size);
+void meta_backup_heard(struct meta *meta, int32_t node, uint64_t number); /* it has all before this number, and has refused none of it */
+uint64_t meta_backup_has(struct meta *meta, int32_t source); /* this number, for what `source` tells */
+/* A batch from `source`. META_NOT_MINE: it has an old table; META_BUSY: this node has, or is about to act on it. `answer`: META_REFUSED_MAX bytes, or NULL:
+ * partitions that are refused are said with the next answer. */
 int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, size_t size, uint8_t *answer, size_t *count);
 /* 0: nothing is here as a backup; 1: not all yet; 2: in step */
 int meta_shadow_state(struct meta *meta, uint32_t partition);

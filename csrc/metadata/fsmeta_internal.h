@@ -154,10 +154,16 @@ struct shadow {
     int32_t source; /* the node that tells of its changes */
     uint8_t state;
 };
+struct refusal {
+    uint64_t number; /* of the item because of which the node that told it is to know */
+    uint16_t partition;
+};
 struct teller {
     struct teller *next;
     int32_t node;
     uint64_t number; /* of the next item of it */
+    struct refusal *refusals; /* that it may not have heard of */
+    size_t refused, room;
 };
 struct stream;
 struct target {
@@ -232,7 +238,7 @@ struct owned {
 uint32_t fsmeta_without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
 void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
-/* ── fsmeta_backup.c ── what changed is told, if its partition has backups */
+/* ── fsmeta_backup.c, fsmeta_batches.c ── what changed is told, if its partition has backups */
 void fsmeta_log_entry(struct meta *meta, const struct entry *entry);
 void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
 void fsmeta_log_inode(struct meta *meta, struct inode *inode);

@@ -98,13 +98,46 @@ static struct teller *teller_of(struct meta *meta, int32_t node) {
     return teller;
 }
 
-static size_t note_refused(uint8_t *answer, size_t count, size_t partition) {
-    for (size_t i = 0; i < count; i += 2)
-        if (fsmeta_number_at(answer + i, 2) == partition) return count;
-    if (count + 2 > META_REFUSED_MAX) return count; /* those are told of again, and refused then */
-    answer[count] = (uint8_t)partition;
-    answer[count + 1] = (uint8_t)(partition >> 8);
-    return count + 2;
+/* What it refuses the teller hears with the answer to a batch; a later batch begins after that, so it has heard of it. */
+static bool note_refused(struct teller *teller, uint64_t number, size_t partition) {
+    for (size_t i = 0; i < teller->refused; i++)
+        if (teller->refusals[i].partition == partition) return true;
+    if (teller->refused == META_REFUSED_MAX / 2) return false;
+    if (teller->refused == teller->room) {
+        size_t room = 2 * teller->room + 16;
+        struct refusal *larger = realloc(teller->refusals, room * sizeof *larger);
+        if (larger == NULL) return false;
+        teller->refusals = larger;
+        teller->room = room;
+    }
+    teller->refusals[teller->refused++] = (struct refusal){number, (uint16_t)partition};
+    return true;
+}
+
+static void forget_refusals(struct teller *teller, uint64_t before) {
+    size_t kept = 0;
+    for (size_t i = 0; i < teller->refused; i++)
+        if (teller->refusals[i].number >= before) teller->refusals[kept++] = teller->refusals[i];
+    teller->refused = kept;
+}
+
+static size_t write_refusals(const struct teller *teller, uint8_t *answer) {
+    for (size_t i = 0; i < teller->refused; i++) {
+        answer[2 * i] = (uint8_t)teller->refusals[i].partition;
+        answer[2 * i + 1] = (uint8_t)(teller->refusals[i].partition >> 8);
+    }
+    return 2 * teller->refused;
+}
+
+uint64_t meta_backup_has(struct meta *meta, int32_t source) {
+    enter(meta);
+    const struct teller *teller = meta->tellers;
+    while (teller != NULL && teller->node != source) teller = teller->next;
+    uint64_t number = teller == NULL ? 0 : teller->number;
+    for (size_t i = 0; teller != NULL && i < teller->refused; i++)
+        if (teller->refusals[i].number < number) number = teller->refusals[i].number;
+    pthread_mutex_unlock(&meta->lock);
+    return number;
 }
 
 int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, size_t size, uint8_t *answer, size_t *count) {
@@ -113,9 +146,12 @@ int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, si
     *count = 0;
     if (in.failed || magic != FSMETA_BATCH || source < 0) return EPROTO;
     enter(meta);
-    if (version != meta->version || !meta->telling) return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
     struct teller *teller = teller_of(meta, source);
     if (teller == NULL) return leave(meta, ENOMEM);
+    bool known = number + items <= teller->number; /* then it has come another way, and this node may have a later table by now */
+    if (!known && (version != meta->version || !meta->telling)) return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
+    if (number > teller->number) return leave(meta, EPROTO); /* none is ever left out */
+    forget_refusals(teller, number);
     for (; items > 0; items--, number++) {
         size_t length = (size_t)fsmeta_get(&in, 4);
         const uint8_t *body = fsmeta_get_bytes(&in, length);
@@ -124,13 +160,15 @@ int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, si
         item.partition = (size_t)fsmeta_get(&item, 2);
         fsmeta_get(&item, 8);
         if (in.failed || item.failed || item.partition >= atomic_load(&meta->partitions)) return leave(meta, EPROTO);
-        if (number < teller->number) continue; /* said before; its answer was lost */
-        teller->number = number + 1;
+        if (number < teller->number) continue; /* it came before */
         int error = apply(meta, source, &item, kind);
-        if (error == 0 && !item.failed) continue;
-        if (error != EAGAIN && meta->shadows[item.partition].source == source) forget(meta, item.partition);
-        *count = note_refused(answer, *count, item.partition);
+        if (error != 0 || item.failed) {
+            if (error != EAGAIN && meta->shadows[item.partition].source == source) forget(meta, item.partition);
+            if (!note_refused(teller, number, item.partition)) return leave(meta, ENOMEM); /* it is said again */
+        }
+        teller->number = number + 1;
     }
+    if (answer != NULL) *count = write_refusals(teller, answer);
     return leave(meta, in.at == in.end ? 0 : EPROTO);
 }
 

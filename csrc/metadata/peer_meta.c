@@ -11,18 +11,21 @@
 /* ── bytes ── */
 
 size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t serial, uint8_t *to) {
-    size_t record = q->attr != NULL ? ATTR_BYTES : 0, size = QUESTION_HEAD + record + q->name_length + q->value_length;
+    size_t heard = q->heard != 0 ? HEARD_BYTES : 0, record = q->attr != NULL ? ATTR_BYTES : 0;
+    size_t size = QUESTION_HEAD + heard + record + q->name_length + q->value_length;
     size_t most = q->op == PEER_META_BACKUP ? PEER_META_BATCH_MAX : PEER_META_QUESTION_MAX;
     if (size > most || q->name_length > META_NAME_MAX) return 0;
     put_le(to, size, 4);
     put_le(to + 4, serial, 4);
     put_le(to + 8, (uint64_t)q->op, 1);
-    put_le(to + 9, q->flags | (record > 0 ? PEER_META_HAS_ATTR : 0), 1);
+    put_le(to + 9, q->flags | (record > 0 ? PEER_META_HAS_ATTR : 0) | (heard > 0 ? PEER_META_HEARD : 0), 1);
     put_le(to + 10, q->name_length, 2);
     put_le(to + 12, q->value_length, 4);
     put_le(to + 16, q->ino, 8);
     put_le(to + 24, (uint64_t)q->now, 8);
     to += QUESTION_HEAD;
+    if (heard > 0) put_le(to, q->heard, 8);
+    to += heard;
     if (record > 0) put_record(to, q->attr);
     if (q->name_length > 0) memcpy(to + record, q->name, q->name_length);
     if (q->value_length > 0) memcpy(to + record + q->name_length, q->value, q->value_length);
@@ -42,11 +45,14 @@ static bool read_question(const uint8_t *bytes, size_t size, struct peer_meta_qu
         .ino = get_le(bytes + 16, 8),
         .now = (int64_t)get_le(bytes + 24, 8),
     };
-    size_t record = (q->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
+    size_t record = (q->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0, heard = (q->flags & PEER_META_HEARD) != 0 ? HEARD_BYTES : 0;
+    size_t left = size - QUESTION_HEAD;
     if (q->op < PEER_META_LOOKUP || q->op >= PEER_META_OPS || q->ino == 0 || q->name_length > META_NAME_MAX) return false;
-    if (size - QUESTION_HEAD < record || size - QUESTION_HEAD - record < q->name_length) return false;
-    if (size - QUESTION_HEAD - record - q->name_length != q->value_length) return false;
+    if (left < heard + record || left - heard - record < q->name_length) return false;
+    if (left - heard - record - q->name_length != q->value_length) return false;
     const uint8_t *rest = bytes + QUESTION_HEAD;
+    if (heard > 0) q->heard = get_le(rest, 8);
+    rest += heard;
     if (record > 0) {
         get_record(rest, attr);
         q->attr = attr;
@@ -175,6 +181,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     if (!read_question(question, size, &q, &attr, &serial)) return 0;
     bool record = q.op != PEER_META_TOUCH && q.op != PEER_META_READLINK && q.op != PEER_META_GET_XATTR && q.op != PEER_META_BACKUP;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
+    if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */
     reply.error = act(peer_meta, node, &q, &reply);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_unlock(&peer_meta->kernel_lock);
@@ -195,9 +202,9 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
 /* ── a connection on which something has come ── */
 
 /* One message: an answer on a connection of ours, a question on another's. */
-static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_link *link, const uint8_t *message, size_t size, uint8_t *out,
-                 size_t *filled) {
-    if (link != NULL) return peer_meta_answers_came(link, message, size);
+static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_link *link, int fd, const uint8_t *message, size_t size,
+                 uint8_t *out, size_t *filled) {
+    if (link != NULL) return peer_meta_answers_came(link, fd, message, size);
     size_t answer = peer_meta_serve(peer_meta, node, message, size, out + *filled);
     *filled += answer;
     return answer > 0;
@@ -206,8 +213,8 @@ static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_lin
 /* Everything that has come, in its order; answers leave together. `buffer`: DATA_CHUNK bytes. */
 static bool attend(void *context, int32_t node, void *link, int fd, char *buffer) {
     struct peer_meta *peer_meta = context;
-    uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES;
-    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_BATCH_MAX, room = DATA_CHUNK - IN_BYTES;
+    uint8_t *in = (uint8_t *)buffer, *out = in + IN_BYTES + BATCH_ROOM;
+    size_t most = link != NULL ? PEER_META_ANSWER_MAX : PEER_META_BATCH_MAX, room = DATA_CHUNK - IN_BYTES - BATCH_ROOM;
     ssize_t got = recv(fd, in, IN_BYTES - most, MSG_DONTWAIT); /* room for the rest of a message that has come in part */
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
@@ -223,15 +230,11 @@ static bool attend(void *context, int32_t node, void *link, int fd, char *buffer
             if (data_receive(fd, in + have, size - (have - at)) != 0) return false;
             have = at + size;
         }
-        if (!take(peer_meta, node, link, in + at, size, out, &filled)) return false;
+        if (!take(peer_meta, node, link, fd, in + at, size, out, &filled)) return false;
         at += size;
         if (filled > 0 && (room - filled < PEER_META_ANSWER_MAX || at == have)) {
-            uint64_t ticket = meta_take_ticket();
-            if (ticket != 0) {
-                peer_meta_send_backups(peer_meta);
-                peer_meta_await_backups(peer_meta, ticket);
-            }
-            if (data_send(fd, out, filled, NULL, 0, false) != 0) return false;
+            size_t before = peer_meta_before_answers(peer_meta, node, out);
+            if (data_send(fd, out - before, before + filled, NULL, 0, false) != 0) return false;
             filled = 0;
         }
     }

@@ -23,11 +23,11 @@ enum peer_meta_op {
     PEER_META_TOUCH, /* ino: directory */
     PEER_META_READLINK, /* ino; answers bytes */
     PEER_META_GET_XATTR, /* ino, name; answers bytes */
-    PEER_META_BACKUP, /* value: a batch of fsmeta_backup.c; answers bytes */
+    PEER_META_BACKUP, /* value: a batch of fsmeta_batches.c; answers bytes */
     PEER_META_OPS,
 };
 
-enum { PEER_META_HAS_ATTR = 1, PEER_META_HOLDS = 2, PEER_META_GONE = 4, PEER_META_USED = 8 };
+enum { PEER_META_HAS_ATTR = 1, PEER_META_HOLDS = 2, PEER_META_GONE = 4, PEER_META_USED = 8, PEER_META_HEARD = 16, PEER_META_BATCH = 32 };
 
 struct peer_meta_question {
     enum peer_meta_op op;
@@ -39,6 +39,7 @@ struct peer_meta_question {
     size_t name_length;
     const void *value;
     size_t value_length;
+    uint64_t heard; /* the asker has all before this item of what is told to it as a backup; 0: nothing new */
 };
 
 struct peer_meta_answer {

@@ -31,6 +31,7 @@ struct peer_meta_link {
     uint32_t serial;
     unsigned under_way;
     size_t outstanding;
+    uint64_t heard; /* what the node is told with the next question that it need not tell this one as a backup any more */
     struct peer_meta_call *calls[CALL_BUCKETS];
     const void *running; /* owner of the call whose `done` is being run */
 };
@@ -195,11 +196,14 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     bool batch = question->op == PEER_META_BACKUP;
     struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node, batch ? LANE_BACKUP : LANE_RPC);
     if (link == NULL) return ENOTCONN;
-    if (batch && (bytes = malloc(PEER_META_BATCH_MAX)) == NULL) return ENOMEM;
+    if (batch && (bytes = malloc(QUESTION_HEAD + HEARD_BYTES + question->value_length)) == NULL) return ENOMEM;
     size_t answer = question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR || batch ? PEER_META_ANSWER_MAX
                                                                                                        : ANSWER_HEAD + ATTR_BYTES;
     pthread_mutex_lock(&link->lock);
-    size_t size = peer_meta_write_question(question, ++link->serial, bytes);
+    struct peer_meta_question asked = *question;
+    asked.heard = link->heard;
+    if (++link->serial == 0) link->serial = 1; /* 0 is that of batches */
+    size_t size = peer_meta_write_question(&asked, link->serial, bytes);
     int error = size == 0 ? EINVAL : 0;
     call->serial = link->serial;
     call->cost = size + answer;
@@ -215,16 +219,24 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
         if (sent != (ssize_t)size) error = EPIPE;
     }
     if (error == 0) add_call(link, call);
+    if (error == 0) link->heard = 0;
     pthread_mutex_unlock(&link->lock);
     if (batch) free(bytes);
     if (error == 0 && !batch) atomic_fetch_add_explicit(&peer_meta->asked, 1, memory_order_relaxed);
     return error;
 }
 
-bool peer_meta_answers_came(struct peer_meta_link *link, const uint8_t *bytes, size_t size) {
+bool peer_meta_answers_came(struct peer_meta_link *link, int fd, const uint8_t *bytes, size_t size) {
     struct peer_meta_answer answer;
     uint32_t serial;
     if (!peer_meta_read_answer(bytes, size, &serial, &answer)) return false;
+    if ((answer.flags & PEER_META_BATCH) != 0) {
+        if (!peer_meta_batch_came(link->peer_meta, link->node, fd, &answer)) return false;
+        pthread_mutex_lock(&link->lock);
+        link->heard = meta_backup_has(link->peer_meta->meta, link->node);
+        pthread_mutex_unlock(&link->lock);
+        return true;
+    }
     pthread_mutex_lock(&link->lock);
     struct peer_meta_call *call = find_call(link, serial);
     if (call != NULL) run_done(link, call, &answer); /* else its asker has gone */

@@ -4,6 +4,7 @@
  * The lane is not that of questions: a thread that answers a question waits for backups, and must not keep back what they answer. */
 #include "peer_meta_wire.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -138,6 +139,49 @@ void peer_meta_send_backups(struct peer_meta *peer_meta) {
 void peer_meta_backups_changed(struct peer_meta *peer_meta) {
     peer_meta_send_backups(peer_meta);
     give_held(peer_meta, NULL);
+}
+
+/* ── what goes with an answer ── */
+
+/* If the asker is the backup of what it has changed, and nobody else is, it is told so together with the answer: that costs no message, and no wait. */
+size_t peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to) {
+    uint8_t batch[PEER_META_BYTES_MAX];
+    size_t size;
+    uint64_t ticket = meta_take_ticket();
+    if (ticket == 0) return 0;
+    if (!meta_backup_for_asker(peer_meta->meta, node, ticket, batch, sizeof batch, &size)) {
+        peer_meta_send_backups(peer_meta);
+        peer_meta_await_backups(peer_meta, ticket);
+        return 0;
+    }
+    if (size == 0) return 0;
+    memcpy(to - size, batch, size);
+    to -= size + ANSWER_HEAD;
+    put_le(to, ANSWER_HEAD + size, 4);
+    put_le(to + 4, 0, 8);
+    put_le(to + 12, PEER_META_BATCH, 4);
+    return ANSWER_HEAD + size;
+}
+
+static bool has_ended(int fd) {
+    struct pollfd connection = {.fd = fd, .events = POLLRDHUP};
+    return poll(&connection, 1, 0) > 0 && (connection.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+/* Its sender may have had another table: then this node hears of that, or the sender does and tells this node again over the lane of backups. */
+bool peer_meta_batch_came(struct peer_meta *peer_meta, int32_t node, int fd, const struct peer_meta_answer *answer) {
+    int error = META_BUSY;
+    for (int i = 0; i < TABLE_WAITS && !atomic_load(&peer_meta->io->stopping); i++) {
+        size_t count;
+        error = meta_backup_take(peer_meta->meta, node, answer->bytes, answer->count, NULL, &count);
+        if ((error != META_BUSY && error != META_NOT_MINE) || has_ended(fd)) break;
+        pthread_mutex_lock(&peer_meta->held_lock);
+        struct timespec until = in_ms(TABLE_WAIT_MS);
+        pthread_cond_timedwait(&peer_meta->settled, &peer_meta->held_lock, &until);
+        pthread_mutex_unlock(&peer_meta->held_lock);
+    }
+    meta_take_ticket();
+    return error == 0;
 }
 
 /* ── being told ── */

@@ -1,14 +1,15 @@
 /* Questions and answers between peer_meta.c and peer_meta_ask.c of two nodes, as bytes, little-endian. Both begin with their size.
  *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now;
- *             the record if PEER_META_HAS_ATTR; name; value
- *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if PEER_META_HAS_ATTR; bytes */
+ *             u64 number if PEER_META_HEARD: the asker has all before this item of what it is told as a backup; the record if PEER_META_HAS_ATTR; name; value
+ *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if PEER_META_HAS_ATTR; bytes. With PEER_META_BATCH
+ *             (serial 0) it answers nothing: the bytes are a batch for the asker as a backup, which it takes before it goes by any answer that follows */
 #ifndef AMFS_PEER_META_WIRE_H
 #define AMFS_PEER_META_WIRE_H
 
 #include "data/fsio_internal.h"
 #include "peer_meta.h"
 
-enum { QUESTION_HEAD = 32, ANSWER_HEAD = 16, ATTR_BYTES = 92, IN_BYTES = 256 << 10 };
+enum { QUESTION_HEAD = 32, HEARD_BYTES = 8, ANSWER_HEAD = 16, ATTR_BYTES = 92, IN_BYTES = 256 << 10 };
 
 struct peer_meta_link;
 
@@ -77,10 +78,17 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
 void peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket);
 int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer,
                           size_t *count);
+enum { BATCH_ROOM = ANSWER_HEAD + PEER_META_BYTES_MAX };
+/* Before answers to `node` go out, by which something was changed: bytes that go before them, ending at `to` (BATCH_ROOM before it); else it waits until
+ * backups know of it. */
+size_t peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to);
+/* For peer_meta_ask.c: a batch that came before answers on a connection. False: it is not taken, and what follows must not be gone by. */
+bool peer_meta_batch_came(struct peer_meta *peer_meta, int32_t node, int fd, const struct peer_meta_answer *answer);
 
 /* peer_meta_ask.c, for peer_meta.c */
 bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node); /* the connection for backups */
-bool peer_meta_answers_came(struct peer_meta_link *link, const uint8_t *bytes, size_t size); /* one whole message; false: it is no answer */
+/* one whole message; false: it is no answer, or a batch that is not taken */
+bool peer_meta_answers_came(struct peer_meta_link *link, int fd, const uint8_t *bytes, size_t size);
 void peer_meta_link_ended(struct peer_meta_link *link);
 void peer_meta_links_tick(struct peer_meta *peer_meta);
 void peer_meta_links_free(struct peer_meta *peer_meta);

@@ -172,12 +172,20 @@ static bool tell_once(const struct telling *telling, uint64_t *state) {
         CHECK(copy != NULL);
         memcpy(copy, batch, size);
         for (int i = 0; i < PARTITIONS; i++) nobody[i] = -1;
+        memset(copy + 12, 0, 8); /* it has heard of nothing yet, and takes no later batch */
         for (int i = 0; i < 3; i++) copy[24 + next_random(state) % (size - 24)] = (uint8_t)next_random(state);
         CHECK(meta_set_backups(third, nobody, PARTITIONS, &owner, 1) == 0);
         meta_backup_take(third, 0, copy, size, answer, &count);
         check_sound(third);
         meta_free(third);
         free(copy);
+    }
+    if (next_random(state) % 4 == 0) { /* as if the backup had asked for the last change */
+        uint8_t early[4096];
+        size_t bytes;
+        if (meta_backup_for_asker(telling->from, 1, meta_ticket(telling->from), early, sizeof early, &bytes) && bytes > 0)
+            CHECK(meta_backup_take(telling->to, 0, early, bytes, NULL, &count) == 0 && count == 0);
+        if (next_random(state) % 2 == 0) meta_backup_heard(telling->from, 1, meta_backup_has(telling->to, 0));
     }
     int error = meta_backup_take(telling->to, 0, batch, size, answer, &count);
     CHECK(error == 0 && count == 0);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -197,3 +199,18 @@ class Cluster:
         for node in self.nodes:
             node.io.stop()
             node.meta.check()
+
+
+def connected(kernel: Kernel, node: Node, name: bytes) -> None:
+    """The first question connects, and takes the long way itself."""
+    before = node.io.questions[0]
+    while node.io.questions[0] == before:
+        unique = kernel.send(1, ROOT, name + b"\0")
+        end = time.monotonic() + GUARD_S
+        while True:
+            for request in kernel.fuse.requests():
+                kernel.fuse.reply_error(request[0], errno.ENOENT)
+            if select.select([kernel.socket], [], [], 0.005)[0]:
+                break
+            assert time.monotonic() < end
+        assert kernel.wait(unique)[0] == errno.ENOENT

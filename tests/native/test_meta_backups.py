@@ -95,6 +95,11 @@ def test_any_changes_in_batches_that_are_repeated_leave_the_same(seed: int) -> N
                     owner.open(ino, rng.choice((0, 1, 2)), True)
                 case 5:
                     owner.unused(ino, rng.choice((0, 1, 2)))
+        if rng.random() < 0.1 and (early := owner.backup_for_asker(1, owner.ticket())):
+            assert backup.backup_take(0, early) == b""
+            if rng.random() < 0.5:
+                owner.backup_heard(1, backup.backup_has(0))
+                assert owner.backed_up() == owner.ticket()
         if rng.random() < 0.2 and (batch := owner.backup_next(1)) is not None:
             answer = backup.backup_take(0, batch)
             lost = rng.random() < 0.4
@@ -107,6 +112,62 @@ def test_any_changes_in_batches_that_are_repeated_leave_the_same(seed: int) -> N
     backup.check()
     owner.check()
     assert records(backup, 1) == known
+
+
+def test_a_backup_that_asks_is_told_with_the_answer() -> None:
+    owner, backup = pair()
+    deliver(owner, backup)
+    made(owner, b"one")
+    early = owner.backup_for_asker(1, owner.ticket())
+    assert early
+    made(owner, b"two")
+    both = owner.backup_next(1)
+    assert both is not None
+    assert backup.backup_take(0, both) == b"" == backup.backup_take(0, early), "it has all of that already"
+    owner.backup_heard(1, backup.backup_has(0) + 1000)
+    assert owner.backed_up() == owner.ticket(), "no more than was told"
+    owner.backup_answered(1, 0, b"")
+    made(owner, b"three")
+    assert owner.backed_up() < owner.ticket(), "and what comes after that is not passed over"
+    assert owner.backup_for_asker(2, owner.ticket()) is None, "another node waits for the backup"
+    deliver(owner, backup)
+    inherit(backup)
+    assert sorted(names(backup)) == [b"one", b"three", b"two"]
+
+
+def test_a_batch_after_one_that_is_missing_is_not_taken() -> None:
+    owner, backup = pair()
+    deliver(owner, backup)
+    made(owner, b"missing")
+    assert owner.backup_next(1) is not None
+    owner.backup_answered(1, 0, b"")  # which nobody has said
+    made(owner, b"next")
+    batch = owner.backup_next(1)
+    assert batch is not None
+    with refused(errno.EPROTO):
+        backup.backup_take(0, batch)
+
+
+def test_a_refusal_is_said_until_it_was_heard() -> None:
+    owner, backup = pair()
+    deliver(owner, backup)
+    made(owner, b"name")
+    part = owner.name_partition(ROOT, b"name")
+    backup.drop(part)
+    early = owner.backup_for_asker(1, owner.ticket())
+    assert early and struct.pack("<H", part) in backup.backup_take(0, early)
+    owner.backup_heard(1, backup.backup_has(0))
+    assert owner.backed_up() < owner.ticket(), "it has not said so with a question"
+    for lost in (True, False):
+        batch = owner.backup_next(1)
+        assert batch is not None
+        answer = backup.backup_take(0, batch)
+        assert answer == struct.pack("<H", part)
+        owner.backup_answered(1, errno.EIO if lost else 0, answer)
+    deliver(owner, backup)
+    assert backup.shadow_state(part) == IN_STEP
+    inherit(backup)
+    assert names(backup) == [b"name"]
 
 
 def test_nothing_is_told_across_tables() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from data_handshake import accept
-from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, Node, record
+from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, connected, record
 from waiting import until
 
 from amfs.engine.attr import LOST, META_SET_MODE, Attr
@@ -24,21 +24,6 @@ from amfs.engine.attr import LOST, META_SET_MODE, Attr
 REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/data/fsio.h
 
 # ── mounts that ask ────────────────────────────────────────────────────────────────────────────────
-
-
-def connected(kernel: Kernel, node: Node, name: bytes) -> None:
-    """The first question connects, and takes the long way itself."""
-    before = node.io.questions[0]
-    while node.io.questions[0] == before:
-        unique = kernel.send(1, ROOT, name + b"\0")
-        end = time.monotonic() + GUARD_S
-        while True:
-            for request in kernel.fuse.requests():
-                kernel.fuse.reply_error(request[0], errno.ENOENT)
-            if select.select([kernel.socket], [], [], 0.005)[0]:
-                break
-            assert time.monotonic() < end
-        assert kernel.wait(unique)[0] == errno.ENOENT
 
 
 def test_a_mount_does_without_the_poll_loop(cluster: Cluster) -> None:

@@ -1,0 +1,303 @@
+/* The metadata shard: changes of partitions as batches for the nodes that are told of them (fsmeta_backup.c).
+ *
+ * A batch begins with the first item that is not known to be there, so that none is missed, and whatever comes twice is passed over by its number.
+ * What a node asks for and must be told as the backup goes with the answer (meta_backup_for_asker); its next question says that it has it.
+ *
+ * A batch, little-endian: u32 magic, u64 version of the table, u64 number of its first item, u32 items; of each: u32 bytes that follow, u8 kind, u16 partition,
+ * u64 ticket, and
+ *   S  u64 last serial number given out, u8 unsure: forget the partition, all of it follows
+ *   E  I  as in fsmeta_moving.c, without watchers       e  u64 directory, name: no such entry       i  u64 number: no such record
+ *   M  in step from here on                             A  whose records are there in step: they are the asker's now
+ *   R  it need not know it any more                     F  no name is unsure any more
+ * Its answer: a u16 for each partition that it cannot keep in step. */
+#include "fsmeta_backup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEAD_BYTES = 24,
+    SNAPSHOT_BYTES = 32 << 10, /* while no more than this waits, another partition is put in step */
+};
+
+static _Thread_local uint64_t thread_ticket;
+
+uint64_t meta_take_ticket(void) {
+    uint64_t ticket = thread_ticket;
+    thread_ticket = 0;
+    return ticket;
+}
+
+/* ── items ── */
+
+static void begin_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition) {
+    stream->item = stream->items.size;
+    stream->items.meta = meta;
+    stream->items.partition = partition;
+    meta->ticket++;
+    fsmeta_put(&stream->items, 0, 4);
+    fsmeta_put(&stream->items, kind, 1);
+    fsmeta_put(&stream->items, partition, 2);
+    fsmeta_put(&stream->items, meta->ticket, 8);
+}
+
+/* Without memory the stream stays as it is for ever: nothing more is answered before its node is taken out, which is no loss. */
+static void end_item(struct stream *stream) {
+    struct out *out = &stream->items;
+    if (out->failed) return;
+    size_t size = out->size - stream->item - 4;
+    for (int i = 0; i < 4; i++) out->bytes[stream->item + (size_t)i] = (uint8_t)(size >> (8 * i));
+}
+
+void fsmeta_put_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition) {
+    begin_item(meta, stream, kind, partition);
+    end_item(stream);
+}
+
+struct snapshot {
+    struct meta *meta;
+    struct stream *stream;
+    size_t partition;
+};
+
+/* A record as an item; the visitors of fsmeta_records.c put its letter before it, which is that of the item here. */
+static void put_record(struct snapshot *to, bool (*put)(void *context, struct link *link), struct link *link) {
+    struct out *out = &to->stream->items;
+    begin_item(to->meta, to->stream, 0, to->partition);
+    size_t at = out->size;
+    put(out, link);
+    if (!out->failed) {
+        out->bytes[to->stream->item + 4] = out->bytes[at];
+        memmove(out->bytes + at, out->bytes + at + 1, out->size - at - 1);
+        out->size--;
+    }
+    end_item(to->stream);
+}
+
+static bool snap_entry(void *context, struct link *link) {
+    put_record(context, fsmeta_put_entry, link);
+    return false;
+}
+
+static bool snap_inode(void *context, struct link *link) {
+    put_record(context, fsmeta_put_inode, link);
+    return false;
+}
+
+static void put_partition(struct meta *meta, struct stream *stream, size_t partition) {
+    struct snapshot to = {meta, stream, partition};
+    begin_item(meta, stream, 'S', partition);
+    fsmeta_put(&stream->items, meta->serials[partition], 8);
+    fsmeta_put(&stream->items, meta->unsure[partition], 1);
+    end_item(stream);
+    fsmeta_table_sift(&meta->inodes[partition], snap_inode, &to);
+    fsmeta_table_sift(&meta->entries[partition], snap_entry, &to);
+    fsmeta_put_item(meta, stream, 'M', partition);
+}
+
+/* ── what changed ── */
+
+static void log_record(struct meta *meta, size_t partition, bool (*put)(void *context, struct link *link), struct link *link) {
+    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next)
+        if (fsmeta_is_told(target)) {
+            put_record(&(struct snapshot){meta, target->stream, partition}, put, link);
+            thread_ticket = meta->ticket;
+        }
+}
+
+void fsmeta_log_entry(struct meta *meta, const struct entry *entry) {
+    struct entry *it = (struct entry *)(uintptr_t)entry;
+    log_record(meta, fsmeta_partition_of_key(meta, entry->link.key), fsmeta_put_entry, &it->link);
+}
+
+void fsmeta_log_inode(struct meta *meta, struct inode *inode) {
+    if (inode->nlink == 0 && inode->users == 0) return; /* it is about to go */
+    log_record(meta, fsmeta_partition_of_ino(meta, inode->link.key), fsmeta_put_inode, &inode->link);
+}
+
+void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry) {
+    size_t partition = fsmeta_partition_of_key(meta, entry->link.key);
+    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next) {
+        if (!fsmeta_is_told(target)) continue;
+        begin_item(meta, target->stream, 'e', partition);
+        fsmeta_put(&target->stream->items, entry->dir, 8);
+        fsmeta_put_name(&target->stream->items, entry->name, entry->length);
+        end_item(target->stream);
+        thread_ticket = meta->ticket;
+    }
+}
+
+void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino) {
+    size_t partition = fsmeta_partition_of_ino(meta, ino);
+    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next) {
+        if (!fsmeta_is_told(target)) continue;
+        begin_item(meta, target->stream, 'i', partition);
+        fsmeta_put(&target->stream->items, ino, 8);
+        end_item(target->stream);
+        thread_ticket = meta->ticket;
+    }
+}
+
+uint64_t meta_version(struct meta *meta) {
+    enter(meta);
+    uint64_t version = meta->version;
+    pthread_mutex_unlock(&meta->lock);
+    return version;
+}
+
+uint64_t meta_ticket(struct meta *meta) {
+    enter(meta);
+    uint64_t ticket = meta->ticket;
+    pthread_mutex_unlock(&meta->lock);
+    return ticket;
+}
+
+uint64_t meta_backed_up(struct meta *meta) {
+    enter(meta);
+    uint64_t until = meta->ticket;
+    for (const struct stream *stream = meta->streams; stream != NULL; stream = stream->next) {
+        if (stream->items.failed) until = 0;
+        else if (stream->items.size > stream->start && until >= fsmeta_number_at(stream->items.bytes + stream->start + 7, 8))
+            until = fsmeta_number_at(stream->items.bytes + stream->start + 7, 8) - 1;
+    }
+    pthread_mutex_unlock(&meta->lock);
+    return until;
+}
+
+/* ── batches ── */
+
+int meta_backup_nodes(struct meta *meta, struct meta_nodes *nodes) {
+    int error = 0;
+    enter(meta);
+    for (const struct stream *stream = meta->streams; error == 0 && stream != NULL; stream = stream->next) {
+        if (stream->busy || (stream->waiting == 0 && stream->items.size == stream->start)) continue;
+        if ((error = fsmeta_nodes_reserve(nodes, 1)) == 0) fsmeta_nodes_add(nodes, stream->node);
+    }
+    return leave(meta, error);
+}
+
+static void tell_partitions(struct meta *meta, struct stream *stream) {
+    for (size_t i = 0; i < atomic_load(&meta->partitions) && stream->waiting > 0 && stream->items.size - stream->start < SNAPSHOT_BYTES;
+         i++) {
+        struct target *target = fsmeta_find_target(meta, i, stream->node);
+        if (target == NULL || target->state != META_BACKUP_WAITING || !fsmeta_is_mine(meta, i)) continue;
+        stream->waiting--;
+        fsmeta_move_target(target, META_BACKUP_TOLD);
+        put_partition(meta, stream, i);
+    }
+}
+
+/* How many bytes of items, from the first, go into a batch of at most `room`; at least one item. */
+static size_t measure(const struct stream *stream, size_t room, uint64_t *count) {
+    size_t end = stream->start;
+    *count = 0;
+    while (end < stream->items.size) {
+        size_t next = end + 4 + (size_t)fsmeta_number_at(stream->items.bytes + end, 4);
+        if (*count > 0 && next - stream->start > room - HEAD_BYTES) break;
+        end = next;
+        ++*count;
+    }
+    return end - stream->start;
+}
+
+static void write_batch(const struct meta *meta, const struct stream *stream, uint64_t count, size_t body, uint8_t *to) {
+    const uint64_t head[] = {FSMETA_BATCH, meta->version, stream->number, count};
+    const size_t widths[] = {4, 8, 8, 4};
+    for (size_t i = 0, at = 0; i < 4; at += widths[i++])
+        for (size_t j = 0; j < widths[i]; j++) to[at + j] = (uint8_t)(head[i] >> (8 * j));
+    memcpy(to + HEAD_BYTES, stream->items.bytes + stream->start, body);
+}
+
+int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *size) {
+    *size = 0;
+    enter(meta);
+    struct stream *stream = fsmeta_find_stream(meta, node);
+    if (stream == NULL || stream->busy || !meta->telling) return leave(meta, 0);
+    tell_partitions(meta, stream);
+    if (stream->items.failed || stream->items.size == stream->start) return leave(meta, stream->items.failed ? ENOMEM : 0);
+    uint64_t count;
+    size_t body = measure(stream, META_BATCH_MAX, &count);
+    uint8_t *batch = malloc(HEAD_BYTES + body);
+    if (batch == NULL) return leave(meta, ENOMEM);
+    write_batch(meta, stream, count, body, batch);
+    stream->busy = true;
+    stream->flying = stream->number + count;
+    if (stream->sent < stream->flying) stream->sent = stream->flying;
+    *bytes = batch;
+    *size = HEAD_BYTES + body;
+    return leave(meta, 0);
+}
+
+static bool is_told_until(const struct stream *stream, uint64_t ticket) {
+    return !stream->items.failed &&
+           (stream->items.size == stream->start || fsmeta_number_at(stream->items.bytes + stream->start + 7, 8) > ticket);
+}
+
+bool meta_backup_for_asker(struct meta *meta, int32_t node, uint64_t ticket, uint8_t *to, size_t room, size_t *size) {
+    *size = 0;
+    enter(meta);
+    struct stream *asker = NULL;
+    bool alone = meta->telling;
+    for (struct stream *stream = meta->streams; alone && stream != NULL; stream = stream->next) {
+        if (stream->node == node) asker = stream;
+        else alone = is_told_until(stream, ticket);
+    }
+    if (alone && asker != NULL && !is_told_until(asker, ticket)) {
+        size_t body = asker->items.size - asker->start;
+        uint64_t count;
+        alone = !asker->items.failed && body + HEAD_BYTES <= room && measure(asker, room, &count) == body;
+        if (alone) {
+            write_batch(meta, asker, count, body, to);
+            *size = HEAD_BYTES + body;
+            if (asker->sent < asker->number + count) asker->sent = asker->number + count;
+        }
+    }
+    return leave(meta, alone);
+}
+
+/* It has all items before the one of this number. */
+static void known_until(struct meta *meta, struct stream *stream, uint64_t number) {
+    struct out *items = &stream->items;
+    while (stream->number < number && stream->start < items->size) {
+        size_t at = stream->start;
+        uint8_t kind = items->bytes[at + 4];
+        stream->start += 4 + (size_t)fsmeta_number_at(items->bytes + at, 4);
+        stream->number++;
+        if (kind < 'a' && kind != 'E' && kind != 'I' && kind != 'S')
+            fsmeta_backup_settled(meta, stream, kind, (size_t)fsmeta_number_at(items->bytes + at + 5, 2));
+    }
+    if (stream->start == items->size) {
+        stream->start = items->size = 0;
+        if (items->room > 4 * META_BATCH_MAX) {
+            free(items->bytes);
+            items->bytes = NULL;
+            items->room = 0;
+        }
+    } else if (stream->start > items->size / 2) {
+        memmove(items->bytes, items->bytes + stream->start, items->size - stream->start);
+        items->size -= stream->start;
+        stream->start = 0;
+    }
+}
+
+int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count) {
+    enter(meta);
+    struct stream *stream = fsmeta_find_stream(meta, node);
+    if (stream == NULL || !stream->busy) return leave(meta, 0);
+    stream->busy = false;
+    if (error != 0) return leave(meta, 0);
+    for (size_t i = 0; i + 2 <= count; i += 2) {
+        size_t partition = (size_t)fsmeta_number_at(answer + i, 2);
+        if (partition < atomic_load(&meta->partitions)) fsmeta_backup_refused(meta, stream, partition);
+    }
+    known_until(meta, stream, stream->flying);
+    return leave(meta, 0);
+}
+
+void meta_backup_heard(struct meta *meta, int32_t node, uint64_t number) {
+    enter(meta);
+    struct stream *stream = fsmeta_find_stream(meta, node);
+    if (stream != NULL) known_until(meta, stream, number < stream->sent ? number : stream->sent);
+    pthread_mutex_unlock(&meta->lock);
+}
