@@ -207,7 +207,7 @@ class IoHandle:
     def close(self) -> None:
         """Flushes and raises what that meets. Repeatable."""
 
-_Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+_Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 @final
 class Meta:
@@ -262,6 +262,21 @@ class Meta:
     def give_up(self, ino: int, node: int) -> None:
         """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...
+    def checkpoint(self, ino: int, node: int, attr: tuple[int, ...], copies: Sequence[int]) -> tuple[int, ...]:
+        """Its writer goes on; what it has written so far it has, and so have these. Who had what it contained before, and has not this.
+        EPERM: not its writer; EAGAIN: it lies in stripes."""
+    def wrote_same(self, ino: int, node: int) -> tuple[_Attr, tuple[int, ...]]:
+        """As ``wrote``, where nothing was written since ``checkpoint``."""
+    def short_of_copies(self, most: int) -> builtins.list[tuple[int, int, bool]]:
+        """(inode, bytes, is it striped) of finished files of here that fewer nodes hold than shall, or than ``most`` if that
+        is fewer."""
+    def dir_set_copies(self, ino: int, copies: int) -> None:
+        """0: as the directory above."""
+    def dir_copies(self, ino: int) -> int:
+        """Of what is made in it: by the nearest rule."""
+    def copies_wanted(self) -> bool:
+        """Does anything that this node knows want more than one copy, or did so since the node was started?"""
+    def expect_copies(self) -> None: ...
     def concerned(self, ino: int) -> tuple[int, ...]:
         """Who holds it, and other nodes that watch it."""
     def readlink(self, ino: int) -> bytes: ...

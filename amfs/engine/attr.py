@@ -21,6 +21,7 @@ META_SET_CTIME = 64
 META_SET_LAYOUT = 128
 META_SET_RANK = 256
 META_SET_BLOCKS = 512
+META_SET_COPIES = 1024
 SETATTR_BY_NAME = 1 << 16  # of a mount's request, as csrc/fuse/fuse.h
 
 #: Layouts.
@@ -31,6 +32,8 @@ NO_LAYOUT = 255  # of a directory: no rule of its own
 XATTR_CREATE = 1
 XATTR_REPLACE = 2
 
+
+COPIES_MAX = 16  # of one file
 
 PENDING_NODE_SHIFT = 40  # ``Attr.pending`` is the number of the node plus one, then that of the attempt there (csrc/launcher/attempts.h)
 
@@ -63,6 +66,7 @@ class Attr(NamedTuple):
     mtime: int = 0
     ctime: int = 0
     pending: int = 0  # the attempt at a blind task that made it and has not ended well yet; 0: it is everybody's
+    copies: int = 0  # how many nodes shall have its content; of what is about to be made, 0: as its directory says
 
 
 class Entry(NamedTuple):

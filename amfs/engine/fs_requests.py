@@ -232,6 +232,12 @@ class Closed(Request[None], frozen=True):
     attr: Attr | None
 
 
+class Secure(Request[None], frozen=True):
+    """A program has closed a descriptor through which it wrote: answered when as many nodes have what it wrote as shall."""
+
+    ino: int
+
+
 class Touched(Request[None], frozen=True):
     """A mount has changed entries of a directory."""
 
@@ -454,7 +460,7 @@ class Dump(Request[list[Copied]], frozen=True):
 
 AnyRequest = (
     Lookup | Getattr | Readlink | List | Create | Mknod | Symlink | Mkdir | Link | Unlink | Rmdir | Rename | Setattr
-    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Touched
+    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt

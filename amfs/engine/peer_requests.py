@@ -162,6 +162,7 @@ class Closed(InodeCall[Attr | None], frozen=True):
     used: bool  # the asker still has it open
     known: int  # the losses of which the asker has heard
     lost: bool  # some of what it wrote was lost, as far as it knows
+    same: bool = False  # nothing was written since the last ``Checkpoint``: who has the content then has it still
 
 
 class Unused(InodeCall[None], frozen=True):
@@ -172,8 +173,20 @@ class Hold(InodeCall[Attr], frozen=True):
     """The asker has all of it now. EAGAIN: it has changed since."""
 
 
+class Checkpoint(InodeCall[int], frozen=True):
+    """The asker goes on writing it. Have other nodes copy what it has written so far, of which ``facts`` tell, and record that.
+    Answers 0, or the errno because of which there are fewer copies than asked for."""
+
+    facts: Facts
+    number: int  # the same when the asker asks again
+
+
+class Secure(InodeCall[int], frozen=True):
+    """Have as many nodes hold a finished file as shall. Answers as ``Checkpoint``; 0 too if it is written again by now."""
+
+
 class GiveUp(InodeCall[None], frozen=True):
-    """The asker needs the room. EBUSY: nobody else has what it holds."""
+    """The asker needs the room. EBUSY: not enough others have what it holds."""
 
 
 class Holders(InodeCall[tuple[int, ...]], frozen=True):
@@ -301,6 +314,21 @@ class Bring(PeerCall[list[int]], frozen=True):
     inodes: tuple[int, ...]
 
 
+class KeepCopy(PeerCall[None], frozen=True):
+    """Fetch what ``source`` has written of a file so far. The asker records it."""
+
+    ino: int
+    source: int
+    facts: Facts
+    number: int  # the same when the asker asks again
+
+
+class Flush(PeerCall[int], frozen=True):
+    """What was written of a file through the asked node so far shall survive. Answers as ``Checkpoint``."""
+
+    ino: int
+
+
 class SpareCopies(PeerCall[int], frozen=True):
     inodes: tuple[int, ...]
 
@@ -414,6 +442,13 @@ class RemoveDirectoryXattr(Change, frozen=True):
     now: int
 
 
+class SetDirectoryCopies(Change, frozen=True):
+    """Of what is made in it. 0: as the directory above."""
+
+    ino: int
+    copies: int
+
+
 class SetDirectoryLayout(Change, frozen=True):
     ino: int
     layout: int
@@ -422,14 +457,14 @@ class SetDirectoryLayout(Change, frozen=True):
 
 AnyChange = (
     AddDirectory | DropDirectory | ForgetName | FreezeDirectory | MoveDirectory | ExchangeDirectories
-    | SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout
+    | SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout | SetDirectoryCopies
 )  # fmt: skip
 
 
 class ChangeDirectory(PeerCall[Attr], frozen=True):
-    """Attributes, extended attributes and layout rules of a directory. Answers what its attributes are then."""
+    """Attributes, extended attributes and rules of a directory for what is made in it. Answers what its attributes are then."""
 
-    change: SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout
+    change: SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout | SetDirectoryCopies
 
 
 class Spread(PeerCall[list[int]], frozen=True):
@@ -515,9 +550,9 @@ class Lose(PeerCall[None], frozen=True):
 AnyPeerCall = (
     Lookup | Create | Insert | Remove | Unlink | Lock | Unlock | ReserveDirectory | List
     | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp | Holders
-    | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
+    | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
-    | Bring | SpareCopies | Digests | SeenOutside | Load | Dump
+    | Bring | KeepCopy | Flush | SpareCopies | Digests | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
 )  # fmt: skip
@@ -525,12 +560,16 @@ AnyPeerCall = (
 BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 #: They change nothing: when the asked node dies they are asked again.
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
+#: They may take as long as copying a file does, and may be asked again: when no answer comes in time, and when the asked node dies.
+LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring))
 #: No record of the shard, that is; what is told of partitions waits for backups on its own.
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
+    KeepCopy,
 ))  # fmt: skip
+#: What a node asks itself of these is answered when the backups know it. (That it has opened or closed a file goes with it, when it dies.)
 CHANGES_NAMES = frozenset((
-    Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish,
+    Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish, Checkpoint, Secure,
 ))  # fmt: skip
 #: What a node can do that does not know the directories yet.
 WITHOUT_DIRECTORIES = frozenset((

@@ -75,7 +75,7 @@ ANSWERS: dict[str, Callable[[Answers, int, Any], None]] = {
     "open": _open, "ensure": _open, "create": _created,
     "readlink": _bytes, "get_xattr": _bytes, "list_xattr": _bytes,
     "list": _dir, "statfs": _statfs,
-    "unlink": _nothing, "rmdir": _nothing, "rename": _nothing, "set_xattr": _nothing, "remove_xattr": _nothing,
+    "unlink": _nothing, "rmdir": _nothing, "rename": _nothing, "set_xattr": _nothing, "remove_xattr": _nothing, "secure": _nothing,
 }  # fmt: skip
 
 

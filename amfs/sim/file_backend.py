@@ -42,6 +42,8 @@ class Contents:
         self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
         self.written: dict[int, int] = {}  # when each file was written last
         self.handles = 0
+        self.fetches = 0  # parts that nodes have fetched from each other
+        self.digests = 0  # taken
 
     def leave(self, number: int) -> None:
         """A node is no more: what others hold open through it is broken, and what it held open through others is closed."""
@@ -189,6 +191,7 @@ class SimFileBackend:
         if order.size > self.limit:
             raise OSError(errno.ENOSPC, "no room")
         self.parts[order.ino] = bytearray(there)
+        self.contents.fetches += 1
         return order.size
 
     def _drop(self, inodes: tuple[int, ...]) -> None:
@@ -290,6 +293,7 @@ class SimFileBackend:
         return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))
 
     def _digest(self, order: w.Digest) -> tuple[bytes, int]:
+        self.contents.digests += 1
         taken = Digest()
         taken.add(self.content(order.ino, order.opened))
         return taken.value(), taken.size

@@ -55,21 +55,23 @@ PyObject *py_path_bytes(PyObject *text) {
 /* ── attributes ── */
 
 PyObject *py_attr_value(const struct meta_attr *a) {
-    return Py_BuildValue("(KIIIIIIBBiiKKLLLK)", (ull)a->ino, a->mode, a->nlink, a->uid, a->gid, a->rdev, a->stripe, a->layout, a->finished,
+    return Py_BuildValue("(KIIIIIIBBiiKKLLLKB)", (ull)a->ino, a->mode, a->nlink, a->uid, a->gid, a->rdev, a->stripe, a->layout, a->finished,
                          a->writer, a->rank, (ull)a->size, (ull)a->blocks, (long long)a->atime, (long long)a->mtime, (long long)a->ctime,
-                         (ull)a->pending);
+                         (ull)a->pending, a->copies);
 }
 
 int py_to_attr(PyObject *value, void *to) {
     struct meta_attr *a = to;
     ull ino, size, blocks, pending = 0;
+    a->copies = 0;
     long long atime, mtime, ctime;
     if (!PyTuple_Check(value)) {
         PyErr_Format(PyExc_TypeError, "an attr is a tuple, not %R", (PyObject *)Py_TYPE(value));
         return 0;
     }
-    if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL|K;an attr has 16 numbers, or 17", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev,
-                          &a->stripe, &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime, &pending))
+    if (!PyArg_ParseTuple(value, "KIIIIIIBBiiKKLLL|KB;an attr has 16 to 18 numbers", &ino, &a->mode, &a->nlink, &a->uid, &a->gid, &a->rdev,
+                          &a->stripe, &a->layout, &a->finished, &a->writer, &a->rank, &size, &blocks, &atime, &mtime, &ctime, &pending,
+                          &a->copies))
         return 0;
     a->ino = ino;
     a->size = size;

@@ -73,6 +73,7 @@ static PyMethodDef *const tables[] = {py_meta_places_methods,
                                       py_meta_inodes_methods,
                                       py_meta_backups_methods,
                                       py_meta_copies_methods,
+                                      py_meta_replicas_methods,
                                       py_meta_dirs_methods,
                                       own_methods};
 

@@ -15,7 +15,7 @@ static inline struct meta *of(PyObject *self) { return ((meta_object *)(void *)s
 
 #define VARARGS(name, function, text) {name, function, METH_VARARGS, text}
 
-extern PyMethodDef py_meta_places_methods[], py_meta_backups_methods[];
+extern PyMethodDef py_meta_places_methods[], py_meta_backups_methods[], py_meta_replicas_methods[];
 extern PyMethodDef py_meta_entries_methods[], py_meta_inodes_methods[], py_meta_copies_methods[], py_meta_dirs_methods[];
 
 /* py_meta_values.c */

@@ -48,6 +48,7 @@ enum amfs_fuse_op {
     FUSE_OP_LIST_XATTR,
     FUSE_OP_REMOVE_XATTR,
     FUSE_OP_ENSURE,
+    FUSE_OP_SECURE,  /* what was written is to survive: answered when as many nodes have it as shall */
     FUSE_OP_CLOSED,  /* no answer: the last writing handle here (wrote), or the last handle of any kind, was closed */
     FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
 };

@@ -425,6 +425,21 @@ void fuse_do_copy(struct call *call) {
     give(call, &out, sizeof out);
 }
 
+/* Have the poll loop say when as many nodes have what was written as shall. False: one is enough, or nothing was written. */
+static bool is_to_be_secured(const struct call *call) {
+    struct meta *meta = call->mount->node->meta;
+    const struct wire_flush_in *in = (const void *)call->body;
+    struct meta_attr attr;
+    if (!meta_copies_wanted(meta) || call->size < sizeof in->fh) return false;
+    if (call->in->opcode == WIRE_FLUSH && (in->fh & FH_WRITING) == 0) return false;
+    return meta_getattr(meta, call->in->ino, call->mount->node->id, &attr) != 0 || (S_ISREG(attr.mode) && attr.copies > 1);
+}
+
+static void end_flush(const struct call *call, int error) {
+    if (error != 0 || !is_to_be_secured(call)) refuse(call, error);
+    else fuse_slow_add(call->mount, fuse_slow_new(call, FUSE_OP_SECURE, NULL, 0, NULL, 0));
+}
+
 void fuse_do_flush(struct call *call) {
     if (call->in->opcode == WIRE_FLUSH && atomic_load(&call->mount->no_open)) {
         refuse(call, ENOSYS); /* the kernel does not ask again */
@@ -433,11 +448,11 @@ void fuse_do_flush(struct call *call) {
     struct fuse_use use = use_handle(call, true);
     if (use.handle == NULL || use.kind == FSIO_LOCAL) { /* nothing is held back */
         use_end(call, &use);
-        refuse(call, 0);
+        end_flush(call, 0);
         return;
     }
     if (passed_on(call, &use, 0)) return;
     int error = fsio_flush(use.handle);
     use_end(call, &use);
-    refuse(call, error);
+    end_flush(call, error);
 }

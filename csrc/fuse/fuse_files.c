@@ -293,16 +293,17 @@ static void count_implicit(struct node *node, struct file *file, struct view *vi
 
 static void say_how(const struct amfs_fuse *mount, const struct opening *opening, struct wire_open_out *out) {
     const struct view *view = opening->view;
+    bool secured = opening->writing && meta_copies_wanted(mount->node->meta); /* closing may have to wait for other nodes */
     out->fh = FH_EXPLICIT | (opening->writing ? FH_WRITING : 0);
     out->flags = 0;
     out->backing = 0;
     if (view->passes) {
-        out->flags = OPENED_PASSTHROUGH | OPENED_NOFLUSH;
+        out->flags = OPENED_PASSTHROUGH | (secured ? 0 : OPENED_NOFLUSH);
         out->backing = view->backing;
     } else if (kind_of(view) == FSIO_REMOTE || opening->appends || (written_elsewhere(opening->file, view) && !opening->writing)) {
         out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
     } else {
-        out->flags = OPENED_KEEP_CACHE | (opening->writing && flushes(mount, kind_of(view)) ? 0 : OPENED_NOFLUSH);
+        out->flags = OPENED_KEEP_CACHE | (secured || (opening->writing && flushes(mount, kind_of(view))) ? 0 : OPENED_NOFLUSH);
     }
 }
 

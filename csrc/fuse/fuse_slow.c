@@ -29,6 +29,7 @@ const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
         [FUSE_OP_LIST_XATTR] = "list_xattr",
         [FUSE_OP_REMOVE_XATTR] = "remove_xattr",
         [FUSE_OP_ENSURE] = "ensure",
+        [FUSE_OP_SECURE] = "secure",
         [FUSE_OP_CLOSED] = "closed",
         [FUSE_OP_TOUCHED] = "touched",
     };

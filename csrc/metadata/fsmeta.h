@@ -49,6 +49,7 @@ struct meta_attr {
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
     uint64_t pending; /* the blind attempt (launcher/attempts.h) that made it and has not ended well yet; 0: it is everybody's */
+    uint8_t copies; /* how many nodes shall have its content; of a directory: what is made in it. On creating, 0: as its directory says */
 };
 
 /* A growing list of node numbers that the caller frees (free(list.nodes)). */
@@ -78,7 +79,7 @@ uint64_t meta_new_number(struct meta *meta, uint32_t partition); /* an unused in
 int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type,
                 struct meta_attr *attr);
 
-/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank, pending; out: all of it. Times and nlink are set.
+/* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank, pending, copies; out: all of it. Times and nlink are set.
  * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
  * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has
  * it open from the start; without one it is finished and empty, and `asker` holds what there is of it.
@@ -143,7 +144,8 @@ enum {
     META_SET_CTIME = 64,
     META_SET_LAYOUT = 128,
     META_SET_RANK = 256,
-    META_SET_BLOCKS = 512
+    META_SET_BLOCKS = 512,
+    META_SET_COPIES = 1024
 };
 /* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
  * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
@@ -168,7 +170,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
               struct meta_nodes *tell);
 /* The writer is done: size, blocks, mtime, atime are what its data file says; finished (META_LOST if `in` says so); writer -1; holders of a whole file = {node}. If
  * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
- * have old content, or the file is claimed. */
+ * have old content, the file is claimed, or other nodes shall have its content. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
 /* What the data of a file says that `node` writes, before it closes it: until meta_wrote that is its size to who asks. Times of 0 are not known. */
 void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in);
@@ -181,11 +183,29 @@ int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
 /* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no
  * watcher any more): drop the copy. */
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
-/* `node` needs the room of what lies there of it: others have it too, or it is old, for the file is being written elsewhere or lies in stripes. EBUSY: no. */
+/* `node` needs the room of what lies there of it: enough others have it too, or it is old, for the file is being written elsewhere or lies in stripes.
+ * EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
 int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */
 int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
+
+/* ── more than one node has the content (fsmeta_copies.c) ── */
+enum { META_COPIES_MAX = 16 };
+/* Does a file or a directory that this node knows want more than one, or did one since it was started? Until then nobody need ask. */
+bool meta_copies_wanted(const struct meta *meta);
+void meta_expect_copies(struct meta *meta); /* one does */
+/* `node` goes on writing it. What it has written so far, of which `in` tells, it has, and so have `copies`, other nodes; nobody else. *old: who had
+ * what it contained before and is not among them. EPERM: `node` is not its writer; EAGAIN: it lies in stripes. */
+int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const int32_t *copies, size_t count,
+                    struct meta_nodes *old);
+/* The writer is done, and has written nothing since that: who has the content stays. As meta_wrote else. */
+int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, struct meta_attr *out, struct meta_nodes *tell);
+/* Finished files with content recorded here that fewer nodes have than shall, of which `most` live. Striped ones have one copy.
+ * Calls `each` with the lock held. */
+int meta_short_of_copies(struct meta *meta, unsigned most, void (*each)(void *context, const struct meta_attr *attr), void *context);
+int meta_dir_set_copies(struct meta *meta, uint64_t ino, uint8_t copies); /* 0: as the directory above. EINVAL, ENOTDIR */
+uint8_t meta_dir_copies(struct meta *meta, uint64_t ino); /* of what is made in it; at least 1 */
 
 enum { META_XATTR_CREATE = 1, META_XATTR_REPLACE = 2 };
 /* On directories too: their record is everywhere, so the caller broadcasts. Nobody is told: nobody caches them. ENODATA, EEXIST,

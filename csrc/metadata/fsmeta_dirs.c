@@ -36,6 +36,7 @@ void fsmeta_dir_attr(const struct dir *dir, struct meta_attr *attr) {
         .atime = dir->atime,
         .mtime = dir->mtime,
         .ctime = dir->ctime,
+        .copies = fsmeta_copies_in(dir),
     };
 }
 
@@ -211,7 +212,7 @@ int meta_dir_set(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     enter(meta);
     struct dir *dir = fsmeta_find_dir(meta, ino);
     if (dir == NULL) return leave(meta, ENOTDIR);
-    if (mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT)) return leave(meta, EISDIR);
+    if (mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT | META_SET_COPIES)) return leave(meta, EISDIR);
     fsmeta_set_dir(dir, mask, in, now);
     return leave(meta, 0);
 }

@@ -280,7 +280,7 @@ static int new_fault(const struct meta_attr *attr, const char *target) {
     }
     case S_IFREG:
         if (attr->layout > META_STRIPED || (attr->layout == META_STRIPED && attr->stripe == 0)) return EINVAL;
-        return target != NULL ? EINVAL : 0;
+        return target != NULL || attr->copies > META_COPIES_MAX ? EINVAL : 0;
     case S_IFIFO:
     case S_IFSOCK:
     case S_IFCHR:
@@ -303,6 +303,8 @@ static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct di
     inode->layout = regular ? attr->layout : META_WHOLE;
     inode->stripe = regular ? attr->stripe : 0;
     inode->rank = attr->rank;
+    inode->copies = !regular ? 1 : attr->copies != 0 ? attr->copies : fsmeta_copies_in(parent);
+    fsmeta_note_copies(meta, inode->copies);
     inode->pending = attr->pending;
     inode->writer = regular ? attr->writer : -1;
     inode->finished = inode->writer < 0;

@@ -13,7 +13,7 @@ struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino) {
 
 struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino) {
     struct inode *inode = fsmeta_is_ready(meta, fsmeta_inodes_of(meta, ino)) ? fsmeta_slab_take(&meta->slabs, sizeof *inode) : NULL;
-    if (inode != NULL) *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1};
+    if (inode != NULL) *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1, .copies = 1};
     return inode;
 }
 
@@ -56,6 +56,7 @@ void fsmeta_inode_attr(const struct inode *inode, struct meta_attr *attr) {
         .mtime = inode->mtime,
         .ctime = inode->ctime,
         .pending = inode->pending,
+        .copies = inode->copies,
     };
 }
 
@@ -89,7 +90,7 @@ static int file_here(const struct meta *meta, uint64_t ino, struct inode **inode
 }
 
 /* Likewise of one with content. EINVAL: it is a link, a pipe, a device. */
-static int content_here(const struct meta *meta, uint64_t ino, struct inode **inode) {
+int fsmeta_content_here(const struct meta *meta, uint64_t ino, struct inode **inode) {
     int error = file_here(meta, ino, inode);
     return error == 0 && !S_ISREG((*inode)->mode) ? EINVAL : error;
 }
@@ -112,6 +113,7 @@ static int set_holder(struct inode *inode, int32_t node) {
 static int set_fault(const struct inode *inode, unsigned mask, const struct meta_attr *in) {
     if (mask & META_SET_LAYOUT && (!S_ISREG(inode->mode) || in->layout > META_STRIPED || (in->layout == META_STRIPED && in->stripe == 0)))
         return EINVAL;
+    if (mask & META_SET_COPIES && (!S_ISREG(inode->mode) || in->copies == 0 || in->copies > META_COPIES_MAX)) return EINVAL;
     return mask & META_SET_SIZE && !S_ISREG(inode->mode) ? EINVAL : 0;
 }
 
@@ -128,6 +130,7 @@ static void set_inode(struct inode *inode, unsigned mask, const struct meta_attr
         if (inode->finished && fsmeta_set_has(inode->holders, asker)) set_holder(inode, asker);
     }
     if (mask & META_SET_BLOCKS) inode->blocks = in->blocks;
+    if (mask & META_SET_COPIES) inode->copies = in->copies;
     if (mask & META_SET_LAYOUT && (inode->layout != in->layout || inode->stripe != in->stripe)) {
         inode->layout = in->layout;
         inode->stripe = in->stripe;
@@ -145,6 +148,7 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
     set_inode(inode, mask, in, now, asker);
+    fsmeta_note_copies(meta, inode->copies);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, asker);
     fsmeta_inode_attr(inode, out);
@@ -198,7 +202,7 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
 
 /* ── opening, writing, copies of the content ── */
 
-static int list_nodes(node_set set, struct meta_nodes *nodes) {
+int fsmeta_list_nodes(node_set set, struct meta_nodes *nodes) {
     int error = fsmeta_nodes_reserve(nodes, fsmeta_set_count(set));
     for (size_t i = 0; error == 0 && i < fsmeta_set_count(set); i++) fsmeta_nodes_add(nodes, fsmeta_set_at(set, i));
     return error;
@@ -221,9 +225,9 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     struct inode *inode;
     if (node < 0) return EINVAL;
     enter(meta);
-    int error = content_here(meta, ino, &inode);
+    int error = fsmeta_content_here(meta, ino, &inode);
     bool grant = error == 0 && writing && inode->writer < 0;
-    if (error == 0) error = list_nodes(inode->holders, holders);
+    if (error == 0) error = fsmeta_list_nodes(inode->holders, holders);
     if (error == 0 && grant) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
@@ -237,7 +241,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     return leave(meta, 0);
 }
 
-static void record_content(struct inode *inode, const struct meta_attr *in) {
+void fsmeta_record_content(struct inode *inode, const struct meta_attr *in) {
     /* Times that were set after the last writing, but before we heard of that, stand; so do ours if there is no data that could tell (0). */
     bool timed = in->mtime == 0 || inode->timed > in->mtime;
     int64_t mtime = timed ? inode->mtime : in->mtime;
@@ -249,21 +253,26 @@ static void record_content(struct inode *inode, const struct meta_attr *in) {
 }
 
 void fsmeta_record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
-    record_content(inode, in);
+    fsmeta_record_content(inode, in);
+    fsmeta_end_writing(inode);
+    inode->lost = in->finished == META_LOST;
+    set_holder(inode, node);
+}
+
+void fsmeta_end_writing(struct inode *inode) {
     inode->timed = inode->atimed = 0;
     inode->finished = 1;
-    inode->lost = in->finished == META_LOST;
+    inode->lost = false;
     inode->writer = -1;
-    set_holder(inode, node);
 }
 
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell) {
     struct inode *inode;
     enter(meta);
-    int error = content_here(meta, ino, &inode);
+    int error = fsmeta_content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
-    if (error == 0 && tell == NULL && fsmeta_is_claimed(meta, ino))
-        error = META_BUSY; /* others may be about to write it through this node */
+    if (error == 0 && tell == NULL && (fsmeta_is_claimed(meta, ino) || inode->copies > 1))
+        error = META_BUSY; /* others may be about to write it through this node, or shall have it */
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
     fsmeta_record_written(inode, node, in);
@@ -276,7 +285,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
 void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in) {
     struct inode *inode;
     enter(meta);
-    if (content_here(meta, ino, &inode) == 0 && inode->writer == node) record_content(inode, in);
+    if (fsmeta_content_here(meta, ino, &inode) == 0 && inode->writer == node) fsmeta_record_content(inode, in);
     leave(meta, 0);
 }
 
@@ -323,7 +332,7 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
     struct inode *inode;
     if (node < 0) return EINVAL;
     enter(meta);
-    int error = content_here(meta, ino, &inode);
+    int error = fsmeta_content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
     /* Whoever is no watcher any more was told of a change since it opened the file to copy it. */
     bool good = inode->finished && !inode->lost && inode->layout == META_WHOLE && fsmeta_set_has(inode->watchers, node);
@@ -335,10 +344,13 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     struct inode *inode;
     enter(meta);
-    int error = content_here(meta, ino, &inode);
+    int error = fsmeta_content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    bool only = inode->layout == META_WHOLE && inode->writer < 0 && inode->size > 0 && fsmeta_set_only(inode->holders, node);
-    if (only || inode->writer == node || fsmeta_set_has(inode->users, node)) return leave(meta, EBUSY);
+    /* With more copies what lies here may be what its writer's node had copied last. */
+    bool old = inode->layout != META_WHOLE || (inode->writer >= 0 && inode->copies <= 1);
+    bool holds = inode->holders == 0 || fsmeta_set_has(inode->holders, node);
+    bool needed = !old && inode->size > 0 && holds && fsmeta_set_count(inode->holders) <= inode->copies;
+    if (needed || inode->writer == node || fsmeta_set_has(inode->users, node)) return leave(meta, EBUSY);
     fsmeta_set_remove(&inode->holders, node);
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
@@ -348,7 +360,7 @@ int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders) {
     struct inode *inode;
     enter(meta);
     int error = file_here(meta, ino, &inode);
-    return leave(meta, error != 0 ? error : list_nodes(inode->holders, holders));
+    return leave(meta, error != 0 ? error : fsmeta_list_nodes(inode->holders, holders));
 }
 
 int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes) {
@@ -464,7 +476,7 @@ static int may_open(const struct meta *meta, const struct inode *inode, bool wri
 int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out) {
     struct inode *inode;
     enter(meta);
-    int error = content_here(meta, ino, &inode);
+    int error = fsmeta_content_here(meta, ino, &inode);
     if (error == META_NOT_MINE && !writing && !fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) {
         const struct copy *copy = find_copy(meta, ino);
         if (copy == NULL || !copy->replica || !copy->attr.finished) return leave(meta, META_NOT_MINE);
@@ -488,7 +500,7 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
     int error = file_here(meta, ino, &inode);
     if (error == EISDIR) {
         struct dir *dir = fsmeta_find_dir(meta, ino);
-        if (mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT)) return leave(meta, EISDIR);
+        if (mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT | META_SET_COPIES)) return leave(meta, EISDIR);
         if (!fsmeta_is_alone(meta) || !fsmeta_nobody_else(meta, dir->watchers))
             return leave(meta, META_BUSY); /* every node has a record of it */
         fsmeta_set_dir(dir, mask, in, now);
@@ -496,7 +508,8 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
         return leave(meta, 0);
     }
     if (error == 0) error = set_fault(inode, mask, in);
-    if (error == 0 && (mask & (META_SET_LAYOUT | META_SET_RANK) || !fsmeta_nobody_else(meta, inode->watchers))) error = META_BUSY;
+    if (error == 0 && (mask & (META_SET_LAYOUT | META_SET_RANK | META_SET_COPIES) || !fsmeta_nobody_else(meta, inode->watchers)))
+        error = META_BUSY;
     if (error == 0 && mask & (META_SET_ATIME | META_SET_MTIME) && !fsmeta_nobody_else(meta, inode->holders))
         error = META_BUSY; /* their copies have times, too */
     if (error == 0 && mask & META_SET_SIZE) {

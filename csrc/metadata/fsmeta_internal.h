@@ -98,7 +98,7 @@ struct inode {
     uint32_t mode, nlink, uid, gid, rdev, stripe;
     int32_t writer, rank;
     uint64_t pending;
-    uint8_t layout, finished;
+    uint8_t layout, finished, copies;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
@@ -128,6 +128,7 @@ struct dir {
     uint32_t children, mode, uid, gid;
     uint32_t stripe; /* of the rule for new files below it */
     uint8_t layout;  /* 255: no rule */
+    uint8_t copies;  /* of new files below it; 0: no rule */
     bool frozen;
     bool by_hand; /* mtime was set, and nothing is known to have changed since: the next change counts, even if it is earlier */
     int32_t rank;
@@ -194,6 +195,7 @@ struct meta {
     struct slabs slabs;
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
     struct table shelves, copies, dirs, dir_names, locks, uses;
+    atomic_bool copies_wanted;
     uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
 };
@@ -276,6 +278,16 @@ int fsmeta_set_target(struct meta *meta, struct inode *inode, const char *target
 void fsmeta_record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
 void fsmeta_stop_using(struct inode *inode, int32_t node);
 int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
+
+int fsmeta_content_here(const struct meta *meta, uint64_t ino,
+                        struct inode **inode); /* META_NOT_MINE, ENOENT, EISDIR, EINVAL: no content */
+int fsmeta_list_nodes(node_set set, struct meta_nodes *nodes);
+void fsmeta_record_content(struct inode *inode, const struct meta_attr *in);
+void fsmeta_end_writing(struct inode *inode);
+
+/* ── fsmeta_copies.c ── */
+uint8_t fsmeta_copies_in(const struct dir *dir); /* of what is made in it */
+void fsmeta_note_copies(struct meta *meta, uint8_t copies); /* a record says so */
 
 /* ── fsmeta_peer.c ── */
 void fsmeta_mark_stale(struct meta *meta, uint64_t mark);

@@ -6,10 +6,10 @@
  *   records, each begun by a byte that says which, and a zero byte:
  *     E  entry       u64 directory, u64 inode, u32 type, name, nodes (watchers)
  *     L  lock        u64 directory, u64 owner, name
- *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, u8 lost, i32 writer, rank, u64 size, blocks,
+ *     I  inode       u64 number, u32 mode, links, uid, gid, rdev, stripe, u8 layout, u8 lost, u8 copies, i32 writer, rank, u64 size, blocks,
  *                    i64 atime, mtime, ctime, u64 pending,
  *                    nodes (holders, users, watchers), u32 length and target, attributes
- *     D  directory   u64 number, parent, u32 mode, uid, gid, i32 rank, u64 size, blocks, i64 atime, mtime, ctime, u8 layout, u32 stripe,
+ *     D  directory   u64 number, parent, u32 mode, uid, gid, i32 rank, u64 size, blocks, i64 atime, mtime, ctime, u8 layout, u8 copies, u32 stripe,
  *                    u8 frozen, name, attributes; parents before their children
  *   name: u16 length, bytes. nodes: u32 count, i32 each, ascending. attributes: u32 count; of each: name, u32 size, value.
  *
@@ -24,7 +24,7 @@
 
 enum {
     MAGIC = 0x4d464d41, /* "AMFM" */
-    FORMAT = 4,
+    FORMAT = 5,
     KIND_PARTITION = 1,
     KIND_DIRS = 2,
     HEADER_BYTES = 16,
@@ -43,6 +43,7 @@ static void put_dir(struct out *out, const struct dir *dir) {
     const uint64_t longs[] = {dir->size, dir->blocks, (uint64_t)dir->atime, (uint64_t)dir->mtime, (uint64_t)dir->ctime};
     for (size_t i = 0; i < 5; i++) fsmeta_put(out, longs[i], 8);
     fsmeta_put(out, dir->layout, 1);
+    fsmeta_put(out, dir->copies, 1);
     fsmeta_put(out, dir->stripe, 4);
     fsmeta_put(out, dir->frozen, 1);
     fsmeta_put_name(out, dir->name, dir->length);
@@ -170,12 +171,13 @@ static int get_dir(struct in *in, struct seen_tables *tables, bool apply) {
     attr.atime = (int64_t)fsmeta_get(in, 8);
     attr.mtime = (int64_t)fsmeta_get(in, 8);
     attr.ctime = (int64_t)fsmeta_get(in, 8);
-    uint8_t layout = (uint8_t)fsmeta_get(in, 1);
+    uint8_t layout = (uint8_t)fsmeta_get(in, 1), copies = (uint8_t)fsmeta_get(in, 1);
     uint32_t stripe = (uint32_t)fsmeta_get(in, 4);
     uint64_t frozen = fsmeta_get(in, 1);
     struct text name = fsmeta_get_name(in);
     if (in->failed) return 0;
     fsmeta_demand(in, frozen <= 1 && (attr.mode & ~(uint32_t)07777) == S_IFDIR);
+    fsmeta_demand(in, copies <= META_COPIES_MAX);
     fsmeta_demand(in, layout == NO_RULE || layout == META_WHOLE || (layout == META_STRIPED && stripe > 0));
     if (!apply) {
         int error = in->failed ? 0 : note_dir(in, tables, attr.ino, parent, name);
@@ -200,6 +202,8 @@ static int get_dir(struct in *in, struct seen_tables *tables, bool apply) {
     }
     if (error != 0) return error;
     dir->layout = layout;
+    dir->copies = copies;
+    fsmeta_note_copies(meta, copies);
     dir->stripe = stripe;
     dir->frozen = frozen;
     return fsmeta_get_xattrs(in, &dir->xattrs);

@@ -94,6 +94,7 @@ bool fsmeta_put_inode(void *context, struct link *link) {
     for (size_t i = 0; i < 6; i++) fsmeta_put(out, words[i], 4);
     fsmeta_put(out, inode->layout, 1);
     fsmeta_put(out, inode->lost, 1);
+    fsmeta_put(out, inode->copies, 1);
     fsmeta_put(out, (uint32_t)inode->writer, 4);
     fsmeta_put(out, (uint32_t)inode->rank, 4);
     const uint64_t longs[] = {inode->size,   inode->blocks, (uint64_t)inode->atime, (uint64_t)inode->mtime, (uint64_t)inode->ctime,
@@ -229,6 +230,7 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     got.layout = (uint8_t)fsmeta_get(in, 1);
     uint64_t lost = fsmeta_get(in, 1);
     got.lost = lost != 0;
+    got.copies = (uint8_t)fsmeta_get(in, 1);
     got.writer = (int32_t)(uint32_t)fsmeta_get(in, 4);
     got.rank = (int32_t)(uint32_t)fsmeta_get(in, 4);
     got.finished = got.writer < 0;
@@ -242,6 +244,7 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     target.at = (const char *)fsmeta_get_bytes(in, target.length);
     if (in->failed) return 0;
     bool regular = S_ISREG(got.mode);
+    fsmeta_demand(in, got.copies > 0 && got.copies <= (regular ? META_COPIES_MAX : 1));
     fsmeta_demand(in, lost <= 1 && (regular || !got.lost));
     fsmeta_demand(in, fsmeta_is_type(got.mode & S_IFMT) && !S_ISDIR(got.mode) && (got.mode & ~(uint32_t)(S_IFMT | 07777)) == 0);
     fsmeta_demand(in, got.nlink > 0 || users.count > 0);
@@ -256,6 +259,7 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     struct inode *old = fsmeta_find_inode(meta, got.link.key), *inode = fsmeta_new_inode(meta, got.link.key);
     if (inode == NULL) return ENOMEM;
     *inode = got;
+    fsmeta_note_copies(meta, got.copies);
     int error = take_nodes(holders, -1, &inode->holders);
     if (error == 0) error = take_nodes(users, -1, &inode->users);
     if (error == 0) error = take_nodes(watchers, meta->node, &inode->watchers);

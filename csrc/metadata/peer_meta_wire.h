@@ -41,7 +41,8 @@ static inline void put_record(uint8_t *to, const struct meta_attr *a) {
     put_le(to + 28, a->stripe, 4);
     put_le(to + 32, a->layout, 1);
     put_le(to + 33, a->finished, 1);
-    put_le(to + 34, 0, 2);
+    put_le(to + 34, a->copies, 1);
+    put_le(to + 35, 0, 1);
     put_le(to + 36, (uint32_t)a->writer, 4);
     put_le(to + 40, (uint32_t)a->rank, 4);
     put_le(to + 44, a->size, 8);
@@ -63,6 +64,7 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
         .stripe = (uint32_t)get_le(from + 28, 4),
         .layout = from[32],
         .finished = from[33],
+        .copies = from[34],
         .writer = (int32_t)(uint32_t)get_le(from + 36, 4),
         .rank = (int32_t)(uint32_t)get_le(from + 40, 4),
         .size = get_le(from + 44, 8),

@@ -12,7 +12,7 @@ from amfs._native import Meta
 from amfs.engine.attr import ROOT, Attr
 
 FILE = stat.S_IFREG | 0o644
-NEW = Attr(mode=FILE, uid=10, gid=20)
+NEW = Attr(mode=FILE, uid=10, gid=20, copies=1)
 EXCHANGE = 2
 
 

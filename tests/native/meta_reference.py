@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xxhash
 
 from amfs.engine.attr import (
+    COPIES_MAX,
     LOST,
     META_BUSY,
     META_NOT_MINE,
     META_SET_ATIME,
     META_SET_BLOCKS,
+    META_SET_COPIES,
     META_SET_CTIME,
     META_SET_GID,
     META_SET_LAYOUT,
@@ -77,6 +80,7 @@ class Dir:
     parent: int
     name: bytes
     frozen: bool = False
+    copies: int = 0  # of the rule; 0: none
     timed: int = 0
     touched: int = 0
     by_hand: bool = False  # mtime was set, and nothing has changed since
@@ -134,7 +138,7 @@ class Reference:
     def set_table(self, owners: list[int], version: int) -> None:
         if not self.owners:
             self.owners, self.serials = [-1] * len(owners), [0] * len(owners)
-            self.dirs[ROOT] = Dir(Attr(ino=ROOT, mode=stat.S_IFDIR | 0o755, layout=NO_LAYOUT, finished=1), ROOT, b"")
+            self.dirs[ROOT] = Dir(Attr(ino=ROOT, mode=stat.S_IFDIR | 0o755, layout=NO_LAYOUT, finished=1, copies=1), ROOT, b"")
         for p, owner in enumerate(owners):
             if owner == self.node and self.owners[p] != self.node:
                 self.serials[p] = max(self.serials[p], first_serial(version))
@@ -197,7 +201,7 @@ class Reference:
 
     def dir_value(self, ino: int) -> Attr:
         children = sum(1 for number, dir in self.dirs.items() if dir.parent == ino and number != ROOT)
-        return self.dirs[ino].attr._replace(nlink=2 + children)
+        return self.dirs[ino].attr._replace(nlink=2 + children, copies=self.dir_copies(ino))
 
     def attr_of(self, ino: int) -> tuple[Attr, set[int]] | None:
         if not self.mine(self.ino_partition(ino)):
@@ -274,6 +278,7 @@ class Reference:
             atime=now,
             mtime=now,
             ctime=now,
+            copies=(attr.copies or self.dir_copies(dir)) if regular else 1,
         )
         inode = self.inodes[ino] = Inode(made, target=target)
         entry = self.entries[dir, name] = Entry(ino, type)
@@ -400,6 +405,7 @@ class Reference:
 
     def _check_set(self, inode: Inode, mask: int, new: Attr) -> None:
         refuse_if(mask & META_SET_LAYOUT and (not inode.regular or striped_wrongly(new.layout, new.stripe)), errno.EINVAL)
+        refuse_if(mask & META_SET_COPIES and not (inode.regular and 0 < new.copies <= COPIES_MAX), errno.EINVAL)
         refuse_if(mask & META_SET_SIZE and not inode.regular, errno.EINVAL)
 
     def _set(self, inode: Inode, mask: int, new: Attr, now: int, asker: int) -> None:
@@ -414,6 +420,8 @@ class Reference:
                 inode.holders = {asker}
         if mask & META_SET_BLOCKS:
             attr = attr._replace(blocks=new.blocks)
+        if mask & META_SET_COPIES:
+            attr = attr._replace(copies=new.copies)
         if mask & META_SET_LAYOUT and (attr.layout, attr.stripe) != (new.layout, new.stripe):
             attr = attr._replace(layout=new.layout, stripe=new.stripe)
             inode.holders = {asker} if attr.finished and attr.layout == WHOLE and asker >= 0 else set()
@@ -490,9 +498,56 @@ class Reference:
     def give_up(self, ino: int, node: int) -> None:
         inode = self.file_here(ino, content=True)
         attr = inode.attr
-        only = attr.layout == 0 and attr.writer < 0 and attr.size > 0 and inode.holders <= {node}
-        refuse_if(only or attr.writer == node or node in inode.users, errno.EBUSY)
+        old = attr.layout != WHOLE or (attr.writer >= 0 and attr.copies <= 1)
+        needed = not old and attr.size > 0 and (node in inode.holders or not inode.holders)
+        refuse_if((needed and len(inode.holders) <= attr.copies) or attr.writer == node or node in inode.users, errno.EBUSY)
         inode.holders.discard(node)
+
+    def checkpoint(self, ino: int, node: int, new: Attr, copies: Sequence[int]) -> Nodes:
+        inode = self.file_here(ino, content=True)
+        refuse_if(node < 0 or inode.attr.writer != node, errno.EPERM)
+        refuse_if(inode.attr.layout != WHOLE, errno.EAGAIN)
+        old = inode.holders - {node, *copies}
+        timed, atimed = inode.timed, inode.atimed
+        writer, finished = inode.attr.writer, inode.attr.finished
+        watchers = set(inode.watchers)
+        self.wrote(ino, node, new)
+        inode.watchers |= watchers
+        inode.attr = inode.attr._replace(writer=writer, finished=finished)
+        inode.timed, inode.atimed, inode.lost = timed, atimed, False
+        inode.holders = {node, *copies}
+        return tuple(sorted(old))
+
+    def wrote_same(self, ino: int, node: int) -> Any:
+        inode = self.file_here(ino, content=True)
+        refuse_if(node < 0 or inode.attr.writer != node, errno.EPERM)
+        refuse_if(node not in inode.holders, errno.EAGAIN)
+        inode.attr = inode.attr._replace(writer=-1, finished=1)
+        inode.timed = inode.atimed = 0
+        inode.lost = False
+        return inode.attr, self.told(inode.watchers, node)
+
+    def short_of_copies(self, most: int) -> set[tuple[int, int, bool]]:
+        found = set()
+        for ino, inode in self.inodes.items():
+            attr, striped = inode.attr, inode.attr.layout == STRIPED
+            there = 1 if striped else len(inode.holders)
+            alone = attr.copies <= 1 or not (attr.size and attr.nlink)
+            if attr.finished == 1 and not alone and there < min(attr.copies, most) and self.mine(self.ino_partition(ino)):
+                found.add((ino, attr.size, striped))
+        return found
+
+    def dir_set_copies(self, ino: int, copies: int) -> None:
+        refuse_if(copies > COPIES_MAX, errno.EINVAL)
+        refuse_if(ino not in self.dirs, errno.ENOTDIR)
+        self.dirs[ino].copies = copies
+
+    def dir_copies(self, ino: int) -> int:
+        while ino in self.dirs:
+            if self.dirs[ino].copies or ino == ROOT:
+                return self.dirs[ino].copies or 1
+            ino = self.dirs[ino].parent
+        return 1
 
     def holders(self, ino: int) -> Nodes:
         return tuple(sorted(self.file_here(ino).holders))
@@ -571,7 +626,7 @@ class Reference:
         refuse_if(ino in self.dirs or ino in self.inodes, errno.EEXIST)
         mode = stat.S_IFDIR | stat.S_IMODE(attr.mode)
         fixed = {"ino": ino, "mode": mode, "rdev": 0, "stripe": 0, "layout": NO_LAYOUT, "finished": 1, "writer": -1}
-        self.dirs[ino] = Dir(attr._replace(**fixed), parent, name)
+        self.dirs[ino] = Dir(attr._replace(**fixed, copies=1), parent, name)
         self.used_number(ino)
 
     def dir_remove(self, ino: int) -> None:
@@ -599,7 +654,7 @@ class Reference:
 
     def dir_set(self, ino: int, mask: int, new: Attr, now: int) -> None:
         refuse_if(ino not in self.dirs, errno.ENOTDIR)
-        refuse_if(mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT), errno.EISDIR)
+        refuse_if(mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT | META_SET_COPIES), errno.EISDIR)
         dir = self.dirs[ino]
         dir.attr = owned(dir.attr, mask, new, now)
         if mask & META_SET_MTIME:
@@ -738,14 +793,14 @@ class Reference:
 
     def setattr_here(self, ino: int, mask: int, new: Attr, now: int) -> Attr:
         if ino in self.dirs and self.mine(self.ino_partition(ino)):
-            refuse_if(mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT), errno.EISDIR)
+            refuse_if(mask & (META_SET_SIZE | META_SET_BLOCKS | META_SET_LAYOUT | META_SET_COPIES), errno.EISDIR)
             everything = all(owner == self.node for owner in self.owners) and not self.moving
             refuse_if(not everything or not self.alone(self.dirs[ino].watchers), META_BUSY)
             self.dir_set(ino, mask, new, now)
             return self.dir_value(ino)
         inode = self.file_here(ino)
         self._check_set(inode, mask, new)
-        refuse_if(mask & (META_SET_LAYOUT | META_SET_RANK) or not self.alone(inode.watchers), META_BUSY)
+        refuse_if(mask & (META_SET_LAYOUT | META_SET_RANK | META_SET_COPIES) or not self.alone(inode.watchers), META_BUSY)
         refuse_if(mask & (META_SET_ATIME | META_SET_MTIME) and not self.alone(inode.holders), META_BUSY)
         if mask & META_SET_SIZE:
             self._may_open(inode, True)

@@ -25,7 +25,7 @@ LOOKUP, GETATTR, OPEN, CREATE, UNLINK, CLOSED, TOUCH, READLINK, GET_XATTR = rang
 HAS_ATTR, HOLDS, GONE, USED = 1, 2, 4, 8
 QUESTION = struct.Struct("<IIBBHIQq")
 ANSWER = struct.Struct("<IIiI")
-RECORD = struct.Struct("<QIIIIIIBBHiiQQqqqQ")
+RECORD = struct.Struct("<QIIIIIIBBBxiiQQqqqQ")
 LANE = 2
 GUARD_S = 20.0
 FILE = stat.S_IFREG | 0o644
@@ -36,12 +36,12 @@ def record(**more: int) -> Attr:
 
 
 def pack_record(a: Attr) -> bytes:
-    return RECORD.pack(*a[:9], 0, *a[9:])
+    return RECORD.pack(*a[:9], a.copies, *a[9:17])
 
 
 def unpack_record(data: bytes) -> Attr:
     values = RECORD.unpack(data)
-    return Attr(*values[:9], *values[10:])
+    return Attr(*values[:9], *values[10:], copies=values[9])
 
 
 def question(

@@ -276,7 +276,7 @@ def test_nonsense_is_refused_in_words() -> None:
     meta = alone()
     with pytest.raises(ValueError, match="no node number"):
         Meta(-1)
-    with pytest.raises(TypeError, match="16 numbers"):
+    with pytest.raises(TypeError, match="16 to 18 numbers"):
         meta.create(ROOT, b"x", 1, 0, None, (1, 2))
     with pytest.raises(TypeError, match="an attr is a tuple"):
         meta.create(ROOT, b"x", 1, 0, None, [0] * 16)  # type: ignore[arg-type]

@@ -59,8 +59,10 @@ class Pair:
 
 def ordered(method: str, got: tuple[str, Any]) -> Any:
     """Without the order of the nodes to be told."""
-    if got[0] == "gives" and method in ("unlink", "insert", "remove", "setattr", "link", "open", "wrote"):
+    if got[0] == "gives" and method in ("unlink", "insert", "remove", "setattr", "link", "open", "wrote", "wrote_same"):
         return got[0], (*got[1][:-1], sorted(got[1][-1]))
+    if got[0] == "gives" and method in ("checkpoint", "short_of_copies"):
+        return got[0], sorted(got[1])
     return got
 
 
@@ -227,8 +229,9 @@ class Shards(RuleBasedStateMachine):
         if pick % 3:
             mask &= ~128  # else nearly all of them are about layouts
         new = Attr(
-            mode=mode, uid=50, gid=60, size=size, blocks=8, atime=time, mtime=time + 1, ctime=time + 2, layout=layout, stripe=stripe, rank=1
-        )
+            mode=mode, uid=50, gid=60, size=size, blocks=8, atime=time, mtime=time + 1, ctime=time + 2, layout=layout, stripe=stripe,
+            rank=1, copies=pick % 4,
+        )  # fmt: skip
         pair = self.at_ino(ino, pick)
         if here:
             pair.ask("setattr_here", ino, mask & ~256 if pick % 2 else mask, new, self.tick())
@@ -254,6 +257,17 @@ class Shards(RuleBasedStateMachine):
         writer = pair.reference.inodes[ino].attr.writer if ino in pair.reference.inodes else -1
         data = Attr(size=size, blocks=3, atime=time, mtime=time, ctime=self.tick())
         pair.ask("wrote", ino, writer if pick % 4 else node, data)
+
+    @rule(ino=picks, node=nodes, size=sizes, pick=picks, time=times, copies=st.lists(st.integers(0, NODES - 1), max_size=2))
+    def checkpoint(self, ino: int, node: int, size: int, pick: int, time: int, copies: list[int]) -> None:
+        ino = self.ino(ino)
+        pair = self.at_ino(ino, pick)
+        writer = pair.reference.inodes[ino].attr.writer if ino in pair.reference.inodes else -1
+        by = writer if pick % 4 else node
+        pair.ask("checkpoint", ino, by, Attr(size=size, blocks=3, atime=time, mtime=time, ctime=self.tick()), copies)
+        if pick % 2:
+            pair.ask("wrote_same", ino, by)
+        pair.ask("short_of_copies", 1 + pick % 3)
 
     @rule(ino=picks, node=nodes, pick=picks, what=st.sampled_from(["unused", "unused", "add_holder", "give_up"]))
     def users_and_holders(self, ino: int, node: int, pick: int, what: str) -> None:
@@ -317,9 +331,10 @@ class Shards(RuleBasedStateMachine):
         stripe=st.sampled_from([0, 512]),
         frozen=st.booleans(),
         pick=picks,
-        what=st.sampled_from(
-            ["remove", "move", "move", "set", "get", "find", "name", "below", "freeze", "touch", "touched", "set_layout", "layout"]
-        ),
+        what=st.sampled_from((
+            "remove", "move", "move", "set", "get", "find", "name", "below", "freeze", "touch", "touched",
+            "set_layout", "layout", "set_copies", "copies",
+        )),
     )
     def directories(
         self, dir: int, to: int, name: bytes, mask: int, mode: int, layout: int, stripe: int, frozen: bool, pick: int, what: str
@@ -342,6 +357,8 @@ class Shards(RuleBasedStateMachine):
             "touched": (dir,),
             "set_layout": (dir, layout, stripe),
             "layout": (dir,),
+            "set_copies": (dir, stripe // 512 + pick % 2),
+            "copies": (dir,),
         }
         self.everywhere(f"dir_{what}", *args[what])
 
@@ -458,6 +475,7 @@ CHOICES: dict[str, list[Any]] = {
     "goal": [None, b"there"],
     "owner": [0, 0, 1, 2, (1 << 40) + 1],
     "flags": [0, 0, 1, 2],
+    "copies": [[], [0], [1], [1, 2]],
     "size": [0, 1, 100, 1 << 40],
     "time": [0, 5, 1 << 62],
     "delta": [-1, 1, 1],
@@ -472,7 +490,9 @@ WHATS = {
     "read": ["readlink", "holders"],
     "xattr": ["set", "get", "list", "remove"],
     "copies": ["cache", "cached", "uncache"],
-    "directories": ["remove", "move", "set", "get", "find", "name", "below", "freeze", "touch", "set_layout", "layout"],
+    "directories": [
+        "remove", "move", "set", "get", "find", "name", "below", "freeze", "touch", "set_layout", "layout", "set_copies", "copies",
+    ],
 }
 RARE = {"forget_node", "unlock_node", "join", "damaged_import", "compare_all", "move_partition", "mkdir", "directories"}
 

@@ -19,6 +19,7 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.replicas import Once
 
 FILES_MAX = 1024  # in one request
 
@@ -34,7 +35,8 @@ class Copies:
         self._opener = opener
         self._files = files
         self._evictor = evictor
-        calls.serve(p.Bring.by(self._bring_all), p.SpareCopies.by(self._spare))
+        self._once = Once(calls)
+        calls.serve(p.Bring.by(self._bring_all), p.SpareCopies.by(self._spare), p.KeepCopy.by(self._keep_copy))
 
     def finished(self, ino: int) -> Operation[Attr]:
         """The record of a file that is written by nobody, and whole."""
@@ -84,11 +86,25 @@ class Copies:
             return
         if self._members.is_behind(known) or (attr.size and source not in holders):
             raise failure(errno.ESTALE)  # the client has an old picture
+        yield from self._opener.holding_part(ino, lambda: self._fetch(attr, source))
+
+    def _fetch(self, attr: Attr, source: int) -> Operation[None]:
         if attr.size:
-            yield from work(w.Fetch(ino, source, attr.size, attr.atime, attr.mtime))
+            yield from work(w.Fetch(attr.ino, source, attr.size, attr.atime, attr.mtime))
         else:
-            yield from work(w.MakePart(ino, (attr.atime, attr.mtime)))
-        yield from self._opener.hold(ino)
+            yield from work(w.MakePart(attr.ino, (attr.atime, attr.mtime)))
+        yield from self._opener.hold(attr.ino)
+
+    def _keep(self, call: p.KeepCopy) -> Operation[int]:
+        """Who has it written goes on: an opening here that has fetched what it contained before must not remove this."""
+        facts = call.facts
+        yield from work(w.Fetch(call.ino, call.source, facts.size, facts.atime, facts.mtime))
+        self._files.keep_brought(call.ino)
+        return 0
+
+    def _keep_copy(self, peer: int, call: p.KeepCopy) -> Operation[None]:
+        keep = lambda: self._opener.holding_part(call.ino, lambda: self._keep(call))  # noqa: E731
+        yield from self._once.run(("keep", call.ino), (peer, call.number), keep)
 
     def _spare(self, peer: int, call: p.SpareCopies) -> Operation[int]:
         count = 0

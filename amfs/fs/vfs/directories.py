@@ -293,6 +293,8 @@ class Directories:
                 meta.remove_xattr(ino, name, now)
             case p.SetDirectoryLayout(ino, layout, stripe):
                 meta.dir_set_layout(ino, layout, stripe)
+            case p.SetDirectoryCopies(ino, copies):
+                meta.dir_set_copies(ino, copies)
         return 0
 
     def _exchange(self, ino: int, other: int, now: int) -> None:

@@ -10,7 +10,7 @@ import stat
 
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_SET_RANK, STRIPED, WHOLE, Attr
+from amfs.engine.attr import META_SET_COPIES, META_SET_RANK, STRIPED, WHOLE, Attr
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, together, work
 from amfs.fs.vfs.directories import Directories
@@ -48,6 +48,8 @@ class Layouts:
             raise failure(errno.EBUSY)
         if attr.layout == layout and (layout == WHOLE or attr.stripe == stripe):
             return
+        if layout == STRIPED and attr.copies > 1:
+            raise failure(errno.EOPNOTSUPP)  # a striped file has one copy
         caller.inodes.append(ino)
         if attr.layout == WHOLE and attr.size:
             holders = yield from self._owners.ask(p.Holders(ino))
@@ -59,6 +61,23 @@ class Layouts:
             done = yield from self._files.exclusively(ino, lambda attr, holders: self._lay(attr, layout, stripe))
         if not done:
             raise failure(errno.EBUSY)
+        if attr.copies > 1:
+            yield from self._files.secure(ino)
+
+    def set_copies(self, caller: Caller, ino: int, copies: int) -> Operation[None]:
+        """0, of a directory: as the one above. ENOSPC: nodes have no room for them; it is tried again."""
+        if self._directories.is_directory(ino):
+            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryCopies(ino, copies)))
+            return
+        attr = yield from self._owners.ask(p.Getattr(ino))
+        if not stat.S_ISREG(attr.mode) or not copies:
+            raise failure(errno.EINVAL)
+        if attr.layout == STRIPED and copies > 1:
+            raise failure(errno.EOPNOTSUPP)
+        caller.inodes.append(ino)
+        yield from self._owners.ask(p.Setattr(ino, META_SET_COPIES, attr._replace(copies=copies), caller.now))
+        if copies > 1:
+            yield from self._files.secure(ino)
 
     def _lay(self, attr: Attr, layout: int, stripe: int) -> Operation[int]:
         """A file that is empty, or lies in stripes."""
@@ -78,6 +97,8 @@ class Layouts:
         def lay(attr: Attr, holders: tuple[int, ...]) -> Operation[int]:
             if attr.layout != WHOLE:
                 return 0
+            if attr.copies > 1:
+                raise failure(errno.ENOSPC)  # a striped file has one copy
             if self._members.node not in holders:
                 raise failure(errno.EAGAIN)
             yield from work(w.Restripe(call.ino, call.stripe))
@@ -102,7 +123,20 @@ class Layouts:
         caller.inodes.append(ino)
         yield from self._owners.ask(p.Setattr(ino, META_SET_RANK, attr._replace(rank=node), caller.now))
         if node >= 0 and attr.size and attr.layout == WHOLE and attr.writer < 0:
-            yield from ask(node, p.Take(ino))
+            if attr.copies > 1:
+                yield from self._bring(ino, node)
+            else:
+                yield from ask(node, p.Take(ino))
+
+    def _bring(self, ino: int, node: int) -> Operation[None]:
+        """It becomes one of the holders: of several copies none is to be missing meanwhile."""
+        holders = yield from self._owners.ask(p.Holders(ino))
+        living = [holder for holder in holders if holder in self._members.live]
+        if not living:
+            raise failure(errno.EIO)
+        [number] = yield from ask(node, p.Bring(living[0], (ino,)))
+        if number:
+            raise failure(number)
 
     def _take(self, peer: int, call: p.Take) -> Operation[None]:
         if not (yield from self._files.exclusively(call.ino, self._fetch)):

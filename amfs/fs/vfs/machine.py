@@ -51,6 +51,7 @@ from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
 from amfs.fs.vfs.task_files import TaskFiles
@@ -60,11 +61,12 @@ from amfs.fs.vfs.xattrs import Xattrs
 class FileSystem(Machine):
     """Everything of the file system that one node does."""
 
-    def __init__(self, node: int, meta: Meta, owner: tuple[int, int] = (0, 0)) -> None:
-        """``owner``: user and group of the topmost directory, those of the person that runs the session."""
+    def __init__(self, node: int, meta: Meta, owner: tuple[int, int] = (0, 0), copies: int = 1) -> None:
+        """``owner``: user and group of the topmost directory, those of the person that runs the session; ``copies``: its rule."""
         super().__init__(node)
         self._meta = meta
         self._owner = owner
+        self._default_copies = copies
         self.members = members = Members(node)
         self.calls = calls = Calls(self, members)
         owners = Owners(calls, meta, members)
@@ -75,18 +77,19 @@ class FileSystem(Machine):
         self._directories = Directories(calls, meta, members, owners, caches)
         opener = Opener(calls, meta, members, owners, caches)
         self._files = files = OpenFiles(calls, meta, members, owners, caches, opener)
-        evictor = Evictor(calls, owners, caches, files)
+        self._replicas = Replicas(calls, meta, members, self.mover.in_motion)
+        evictor = Evictor(calls, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
         layouts = Layouts(calls, members, owners, self._directories, files)
         xattrs = Xattrs(meta, owners, backups, self._directories, namespace, layouts)
         paths = Paths(meta, members, owners, self._directories, namespace, layouts)
         self._handles = handles = Handles(calls, members, namespace, paths, files)
-        copies = Copies(calls, members, owners, opener, files, evictor)
-        digests = Digests(calls, members, owners, files, copies)
+        bringer = Copies(calls, members, owners, opener, files, evictor)
+        digests = Digests(calls, members, owners, files, bringer)
         outside = Outside(calls, members, owners, paths, handles, digests)
         self._task_files = TaskFiles(calls, members, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
-        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, copies, digests, outside)
+        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
         self.on_event = {
@@ -112,6 +115,10 @@ class FileSystem(Machine):
     def backups(self) -> tuple[int, int, int]:
         """Partitions of this node; those of them whose backup is in step; those of which names were lost."""
         return self._backups.counts()
+
+    def short_of_copies(self) -> tuple[int, int]:
+        """Files recorded here that fewer nodes hold than shall, and their bytes."""
+        return self._replicas.counts()
 
     def flush(self) -> None:
         self._shard.flush()
@@ -189,6 +196,8 @@ class FileSystem(Machine):
         if first:
             uid, gid = self._owner
             self._meta.dir_set(ROOT, META_SET_UID | META_SET_GID, Attr(uid=uid, gid=gid), 0)
+            if self._default_copies > 1:
+                self._meta.dir_set_copies(ROOT, self._default_copies)
         if lost:
             calls.order(w.Lose(tuple(lost), members.known))
         calls.order(w.SetTable(owners))
@@ -203,6 +212,8 @@ class FileSystem(Machine):
         self._backups.choose()
         for node in sorted(dead):
             calls.fail(node)
+        if dead or new:
+            self._replicas.look()
         if new_manager and not first:
             self._meta.mend_dirs(True)  # what the manager before us has begun and not told us is not so
             calls.spawn(self._directories.take_office())

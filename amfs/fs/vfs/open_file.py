@@ -9,7 +9,7 @@ from amfs.engine.states import OPEN_NEXT, OpenEvent, OpenState, illegal
 class OpenFile:
     """One file on this node. ``engine.states.OpenState`` says what the states mean."""
 
-    __slots__ = ("brought", "ino", "opening", "opening_to_write", "proxy", "said", "state", "stripe", "unreported", "users")
+    __slots__ = ("brought", "copies", "ino", "opening", "opening_to_write", "proxy", "said", "state", "stripe", "unreported", "users")
 
     def __init__(self, ino: int) -> None:
         self.ino = ino
@@ -22,6 +22,7 @@ class OpenFile:
         self.said: Facts | None = None  # what the writing handle closed last has said
         self.stripe = 0  # it has outgrown this node, and lies in stripes of so many bytes; its record does not say so yet
         self.brought = False  # its content lies here for an opening that is under way
+        self.copies = 1  # how many nodes shall have it, as its record said last
 
     def move(self, event: OpenEvent) -> None:
         after = OPEN_NEXT[self.state][event]

@@ -20,7 +20,7 @@ from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.engine.states import OpenState
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, failure, work
+from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
@@ -58,11 +58,13 @@ class OpenFiles:
         self._caches = caches
         self._opener = opener
         self._files: dict[int, OpenFile] = {}
+        self._flushed: dict[int, bytes] = {}  # of what others have copied while it is written here: the digest
         calls.serve(
             p.Recall.by(self._recall),
             p.Proxy.by(self._open_proxy),
             p.Keep.by(self._keep),
             p.Live.by(self._live),
+            p.Flush.by(lambda peer, call: self._flush(call.ino)),
             p.SetTimes.by(lambda peer, call: work(w.SetTimes(call.ino, call.atime, call.mtime))),
         )
 
@@ -259,7 +261,9 @@ class OpenFiles:
         file = self._files.get(ino)
         if file is not None:
             file.end_use(endpoint, writing)
-        yield from self._closed(ino, writing, facts)
+        secured = yield from self._closed(ino, writing, facts)
+        if writing and not secured and self._meta.copies_wanted():
+            yield from self.secure(ino)
 
     def close_all(self, endpoint: object, ino: int, wrote: bool, facts: Facts | None) -> Operation[None]:
         """A mount has closed its last handle (``wrote``: its last writing one; it may have others for reading, and says when they are
@@ -272,8 +276,8 @@ class OpenFiles:
         finally:
             self._meta.closed(ino)
 
-    def _closed(self, ino: int, wrote: bool, facts: Facts | None) -> Operation[None]:
-        """Tell the shard what was written, and whether anybody here still uses it."""
+    def _closed(self, ino: int, wrote: bool, facts: Facts | None) -> Operation[bool]:
+        """Tell the shard what was written, and whether anybody here still uses it. True: it is finished, and has its copies."""
         if wrote:  # before our turn has come: the closing before us may find that nobody writes it any more
             self._of(ino).close_writer(facts)
         else:
@@ -282,6 +286,7 @@ class OpenFiles:
         self._meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
         try:
             written: Facts | None = None
+            error, same = 0, False
             opening = self._of(ino).opening_to_write  # was let in as this node, which writes already
             uses = yield from self._uses(ino)
             files = self._meta.direct_uses(ino)[0]
@@ -290,11 +295,18 @@ class OpenFiles:
             if last:
                 written = yield from self._written(ino, file.report())
                 file = self._of(ino)
+                if written is not None and file.copies > 1 and not file.stripe:
+                    error, same = yield from self._copy_last(ino, written)
+                    file = self._of(ino)
             used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
             if not used:
                 self._meta.claim(ino, False)
             if last or not (used or files):
-                yield from self._tell_closed(ino, written, used or files > 0)
+                yield from self._tell_closed(ino, written, used or files > 0, same)
+            if error:
+                self._calls.spawn(self._owners.ask(p.Secure(ino)))  # the shard goes on trying
+                raise failure(error)
+            return written is not None
         finally:
             self._meta.closed(ino)
             self._calls.release(_closing(ino))
@@ -304,7 +316,7 @@ class OpenFiles:
         if ino in self._files:
             self._files[ino].settle()
 
-    def _tell_closed(self, ino: int, facts: Facts | None, used: bool) -> Operation[None]:
+    def _tell_closed(self, ino: int, facts: Facts | None, used: bool, same: bool) -> Operation[None]:
         stripe = 0
         if facts is not None:
             file = self._of(ino)
@@ -312,7 +324,7 @@ class OpenFiles:
         since, known = self._meta.moment(), self._members.known
         try:
             lost = facts is not None and bool(self._members.lost) and (yield from work(w.IsLost(ino)))
-            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost))
+            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost, same))
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -332,6 +344,7 @@ class OpenFiles:
             if error.errno != errno.ENOENT:
                 raise
             return said  # it has gone, and nobody wants to know
+        self._of(ino).copies = attr.copies if attr.nlink and attr.layout == WHOLE else 1
         if said is not None and (attr.layout == STRIPED or self._of(ino).stripe):
             end = yield from work(w.End(ino))  # a handle may have been closed since, and the news of that be on its way
             return said if end is None else said._replace(size=end[0], mtime=max(said.mtime, end[1]))
@@ -344,6 +357,71 @@ class OpenFiles:
 
     def on_striped(self, event: FsStriped) -> None:
         self._of(event.ino).stripe = event.stripe
+
+    # ── copies of what is written ──────────────────────────────────────────────────────────────────
+
+    def secure(self, ino: int) -> Operation[None]:
+        """A program here has closed a descriptor through which it wrote: what it wrote is to survive. ENOSPC: no room for copies."""
+        if error := (yield from self._secure(ino)):
+            raise failure(error)
+
+    def _secure(self, ino: int) -> Operation[int]:
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return 0  # it has gone
+        if attr.copies <= 1 or not attr.nlink or attr.layout != WHOLE:
+            return 0
+        if attr.writer < 0:
+            return (yield from self._owners.ask(p.Secure(ino)))
+        try:
+            return (yield from ask(attr.writer, p.Flush(ino)))
+        except OSError as error:
+            return errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)
+
+    def _flush(self, ino: int) -> Operation[int]:
+        """The part may be written on meanwhile, also without a word (by a mapping). By the digest the last closing sees that it was not."""
+        yield Acquire(_closing(ino))
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+            if attr.writer == self._members.node and attr.layout == WHOLE and not self._of(ino).stripe:
+                facts = yield from work(w.LiveFacts(attr))
+                digest = yield from self._digest(ino, facts)
+                error = yield from self._checkpoint(ino, facts)
+                if not error and digest is not None:
+                    self._flushed[ino] = digest
+                return error
+        finally:
+            self._calls.release(_closing(ino))
+            self._forget(ino)
+        return (yield from self._owners.ask(p.Secure(ino))) if attr.writer < 0 else 0
+
+    def _copy_last(self, ino: int, facts: Facts) -> Operation[tuple[int, bool]]:
+        """Before the shard is told that it is finished: why there are fewer copies than asked for, and does the record know of them?"""
+        digest = self._flushed.pop(ino, None)
+        if digest is not None and digest == (yield from self._digest(ino, facts)):
+            return 0, True
+        try:
+            return (yield from self._checkpoint(ino, facts)), True
+        except OSError as error:
+            return number_of(error), False
+
+    def _checkpoint(self, ino: int, facts: Facts) -> Operation[int]:
+        return (yield from self._owners.ask(p.Checkpoint(ino, facts, self._calls.number())))
+
+    def _digest(self, ino: int, facts: Facts) -> Operation[bytes | None]:
+        try:
+            taken, size = yield from work(w.Digest(ino, Opened(LOCAL, self._members.node, 0, facts.size, self._members.known)))
+        except OSError:
+            return None
+        return taken if size == facts.size else None
+
+    def keep_brought(self, ino: int) -> None:
+        """What lies here is a copy that stays, whatever becomes of an opening under way."""
+        if ino in self._files:
+            self._files[ino].brought = False
 
     # ── changes by a node that is the only writer meanwhile ────────────────────────────────────────
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable
+from typing import TypeVar
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
@@ -20,13 +22,19 @@ from amfs.engine import peer_requests as p
 from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened
 from amfs.engine.states import OpenEvent
 from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, work
+from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import OPEN_S
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
+
+T = TypeVar("T")
+
+
+def _part(ino: int) -> object:
+    return "part", ino
 
 
 class Opener:
@@ -38,6 +46,14 @@ class Opener:
         self._members = members
         self._owners = owners
         self._caches = caches
+
+    def holding_part(self, ino: int, change: Callable[[], Operation[T]]) -> Operation[T]:
+        """Do what brings or removes the whole content here while nothing else does. It must not wait for a node that writes the file."""
+        yield Acquire(_part(ino))
+        try:
+            return (yield from change())
+        finally:
+            self._calls.release(_part(ino))
 
     def open(self, file: OpenFile, writing: bool, truncate: bool) -> Operation[Opened]:
         """Nobody else opens the file here meanwhile."""
@@ -55,6 +71,8 @@ class Opener:
                 file.move(OpenEvent.BECOMES_WRITER)
             attr, holders, granted, lost, known = yield from self._owners.ask(p.Open(ino, writing and not first_look))
             became = became or granted
+            if writing and attr.copies > 1:
+                self._meta.expect_copies()
             if writing and not first_look:
                 self._caches.uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
             if not stat.S_ISREG(attr.mode):
@@ -133,6 +151,14 @@ class Opener:
 
     def _replicate(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
         """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
+        try:
+            return (yield from self.holding_part(attr.ino, lambda: self._fetch(file, attr, holders, writing)))
+        except _NoRoom as found:
+            holder = found.holder
+        yield from self._find_room(attr, holder, writing)
+        return False
+
+    def _fetch(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
         for node in holders:
             if node not in self._members.live:
                 continue
@@ -140,8 +166,7 @@ class Opener:
                 yield from work(w.Fetch(attr.ino, node, attr.size, attr.atime, attr.mtime))
             except OSError as error:
                 if error.errno == errno.ENOSPC:
-                    yield from self._find_room(attr, node, writing)
-                    return False
+                    raise _NoRoom(node) from None
                 continue
             if writing:
                 file.brought = True
@@ -179,3 +204,11 @@ class Opener:
             if error.errno != errno.ENOSPC or not writing or attr.writer not in (-1, me):
                 raise
             yield from ask(holder, p.Proxy(attr.ino))
+
+
+class _NoRoom(Exception):
+    """This node has none for what ``holder`` has."""
+
+    def __init__(self, holder: int) -> None:
+        super().__init__(f"no room for what node {holder} has")
+        self.holder = holder

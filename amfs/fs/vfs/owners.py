@@ -34,7 +34,12 @@ class Owners:
                 return (yield from ask(meta.owner(partition), call))
             except OSError as error:
                 # A node that died is replaced in the table; what it was asked may have been done, so only questions are asked again.
-                again = error.errno in (META_NOT_MINE, META_BUSY) or (error.errno == errno.EHOSTDOWN and type(call) in p.QUESTIONS)
+                repeatable = type(call) in p.LONG
+                if repeatable and error.errno == errno.ETIMEDOUT:
+                    end = self._calls.now + PATIENCE_S  # it is under way
+                    continue
+                dead = error.errno == errno.EHOSTDOWN
+                again = error.errno in (META_NOT_MINE, META_BUSY) or (dead and (repeatable or type(call) in p.QUESTIONS))
                 if not again:
                     raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else error.errno or errno.EIO) from None
                 if self._calls.now >= end:

@@ -22,7 +22,7 @@ from amfs.fs.vfs.paths import Paths
 from amfs.fs.vfs.xattrs import Xattrs
 
 #: They have just put into the cache what is so now.
-_LEAVE_CACHED = (q.Closed, q.Close)
+_LEAVE_CACHED = (q.Closed, q.Close, q.Secure)
 
 Table = tuple[q.RequestHandler, ...]
 
@@ -103,6 +103,7 @@ def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
         q.Open.by(lambda c, r: files.open(c.endpoint, r.ino, r.flags)),
         q.Ensure.by(lambda c, r: files.open(c.endpoint, r.ino, O_RDWR if r.writing else O_RDONLY)),
         q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.attr)),
+        q.Secure.by(lambda c, r: files.secure(r.ino)),
         q.Touched.by(lambda c, r: namespace.touched(c, r.dir)),
     )
 

@@ -73,7 +73,6 @@ class Shard:
             p.Closed.by(self._closed),
             p.Unused.by(lambda peer, call: self._unused(peer, call.ino)),
             p.Hold.by(self._hold),
-            p.GiveUp.by(lambda peer, call: meta.give_up(call.ino, peer)),
             p.Holders.by(lambda peer, call: meta.holders(call.ino)),
             p.Readlink.by(lambda peer, call: meta.readlink(call.ino)),
             p.SetXattr.by(lambda peer, call: meta.set_xattr(call.ino, call.name, call.value, call.flags, call.now)),
@@ -325,6 +324,9 @@ class Shard:
     def _record_end(self, peer: int, attr: Attr, facts: Facts, call: p.Closed) -> tuple[Attr, tuple[int, ...]]:
         """``peer`` is done writing it; the record, and the nodes that must be told."""
         ino, stripe = attr.ino, call.stripe
+        if call.same and not (stripe or call.lost) and peer in self._meta.holders(ino):
+            out, tell = self._meta.wrote_same(ino, peer)
+            return Attr(*out), tell
         laid = attr
         if stripe:
             laid = attr._replace(layout=WHOLE if stripe == UNSTRIPED else STRIPED, stripe=max(stripe, 0))

@@ -7,7 +7,7 @@ import stat
 
 from amfs._native import Meta
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.engine.attr import COPIES_MAX, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Operation, failure
@@ -18,7 +18,7 @@ from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.owners import Owners
 
 LOSSES = b"user.amfs.losses"  # of the topmost directory
-LOCATION, LAYOUT, PLACEMENT = b"user.amfs.location", b"user.amfs.layout", b"user.amfs.placement"
+LOCATION, LAYOUT, PLACEMENT, REPLICAS = b"user.amfs.location", b"user.amfs.layout", b"user.amfs.placement", b"user.amfs.replicas"
 STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30
 
 
@@ -39,8 +39,10 @@ class Xattrs:
         of_directory = self._directories.is_directory(ino)
         if name == LOSSES and ino == ROOT:
             return b"%d" % (yield from self._backups.losses(False))
-        if name not in (LOCATION, LAYOUT, PLACEMENT):
+        if name not in (LOCATION, LAYOUT, PLACEMENT, REPLICAS):
             return self._meta.get_xattr(ino, name) if of_directory else (yield from self._owners.ask(p.GetXattr(ino, name)))
+        if of_directory and name == REPLICAS:
+            return b"%d" % self._meta.dir_copies(ino)
         if of_directory:
             layout, stripe = self._meta.dir_layout(ino)
             if name != LAYOUT or layout not in (WHOLE, STRIPED):
@@ -51,6 +53,8 @@ class Xattrs:
             raise failure(errno.ENODATA)
         if name == LAYOUT:
             return _layout_text(attr.layout, attr.stripe)
+        if name == REPLICAS:
+            return b"%d" % attr.copies
         if name == PLACEMENT:
             if attr.rank < 0:
                 raise failure(errno.ENODATA)
@@ -70,6 +74,11 @@ class Xattrs:
         if name == LAYOUT:
             layout, stripe = _parse_layout(value)
             yield from self._layouts.set_layout(caller, ino, layout, stripe)
+            return
+        if name == REPLICAS:
+            if not value.strip().isdigit() or not 1 <= int(value) <= COPIES_MAX:
+                raise failure(errno.EINVAL)
+            yield from self._layouts.set_copies(caller, ino, int(value))
             return
         if name == PLACEMENT:
             if not value.strip().lstrip(b"-").isdigit():
@@ -94,7 +103,9 @@ class Xattrs:
             yield from self._layouts.set_layout(caller, ino, NO_LAYOUT, 0)
         elif name == PLACEMENT:
             yield from self._layouts.place(caller, ino, -1)
-        elif name in (LOCATION, LAYOUT):
+        elif name == REPLICAS and of_directory:
+            yield from self._layouts.set_copies(caller, ino, 0)
+        elif name in (LOCATION, LAYOUT, REPLICAS):
             raise failure(errno.EPERM)
         else:
             caller.inodes.append(ino)

@@ -1,0 +1,116 @@
+/* The metadata shard: files of which more than one node shall have the content. Which nodes, and how it gets there, others decide (fs/vfs/replicas.py). */
+#include "fsmeta_internal.h"
+
+#include <errno.h>
+
+/* ── how many ── */
+
+void fsmeta_note_copies(struct meta *meta, uint8_t copies) {
+    if (copies > 1) atomic_store_explicit(&meta->copies_wanted, true, memory_order_relaxed);
+}
+
+bool meta_copies_wanted(const struct meta *meta) { return atomic_load_explicit(&meta->copies_wanted, memory_order_relaxed); }
+
+void meta_expect_copies(struct meta *meta) { fsmeta_note_copies(meta, META_COPIES_MAX); }
+
+uint8_t fsmeta_copies_in(const struct dir *dir) {
+    while (dir->copies == 0 && dir->parent != dir) dir = dir->parent;
+    return dir->copies == 0 ? 1 : dir->copies;
+}
+
+int meta_dir_set_copies(struct meta *meta, uint64_t ino, uint8_t copies) {
+    if (copies > META_COPIES_MAX) return EINVAL;
+    enter(meta);
+    struct dir *dir = fsmeta_find_dir(meta, ino);
+    if (dir == NULL) return leave(meta, ENOTDIR);
+    dir->copies = copies;
+    fsmeta_note_copies(meta, copies);
+    return leave(meta, 0);
+}
+
+uint8_t meta_dir_copies(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    const struct dir *dir = fsmeta_find_dir(meta, ino);
+    uint8_t copies = dir == NULL ? 1 : fsmeta_copies_in(dir);
+    pthread_mutex_unlock(&meta->lock);
+    return copies;
+}
+
+/* ── who has it ── */
+
+static bool is_among(int32_t node, const int32_t *nodes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (nodes[i] == node) return true;
+    return false;
+}
+
+int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const int32_t *copies, size_t count,
+                    struct meta_nodes *old) {
+    struct inode *inode;
+    node_set holders = 0;
+    enter(meta);
+    int error = fsmeta_content_here(meta, ino, &inode);
+    if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
+    if (error == 0 && inode->layout != META_WHOLE) error = EAGAIN;
+    if (error == 0) error = fsmeta_nodes_reserve(old, fsmeta_set_count(inode->holders));
+    if (error == 0) error = fsmeta_set_add(&holders, node);
+    for (size_t i = 0; error == 0 && i < count; i++) error = copies[i] < 0 ? EINVAL : fsmeta_set_add(&holders, copies[i]);
+    if (error != 0) {
+        fsmeta_set_clear(&holders);
+        return leave(meta, error);
+    }
+    for (size_t i = 0; i < fsmeta_set_count(inode->holders); i++) {
+        int32_t holder = fsmeta_set_at(inode->holders, i);
+        if (holder != node && !is_among(holder, copies, count)) fsmeta_nodes_add(old, holder);
+    }
+    fsmeta_record_content(inode, in);
+    fsmeta_set_clear(&inode->holders);
+    inode->holders = holders;
+    inode->lost = false;
+    fsmeta_log_inode(meta, inode);
+    return leave(meta, 0);
+}
+
+int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, struct meta_attr *out, struct meta_nodes *tell) {
+    struct inode *inode;
+    enter(meta);
+    int error = fsmeta_content_here(meta, ino, &inode);
+    if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
+    if (error == 0 && !fsmeta_set_has(inode->holders, node)) error = EAGAIN;
+    if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
+    if (error != 0) return leave(meta, error);
+    fsmeta_end_writing(inode);
+    fsmeta_log_inode(meta, inode);
+    fsmeta_tell_all(meta, tell, &inode->watchers, node);
+    fsmeta_inode_attr(inode, out);
+    return leave(meta, 0);
+}
+
+/* ── who should ── */
+
+struct shortage {
+    struct meta *meta;
+    unsigned most;
+    void (*each)(void *context, const struct meta_attr *attr);
+    void *context;
+};
+
+static bool look(void *context, struct link *link) {
+    const struct shortage *shortage = context;
+    const struct inode *inode = RECORD(struct inode, link, link);
+    struct meta_attr attr;
+    if (inode->copies <= 1 || !inode->finished || inode->lost || inode->size == 0 || inode->nlink == 0) return false;
+    size_t wanted = inode->copies < shortage->most ? inode->copies : shortage->most;
+    size_t there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : 1;
+    if (there >= wanted || !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key))) return false;
+    fsmeta_inode_attr(inode, &attr);
+    shortage->each(shortage->context, &attr);
+    return false;
+}
+
+int meta_short_of_copies(struct meta *meta, unsigned most, void (*each)(void *context, const struct meta_attr *attr), void *context) {
+    if (!meta_copies_wanted(meta)) return 0;
+    enter(meta);
+    fsmeta_sift_partitions(meta, meta->inodes, look, &(struct shortage){meta, most, each, context});
+    return leave(meta, 0);
+}

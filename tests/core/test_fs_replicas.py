@@ -1,0 +1,261 @@
+"""Files of which more than one node shall have the content: copied before a close is answered, kept, and made again after a death."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from fs_cluster import Cluster
+
+from amfs.engine.attr import STRIPED, Attr
+from amfs.sim.file_backend import STRIPE
+
+REPLICAS = b"user.amfs.replicas"
+
+
+def session(nodes: int, seed: int, copies: int = 2) -> Cluster:
+    cluster = Cluster(nodes, seed)
+    cluster.call(0, "set_xattr_path", b"/", REPLICAS, b"%d" % copies, 0)
+    return cluster
+
+
+def write(cluster: Cluster, node: int, path: bytes, data: bytes, layout: int = -1) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    handle, attr = cluster.call(node, "open_path", path, flags, 0o644, layout, STRIPE if layout == STRIPED else 0, -1)
+    cluster.call(node, "write", handle, 0, data)
+    cluster.call(node, "close", handle)
+    return Attr(*attr).ino
+
+
+def read(cluster: Cluster, node: int, path: bytes) -> bytes:
+    handle, _ = cluster.call(node, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
+    data = cluster.call(node, "read", handle, 0, 1 << 20)
+    cluster.call(node, "close", handle)
+    return bytes(data)
+
+
+def living(cluster: Cluster) -> list[int]:
+    return sorted(set(cluster.nodes) - cluster.dead)
+
+
+def holders(cluster: Cluster, ino: int) -> list[int]:
+    """As the record says, each of which must have the content."""
+    any_node = living(cluster)[0]
+    _, [found] = cluster.call(any_node, "where", (ino,))
+    nodes = list(found[2])
+    for node in nodes:
+        assert ino in cluster.nodes[node].parts, f"node {node} is said to hold inode {ino:#x}"
+    return nodes
+
+
+def refused(cluster: Cluster, node: int, op: str, *args: object) -> int:
+    """The errno with which it fails; 0: it does not."""
+    try:
+        cluster.call(node, op, *args)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+def any_of(cluster: Cluster) -> int:
+    return cluster.random.choice(living(cluster))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("copies", [2, 3])
+def test_what_was_closed_stays_whole_while_one_node_after_the_other_dies(copies: int, seed: int) -> None:
+    cluster = session(4, seed, copies)
+    files = {b"/%d" % number: b"content %d" % number * (1 + number) for number in range(12)}
+    inodes = {path: write(cluster, number % 4, path, data) for number, (path, data) in enumerate(files.items())}
+    assert all(len(holders(cluster, ino)) == copies for ino in inodes.values())
+    while len(living(cluster)) > 1:
+        cluster.kill(any_of(cluster))
+        for path, data in files.items():
+            assert read(cluster, any_of(cluster), path) == data, "before copies were made again"
+        cluster.settle()
+        for ino in inodes.values():
+            assert len(holders(cluster, ino)) >= min(copies, len(living(cluster))), "copies are made again"
+    assert sum(cluster.nodes[living(cluster)[0]].fs.short_of_copies()) > 0, "what is asked for cannot be had, and is shown"
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_three_copies_survive_two_deaths_at_once_where_the_record_does(seed: int) -> None:
+    """Names and records are kept twice, not three times: those of which owner and backup die together are lost, by name."""
+    cluster = session(5, seed, 3)
+    files = {b"/%d" % number: b"content %d" % number for number in range(30)}
+    for number, (path, data) in enumerate(files.items()):
+        write(cluster, number % 5, path, data)
+    cluster.settle()
+    for _ in range(2):
+        cluster.kill(any_of(cluster))
+    whole = 0
+    for path, data in files.items():
+        node = any_of(cluster)
+        if refused(cluster, node, "walk", path, True):
+            assert refused(cluster, node, "walk", path, True) == errno.EIO
+        else:
+            assert read(cluster, node, path) == data
+            whole += 1
+    assert whole > 15
+
+
+def test_what_a_directory_says_holds_for_what_is_made_in_it() -> None:
+    cluster = Cluster(3, 1)
+    for path in (b"/a", b"/a/b"):
+        cluster.call(0, "mkdir_path", path, 0o755, False)
+    cluster.call(1, "set_xattr_path", b"/a", REPLICAS, b"2", 0)
+    inodes = [write(cluster, 0, path, b"x") for path in (b"/out", b"/a/in", b"/a/b/below")]
+    said = [cluster.call(2, "get_xattr_path", path, REPLICAS) for path in (b"/", b"/a/b", b"/out", b"/a/b/below")]
+    assert said == [b"1", b"2", b"1", b"2"]
+    assert [len(holders(cluster, ino)) for ino in inodes] == [1, 2, 2]
+    cluster.call(2, "set_xattr_path", b"/a/b", REPLICAS, b"3", 0)
+    cluster.call(2, "set_xattr_path", b"/a/in", REPLICAS, b"3", 0)  # of a file that is there: answered when they are
+    assert len(holders(cluster, inodes[1])) == 3
+    assert len(holders(cluster, write(cluster, 1, b"/a/b/three", b"x"))) == 3
+    cluster.call(0, "remove_xattr_path", b"/a/b", REPLICAS)
+    assert cluster.call(2, "get_xattr_path", b"/a/b", REPLICAS) == b"2"
+    for path, value in ((b"/a", b"0"), (b"/a", b"17"), (b"/a/in", b"two"), (b"/a/in", b"")):
+        assert refused(cluster, 0, "set_xattr_path", path, REPLICAS, value, 0) == errno.EINVAL
+    cluster.settle()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_written_over_and_closed_is_whole_or_is_what_it_was(seed: int) -> None:
+    """Some node dies at some moment. If the writer was not answered both contents may be there, and nothing else; or it is lost, if the
+    writer's node has died."""
+    cluster = session(3, seed)
+    random = cluster.random
+    write(cluster, random.randrange(3), b"/f", b"before")
+    if random.random() < 0.5:
+        read(cluster, random.randrange(3), b"/f")  # one copy more than asked for
+    writer, dies = random.randrange(3), random.randrange(3)
+    gateway = next(node for node in range(3) if node != dies)
+    flags = os.O_WRONLY | (os.O_TRUNC if random.random() < 0.5 else 0)
+    handle, attr = cluster.call(writer, "open_path", b"/f", flags, 0o644, -1, 0, -1)
+    cluster.call(writer, "write", handle, 0, b"after!")
+    flushes = random.random() < 0.5
+    # ``secure``: as a mount does when a program closes its descriptor, before it says that its handle is closed
+    token = cluster.start(writer, "secure", Attr(*attr).ino) if flushes else cluster.start(writer, "close", handle)
+    if random.random() < 0.6:
+        cluster.finish(token)
+        answered = True
+        cluster.wander(40)
+    else:
+        cluster.wander(60)
+        answered = token in cluster.answers and not cluster.answers[token][0]
+    cluster.kill(dies)
+    cluster.wander(100)
+    try:
+        found = read(cluster, gateway, b"/f")
+    except OSError as error:
+        assert error.errno == errno.EIO and not answered and dies == writer
+        return
+    assert found in ((b"after!",) if answered or dies != writer else (b"after!", b"before"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_flushed_is_copied_and_what_is_written_later_is_copied_when_it_is_closed(seed: int) -> None:
+    cluster = session(3, seed)
+    random, writer = cluster.random, cluster.random.randrange(3)
+    handle, attr = cluster.call(writer, "open_path", b"/f", os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1)
+    ino = Attr(*attr).ino
+    cluster.call(writer, "write", handle, 0, b"one")
+    cluster.call(writer, "secure", ino)
+    [other] = [node for node in cluster.nodes if node != writer and ino in cluster.nodes[node].parts]
+    assert cluster.nodes[other].parts[ino] == b"one"
+    same = random.random() < 0.5
+    if not same:
+        cluster.nodes[writer].parts[ino][:] = b"two"  # by a mapping: same size, and no time has changed
+    fetches = cluster.contents.fetches
+    cluster.call(writer, "close", handle)
+    assert cluster.contents.fetches - fetches == (0 if same else 1)
+    assert len(holders(cluster, ino)) == 2
+    cluster.kill(writer)
+    assert read(cluster, any_of(cluster), b"/f") == (b"one" if same else b"two")
+    cluster.settle()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_file_that_is_written_through_another_node_is_copied_when_that_writer_closes(seed: int) -> None:
+    cluster = session(3, seed)
+    first, second = cluster.random.sample(range(3), 2)
+    handle, _ = cluster.call(first, "open_path", b"/log", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    through, _ = cluster.call(second, "open_path", b"/log", os.O_WRONLY, 0o644, -1, 0, -1)
+    cluster.call(first, "write", handle, 0, b"first ")
+    cluster.call(second, "write", through, 6, b"second")
+    cluster.call(second, "close", through)
+    cluster.kill(first)  # its program has it open still
+    cluster.wander(30)
+    assert read(cluster, second, b"/log") == b"first second"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_nodes_have_no_room_for_copies_the_close_says_so_and_they_are_made_later(seed: int) -> None:
+    cluster = session(3, seed)
+    for node in (1, 2):
+        cluster.nodes[node].limit = 10
+    flags = os.O_WRONLY | os.O_CREAT
+    handle, attr = cluster.call(0, "open_path", b"/big", flags, 0o644, -1, 0, -1)
+    cluster.call(0, "write", handle, 0, b"x" * 100)
+    assert refused(cluster, 0, "close", handle) == errno.ENOSPC
+    assert read(cluster, 0, b"/big") == b"x" * 100, "it is there, once"
+    shown = [node.fs.short_of_copies() for node in cluster.nodes.values()]
+    assert sorted(shown) == [(0, 0), (0, 0), (1, 100)]
+    cluster.nodes[2].limit = 1000
+    cluster.settle()
+    assert holders(cluster, Attr(*attr).ino) == [0, 2]
+    assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_full_node_keeps_the_copies_that_are_asked_for(seed: int) -> None:
+    cluster = session(4, seed)
+    inodes = {path: write(cluster, cluster.random.randrange(4), path, path * 50) for path in (b"/%d" % number for number in range(8))}
+    for path in inodes:
+        for node in range(4):
+            read(cluster, node, path)
+    again = os.O_WRONLY | os.O_TRUNC
+    tokens = [cluster.start(cluster.random.randrange(4), "open_path", path, again, 0, -1, 0, -1) for path in list(inodes)[:2]]
+    for node in range(4):
+        cluster.fill(node)
+        cluster.wander(30)
+    cluster.settle()
+    for path, ino in list(inodes.items())[2:]:
+        assert len(holders(cluster, ino)) == 2, "the copies for readers go, those that are asked for stay"
+        assert read(cluster, any_of(cluster), path) == path * 50
+    assert all(token in cluster.answers for token in tokens)
+
+
+def test_striped_files_have_one_copy_and_say_so() -> None:
+    cluster = session(2, 1)
+    write(cluster, 0, b"/s", b"x" * (3 * STRIPE), STRIPED)
+    assert sum(node.fs.short_of_copies()[0] for node in cluster.nodes.values()) == 1
+    assert refused(cluster, 0, "set_xattr_path", b"/s", REPLICAS, b"3", 0) == errno.EOPNOTSUPP
+    ino = write(cluster, 0, b"/w", b"x" * 10)
+    assert refused(cluster, 0, "set_xattr_path", b"/w", b"user.amfs.layout", b"striped", 0) == errno.EOPNOTSUPP
+    cluster.call(0, "set_xattr_path", b"/s", b"user.amfs.layout", b"whole", 0)
+    assert len(holders(cluster, Attr(*cluster.call(0, "walk", b"/s", True)[0]).ino)) == 2
+    cluster.call(0, "set_xattr_path", b"/w", b"user.amfs.placement", b"1", 0)
+    assert holders(cluster, ino) == [0, 1], "what is placed keeps its other copy"
+    assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
+
+
+def test_one_copy_costs_no_message() -> None:
+    """The same operations ask the same questions in a session that knows of no copies."""
+    asked = []
+    for copies in (1, None):
+        cluster = Cluster(3, 5)
+        if copies:
+            cluster.call(0, "set_xattr_path", b"/", REPLICAS, b"1", 0)
+            cluster.settle()
+        before = sum(node.fs.asked for node in cluster.nodes.values())
+        for number in range(6):
+            write(cluster, number % 3, b"/%d" % number, b"x")
+        cluster.settle()
+        asked.append(sum(node.fs.asked for node in cluster.nodes.values()) - before)
+    assert asked[0] == asked[1]
+    assert not cluster.contents.digests
