@@ -142,8 +142,9 @@ class _Bench:
         def once() -> float:
             mark.unlink(missing_ok=True)
             (self.work / "first.swift").write_text(_FIRST.format(mark=mark))
+            words = [sys.executable, "-m", "amfs", "run", "--local", "--no-journal", "-q", "first.swift"]
             begin = time.time()
-            self.run("first.swift")
+            subprocess.run(words, cwd=self.work, check=True)  # not timed(): its own start would count
             return mark.stat().st_mtime - begin
 
         return [Row("start to first task", self.median(once), "s", FIRST_TARGET, "at most")]

@@ -7,7 +7,9 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from amfs.engine.messages import Message, Result, RunInfo
 from amfs.engine.partition import PartitionTable
@@ -19,27 +21,27 @@ if TYPE_CHECKING:  # a process without a file system need not load them
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Received(NamedTuple):
+class Received(Struct, frozen=True):
     """A message arrived from ``peer`` (already deduplicated and in order)."""
 
     peer: int
     message: Message
 
 
-class TimerFired(NamedTuple):
+class TimerFired(Struct, frozen=True):
     """The timer ``key`` set by ``SetTimer`` is due."""
 
     key: object
 
 
-class TasksExited(NamedTuple):
+class TasksExited(Struct, frozen=True):
     """Completions of the launcher, as the native tuples (see ``_native.pyi``: Launcher.completions)."""
 
     completions: list[tuple]  # type: ignore[type-arg]
     traces: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}  # of blind tasks, by serial: paths missing, paths made
 
 
-class AttemptEnded(NamedTuple):
+class AttemptEnded(Struct, frozen=True):
     """No process of an attempt at a blind task is left. ``completion`` as in ``TasksExited``; ``number``, ``made`` and ``missed`` as
     ``fs.vfs.attempts`` has them."""
 
@@ -49,7 +51,7 @@ class AttemptEnded(NamedTuple):
     missed: tuple[tuple[int, bytes], ...]
 
 
-class Traces(NamedTuple):
+class Traces(Struct, frozen=True):
     """What one attempt at a blind task did, as paths."""
 
     missing: tuple[str, ...] = ()  # what it looked for in vain, if it failed; last what it looked for last
@@ -57,7 +59,7 @@ class Traces(NamedTuple):
     doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
 
 
-class EndAttempt(NamedTuple):
+class EndAttempt(Struct, frozen=True):
     """For the file system: publish what an attempt has made, or take it back; answered by the effect ``AttemptSettled``."""
 
     ended: AttemptEnded
@@ -65,7 +67,7 @@ class EndAttempt(NamedTuple):
     needs: Callable[[str], bool] | None = None  # is an attempt that ended well to be doubted if it looked for this path in vain?
 
 
-class MoveForTask(NamedTuple):
+class MoveForTask(Struct, frozen=True):
     """For the file system: have the content of ``path`` in the store of a run as ``key`` (``inward``), or the other way round; answered by
     the effect ``MovedForTask`` with the same serial."""
 
@@ -75,7 +77,7 @@ class MoveForTask(NamedTuple):
     key: str
 
 
-class ViewChanged(NamedTuple):
+class ViewChanged(Struct, frozen=True):
     """For the file system: these nodes are in, and have these partitions, from now on."""
 
     owners: tuple[int, ...]
@@ -84,20 +86,20 @@ class ViewChanged(NamedTuple):
     live: frozenset[int]
 
 
-class ClientGone(NamedTuple):
+class ClientGone(Struct, frozen=True):
     """For the file system: a client has said that it goes."""
 
     client: int
 
 
-class StoreFailed(NamedTuple):
+class StoreFailed(Struct, frozen=True):
     """Small content could not be written into the store as ``name``."""
 
     name: str
     error: str  # for a person
 
 
-class JobDone(NamedTuple):
+class JobDone(Struct, frozen=True):
     """A copy or a fetch ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
 
     serial: int
@@ -106,25 +108,25 @@ class JobDone(NamedTuple):
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
 
 
-class RoomRead(NamedTuple):
+class RoomRead(Struct, frozen=True):
     """How much of the store's memory is free, and how much of its limit is taken by what is not a run's."""
 
     free: int
     others: int
 
 
-class PeerDown(NamedTuple):
+class PeerDown(Struct, frozen=True):
     """The transport or membership gave up on a peer (closed for good)."""
 
     peer: int
     refused: bool = False  # it lives, and has given up on us
 
 
-class Started(NamedTuple):
+class Started(Struct, frozen=True):
     """Event: the node's process is ready to found its session, or to join it."""
 
 
-class MembersChanged(NamedTuple):
+class MembersChanged(Struct, frozen=True):
     """Event: there is a new view, and this follows from it for one node."""
 
     table: PartitionTable
@@ -134,7 +136,7 @@ class MembersChanged(NamedTuple):
     unit: Mapping[int, int] = {}  # slots of the nodes for which it is the dispatcher; empty: it is none
 
 
-class AddTasks(NamedTuple):
+class AddTasks(Struct, frozen=True):
     """Event: the workflow's task list has grown to ``total``. An earlier run has done ``skip`` of the new tasks. Of the files that
     they make it has left ``ready`` on shared storage, and ``unsaved`` in the store only."""
 
@@ -144,20 +146,20 @@ class AddTasks(NamedTuple):
     unsaved: tuple[str, ...] = ()
 
 
-class RunSkipped(NamedTuple):
+class RunSkipped(Struct, frozen=True):
     """Event: these tasks, which an earlier run has done, must run after all."""
 
     tids: tuple[int, ...]
 
 
-class AdoptFiles(NamedTuple):
+class AdoptFiles(Struct, frozen=True):
     """Event: a run goes on with ``files`` (key, size, mtime_ns, retention) that an earlier life of this node left in the store."""
 
     run: int
     files: tuple[tuple[str, int, int, int], ...]
 
 
-class Expanded(NamedTuple):
+class Expanded(Struct, frozen=True):
     """Event: the document for which task ``tid`` stands was read; ``tids``: its tasks, which end the list now, each after those for which
     it waits."""
 
@@ -165,39 +167,39 @@ class Expanded(NamedTuple):
     tids: Sequence[int]
 
 
-class NotExpanded(NamedTuple):
+class NotExpanded(Struct, frozen=True):
     """Event: nothing can be made of the document for which task ``tid`` stands; ``why`` is shown to people."""
 
     tid: int
     why: str
 
 
-class FilesSeen(NamedTuple):
+class FilesSeen(Struct, frozen=True):
     """Event: the answer to ``LookFor``: these of its names are there, and no task is still writing them."""
 
     serial: int
     names: Sequence[str]
 
 
-class ForgetFiles(NamedTuple):
+class ForgetFiles(Struct, frozen=True):
     """Event: tasks have made these files of an open list, all their readers have ended, and no more will be added."""
 
     names: tuple[str, ...]
 
 
-class CloseList(NamedTuple):
+class CloseList(Struct, frozen=True):
     """Event: no more tasks will be added. ``orphans``: files for which tasks wait in vain, as the checks have found."""
 
     orphans: tuple[str, ...] = ()
 
 
-class StopRun(NamedTuple):
+class StopRun(Struct, frozen=True):
     """Event: end it now; running tasks are killed. ``reason`` is shown to people."""
 
     reason: str
 
 
-class FsRequested(NamedTuple):
+class FsRequested(Struct, frozen=True):
     """A mount asks for something; answered by the effect ``FsReplied`` with the same token."""
 
     token: object
@@ -206,13 +208,13 @@ class FsRequested(NamedTuple):
     gid: int = 0
 
 
-class ClockRead(NamedTuple):
+class ClockRead(Struct, frozen=True):
     """What the clock on the wall showed when the events that follow had been collected, in nanoseconds since 1970."""
 
     wall_ns: int
 
 
-class PeersHeard(NamedTuple):
+class PeersHeard(Struct, frozen=True):
     """When anything last arrived from each process, whatever it was and in whatever order: who sends is alive.
 
     Told before every heartbeat. A message can be late although its sender is well: one that was lost holds up all that follow it.
@@ -221,7 +223,7 @@ class PeersHeard(NamedTuple):
     at: dict[int, float]
 
 
-class FsWorked(NamedTuple):
+class FsWorked(Struct, frozen=True):
     """The work of a ``FsWork`` ended: ``error`` is an errno, 0: fine."""
 
     serial: int
@@ -229,20 +231,20 @@ class FsWorked(NamedTuple):
     value: object
 
 
-class FsStriped(NamedTuple):
+class FsStriped(Struct, frozen=True):
     """A file outgrew this node while it was written: its content lies in stripes of ``stripe`` bytes now."""
 
     ino: int
     stripe: int
 
 
-class FsHandlesClosed(NamedTuple):
+class FsHandlesClosed(Struct, frozen=True):
     """The last handle through which other nodes wrote a file of this node was closed."""
 
     ino: int
 
 
-class FsFull(NamedTuple):
+class FsFull(Struct, frozen=True):
     """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``RoomMade`` with ``serial``."""
 
     serial: int
@@ -252,45 +254,45 @@ class FsFull(NamedTuple):
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Send(NamedTuple):
+class Send(Struct, frozen=True):
     """Queue ``message`` for ``to``; all messages for one peer in one loop turn leave as one batch."""
 
     to: int
     message: Message
 
 
-class SetTimer(NamedTuple):
+class SetTimer(Struct, frozen=True):
     """Fire ``TimerFired(key)`` at ``at`` (seconds, the loop's monotonic clock). Setting a key again replaces it."""
 
     key: object
     at: float
 
 
-class CancelTimer(NamedTuple):
+class CancelTimer(Struct, frozen=True):
     key: object
 
 
-class Launch(NamedTuple):
+class Launch(Struct, frozen=True):
     """Give packed task records to the launcher (``engine.records``)."""
 
     records: list[bytes]
     blind: bool = False  # some of them are blind tasks, which need the node's mount
 
 
-class Kill(NamedTuple):
+class Kill(Struct, frozen=True):
     """Kill (or withdraw, if not started) these launcher serials; their completions follow."""
 
     serials: list[int]
 
 
-class OpenRun(NamedTuple):
+class OpenRun(Struct, frozen=True):
     """A run begins on this node: give its base directory and environment to the launcher as context ``run``."""
 
     run: int
     info: RunInfo
 
 
-class FetchData(NamedTuple):
+class FetchData(Struct, frozen=True):
     """Get ``name``, of ``size`` bytes, from ``peer``'s store into ours. Ends as JobDone(serial)."""
 
     serial: int
@@ -301,7 +303,7 @@ class FetchData(NamedTuple):
     spill: bool = False  # into the spill directory, as ``serial``, not into the store
 
 
-class StoreInline(NamedTuple):
+class StoreInline(Struct, frozen=True):
     """Write small content into the store as ``name``, now."""
 
     name: str
@@ -309,7 +311,7 @@ class StoreInline(NamedTuple):
     mode: int
 
 
-class StageIn(NamedTuple):
+class StageIn(Struct, frozen=True):
     """Copier: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial)."""
 
     serial: int
@@ -317,7 +319,7 @@ class StageIn(NamedTuple):
     path: str
 
 
-class CopyOut(NamedTuple):
+class CopyOut(Struct, frozen=True):
     """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial)."""
 
     serial: int
@@ -325,7 +327,7 @@ class CopyOut(NamedTuple):
     path: str
 
 
-class ReadStore(NamedTuple):
+class ReadStore(Struct, frozen=True):
     """Answer a Fetch: the shell reads ``names`` from the store (inline if small, only the size if large) and sends Content to ``to``."""
 
     to: int
@@ -333,21 +335,21 @@ class ReadStore(NamedTuple):
     names: tuple[str, ...]
 
 
-class SpillOut(NamedTuple):
+class SpillOut(Struct, frozen=True):
     """Copy ``name`` from the store into the spill directory, as ``serial``. Ends as JobDone(serial)."""
 
     serial: int
     name: str
 
 
-class Evict(NamedTuple):
+class Evict(Struct, frozen=True):
     """``name`` is in the spill directory as ``copy``: give up what the store has of it, and have its name there lead to the copy."""
 
     name: str
     copy: int
 
 
-class BringBack(NamedTuple):
+class BringBack(Struct, frozen=True):
     """Copy ``copy`` from the spill directory into memory, for ``Restore`` as ``serial``. Ends as JobDone(serial)."""
 
     serial: int
@@ -355,80 +357,80 @@ class BringBack(NamedTuple):
     copy: int
 
 
-class Restore(NamedTuple):
+class Restore(Struct, frozen=True):
     """``back``, which was brought back, takes its place in the store as ``name``."""
 
     name: str
     back: int
 
 
-class ReadRoom(NamedTuple):
+class ReadRoom(Struct, frozen=True):
     """Effect: how much memory is free now? Answered by ``RoomRead``."""
 
 
-class DropSpilled(NamedTuple):
+class DropSpilled(Struct, frozen=True):
     """Remove these from the spill directory, or those that were brought back under these numbers."""
 
     copies: list[int]
 
 
-class Delete(NamedTuple):
+class Delete(Struct, frozen=True):
     """Remove these from the store."""
 
     names: list[str]
 
 
-class CloseRun(NamedTuple):
+class CloseRun(Struct, frozen=True):
     """Remove everything of a run from the store and the launcher."""
 
     run: int
     scope: str
 
 
-class Log(NamedTuple):
+class Log(Struct, frozen=True):
     level: int
     text: str
 
 
-class Stop(NamedTuple):
+class Stop(Struct, frozen=True):
     """Leave the poll loop in good order."""
 
     reason: str
 
 
-class Ended(NamedTuple):
+class Ended(Struct, frozen=True):
     """Effect: these tasks ended for good."""
 
     results: list[Result]
 
 
-class FilesFlushed(NamedTuple):
+class FilesFlushed(Struct, frozen=True):
     """Effect: these files reached shared storage, or could not: (name, size, error)."""
 
     files: list[tuple[str, int, str]]
 
 
-class Expand(NamedTuple):
+class Expand(Struct, frozen=True):
     """Effect: all that task ``tid`` waits for has finished: read the document for which it stands, add its tasks, and say ``Expanded``."""
 
     tid: int
 
 
-class LookFor(NamedTuple):
+class LookFor(Struct, frozen=True):
     """Effect: which of these paths are in the session's file system? Answered by ``FilesSeen``."""
 
     serial: int
     names: tuple[str, ...]
 
 
-class RunOver(NamedTuple):
+class RunOver(Struct, frozen=True):
     """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
 
     reason: str
     counters: dict[str, int]
 
 
-class FsReplied(NamedTuple):
+class FsReplied(Struct, frozen=True):
     """Effect: the answer to a ``FsRequested``: an errno (0: fine) and the value."""
 
     token: object
@@ -436,14 +438,14 @@ class FsReplied(NamedTuple):
     value: object
 
 
-class FsWork(NamedTuple):
+class FsWork(Struct, frozen=True):
     """Effect: do it (``node.file_backend``); ends as ``FsWorked(serial)``, unheard if serial is 0."""
 
     serial: int
     order: WorkOrder[Any]
 
 
-class AttemptSettled(NamedTuple):
+class AttemptSettled(Struct, frozen=True):
     """Effect: what an attempt has made is there for all, or gone; or ``error`` has happened."""
 
     ended: AttemptEnded
@@ -451,7 +453,7 @@ class AttemptSettled(NamedTuple):
     traces: Traces
 
 
-class MovedForTask(NamedTuple):
+class MovedForTask(Struct, frozen=True):
     """Effect: the answer to a ``MoveForTask``; ``size`` in bytes."""
 
     serial: int

@@ -67,21 +67,16 @@ class Submitter(Machine):
         limits: SubmitterLimits | None = None,
     ) -> None:
         super().__init__(client)
-        self.run = run
-        self.info = info
-        self.tasks = tasks
-        self.plan = plan
-        self.maker = maker
-        self.open = open_ended
-        self.fail_fast = fail_fast
+        self.run, self.info = run, info
+        self.tasks, self.plan, self.maker = tasks, plan, maker
+        self.open, self.fail_fast = open_ended, fail_fast
         self.limits = limits or SubmitterLimits()
         self.state = bytearray(len(tasks))
         maker.state = self.state
         self.where: array[int] | None = None  # node on which each task finished; None while there is one node
         for tid in skip:
             self.state[tid] = SKIPPED
-        self.skipped = len(skip)
-        self.finished = self.failed = 0
+        self.skipped, self.finished, self.failed = len(skip), 0, 0
         self.parking = Parking()
         self.hierarchy: Hierarchy | None = None
         self.order: Iterator[int] = iter(plan.walk())

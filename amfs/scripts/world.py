@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine.workflow import Task
@@ -21,6 +19,9 @@ from amfs.swift.evaluate.calls import NAMELESS
 from amfs.translate.swift_host import Host
 
 if TYPE_CHECKING:
+    import subprocess
+    from concurrent.futures import ThreadPoolExecutor
+
     from amfs.scripts.python_workers import PythonOnNodes, PythonWorkers
 
 
@@ -89,6 +90,8 @@ class World(Host):
             self._pause(request.seconds, done)
         elif isinstance(request, _SLOW) and not self._is_quick(request):
             if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._pool = ThreadPoolExecutor(max(_THREADS, 2 * self.slots), "amfs script")
             self._pool.submit(lambda: done(self._safely(request)))
         else:
@@ -101,7 +104,7 @@ class World(Host):
     def _safely(self, request: r.Request) -> Any:
         try:
             return self.answer(request)
-        except (AmfsError, ValueError, subprocess.SubprocessError) as error:
+        except (AmfsError, ValueError) as error:
             return r.Refused(str(error))
 
     def _pause(self, seconds: float, done: Callable[[Any], None]) -> None:
@@ -163,6 +166,8 @@ class World(Host):
         for name in request.inputs:  # what a task has made may be in memory only
             if self.run.makes(name) and not os.path.exists(self.path(name)):
                 self._WriteFile(r.WriteFile(name, self.run.read(name)))
+        import subprocess  # few scripts start programs outside tasks
+
         pipe = subprocess.PIPE
         with self._lock:
             if self._closed:

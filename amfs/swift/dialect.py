@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 
+from amfs.patterns import pattern
 from amfs.swift.builtins import Library
 
 #: Strings and comments, which say nothing by their content. A string of several lines may be one of "quotes" or of "----".
-_TEXTS = re.compile(
+_TEXTS = pattern(
     r'''(?P<long>"""(?:[^"]|"(?!""))*"""|^----[ \t]*\n(?:[^-]|-(?!---))*----)|(?P<string>"(?:[^"\\\n]|\\.)*")
     |/\*.*?\*/|//[^\n]*|(?P<hash>\#[^\n]*)''',
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-_PREPROCESSOR = re.compile(r"#\s*(?:define|undef|include|ifn?def|if|elif|else|endif|pragma|error|warning|line)\b|#[ \t]*[0-9]+[ \t]+\"")
+_PREPROCESSOR = pattern(r"#\s*(?:define|undef|include|ifn?def|if|elif|else|endif|pragma|error|warning|line)\b|#[ \t]*[0-9]+[ \t]+\"")
 
 #: Stands for a line of the C preprocessor.
 _DIRECTIVE = "\x01"
 
 #: What only scripts of Swift/K have. Strings are empty and comments are gone; a comment after # is one "#".
-_ONLY_K = re.compile(
+_ONLY_K = pattern(
     r"""(?x)^[ \t]*type\s+\w+\s*(?:\{\s*\}|;)|<\s*(?:\w+_mapper|\w+Mapper|ext)\s*[;>]|<\s*@
     |(?<!@)(?<!@\s)\bstd(?:in|out|err)\s*=(?!=)|\bapp\s*\{|\[\s*auto\s*\]|\[\s*\*\s*\]|\#|<<|\bprofile\s+""
     |@\w+\s*\(|\bglobal\s+(?!const\b)\w+(?:\s*\[\s*\])?\s+\w+
@@ -26,28 +27,33 @@ _ONLY_K = re.compile(
     re.MULTILINE,
 )
 #: What only scripts of Swift/T have.
-_ONLY_T = re.compile(
+_ONLY_T = pattern(
     r"""(?x)^[ \t]*import\s+\w+(?:\.\w+)*\s*;|@\s*std(?:in|out|err)\s*=|^\s*main\b\s*(?:\(\s*\))?\s*\{|=>|^\s*pragma\s|\+=
     |\btypedef\s|\bbag\s*<|\*\*|@\w+\s*=|@(?:pure|deterministic|par|async|sync|checkpoint|sideeffectfree|side_effect_free|builtin_op|dispatch)\b|\bglobal\s+const\b
     |\bwait\s*(?:deep\s*)?\(|\bfor\s*\(|\x01|\)\s*""\s*""\s*(?:\[|;|"")|\w\s*\.\.\.\s*\w|\{\s*""\s*:
     |(?:\A|[;{}])\s*\w+(?:\s*\[[^\]\n;]*\])*\s*,\s*\w+\s*=(?!=)""",
     re.MULTILINE,
 )
-_CALLED = re.compile(r"(?<![\w.@])(\w+)\s*\(")
-_DEFINED = re.compile(r"(?:\)|\bapp)\s*(\w+)\s*\(")
+_CALLED = pattern(r"(?<![\w.@])(\w+)\s*\(")
+_DEFINED = pattern(r"(?:\)|\bapp)\s*(\w+)\s*\(")
 #: The program of an app, as a bare word.
-_BARE = re.compile(r"\bapp\b[^{;]*\{\s*([A-Za-z_]\w*)(?=[\s;}])")
-_NAME = re.compile(r"(\w+)\(")
+_BARE = pattern(r"\bapp\b[^{;]*\{\s*([A-Za-z_]\w*)(?=[\s;}])")
+_NAME = pattern(r"(\w+)\(")
 
 
-def signs(text: str, library_t: Library, library_k: Library) -> tuple[int, int]:
-    """How often a script has what only Swift/T has, and what only Swift/K has: syntax, and functions of the library."""
+def signs(text: str) -> tuple[int, int]:
+    """How often a script has syntax that only Swift/T has, and that only Swift/K has."""
+    code = _TEXTS.sub(_emptied, text)
+    bare = [word for word in _BARE.findall(code) if not re.search(rf"\bstring\s+{word}\b", code)]
+    return len(_ONLY_T.findall(code)), len(_ONLY_K.findall(code)) + len(bare) + text.count('import "stdlib')
+
+
+def functions(text: str, library_t: Library, library_k: Library) -> tuple[int, int]:
+    """How many library functions a script calls that only Swift/T has, and that only Swift/K has."""
     code = _TEXTS.sub(_emptied, text)
     called = set(_CALLED.findall(code)) - set(_DEFINED.findall(code))
     of_t, of_k = _names(library_t), _names(library_k)
-    bare = [word for word in _BARE.findall(code) if not re.search(rf"\bstring\s+{word}\b", code)]
-    count_k = len(_ONLY_K.findall(code)) + len(called & (of_k - of_t)) + len(bare) + text.count('import "stdlib')
-    return len(_ONLY_T.findall(code)) + len(called & (of_t - of_k)), count_k
+    return len(called & (of_t - of_k)), len(called & (of_k - of_t))
 
 
 def _names(library: Library) -> set[str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from amfs.patterns import pattern
 from amfs.swift.builtins import Failure
 from amfs.swift.requests import FileValue
 
@@ -81,8 +82,8 @@ def _java_float(value: float) -> str:
 
 # ── text as values ─────────────────────────────────────────────────────────────────────────────────
 
-_INT = re.compile(r"\s*[+-]?(0[xX][0-9a-fA-F]+|0[oO][0-7]+|[0-9]+)\s*")
-_FLOAT = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|inf(inity)?|nan)\s*", re.IGNORECASE)
+_INT = pattern(r"\s*[+-]?(0[xX][0-9a-fA-F]+|0[oO][0-7]+|[0-9]+)\s*")
+_FLOAT = pattern(r"\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|inf(inity)?|nan)\s*", re.IGNORECASE)
 LARGEST = 2**63
 
 
@@ -124,7 +125,7 @@ def parse_float(text: str) -> float:
 
 # ── formats ────────────────────────────────────────────────────────────────────────────────────────
 
-_SPEC = re.compile(r"%(?:(\d+)\$)?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d+)?)?(?:hh|h|ll|l|j|z|t|L)?(.?)", re.DOTALL)
+_SPEC = pattern(r"%(?:(\d+)\$)?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d+)?)?(?:hh|h|ll|l|j|z|t|L)?(.?)", re.DOTALL)
 WIDEST = 1_000_000
 
 

@@ -49,12 +49,10 @@ class Profile(NamedTuple):
     value: Expression
 
 
-class OldApp(Statement):
+class OldApp(Statement, eq=False):
     """``app { … }``, all that the body of a procedure has."""
 
-    def __init__(self, at: At, app: App) -> None:
-        super().__init__(at)
-        self.app = app
+    app: App
 
 
 class BuilderK(BuilderT):

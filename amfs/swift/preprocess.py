@@ -10,22 +10,23 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from amfs.patterns import pattern
 from amfs.swift.source import At, Mistake, Source
 
 INCLUDES_MAX = 100
 EXPANSIONS_MAX = 100
 EXPANDED_MAX = 2 << 20
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
     |(?P<opaque>/\*(?:[^*]|\*(?!/))*\*/|//[^\n]*|\"\"\"(?:[^"]|"(?!""))*\"\"\"|----[ \t]*\n(?:[^-]|-(?!---))*----|"(?:[^"\\\n]|\\.)*")
     |(?P<name>[A-Za-z_]\w*)|(?P<other>[^"/\#A-Za-z_\n-]+|.|\n)""",
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*([A-Za-z]*)[ \t]*(.*)", re.DOTALL)
-_DEFINE = re.compile(r"([A-Za-z_]\w*)(\([^)]*\))?[ \t]*(.*)", re.DOTALL)
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_CONDITION = re.compile(r"\s*(?:defined\s*\(?\s*([A-Za-z_]\w*)\s*\)?|([A-Za-z_]\w*)|(\d+)|(\|\||&&|==|!=|<=|>=|[<>!()+-]))")
+_DIRECTIVE = pattern(r"[ \t]*#[ \t]*([A-Za-z]*)[ \t]*(.*)", re.DOTALL)
+_DEFINE = pattern(r"([A-Za-z_]\w*)(\([^)]*\))?[ \t]*(.*)", re.DOTALL)
+_COMMENT = pattern(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_CONDITION = pattern(r"\s*(?:defined\s*\(?\s*([A-Za-z_]\w*)\s*\)?|([A-Za-z_]\w*)|(\d+)|(\|\||&&|==|!=|<=|>=|[<>!()+-]))")
 
 
 class Macro(NamedTuple):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 
 class Refused(Exception):
     """The world could not do it; ``str`` is a sentence for people ("no such file: x")."""
@@ -35,13 +37,13 @@ class TemporaryFile(FileValue):
         self.unreachable.append(self.name)
 
 
-class ReadFile(NamedTuple):
+class ReadFile(Struct, frozen=True):
     """Answer: bytes. The file may be one that a task has made."""
 
     name: str
 
 
-class WriteFile(NamedTuple):
+class WriteFile(Struct, frozen=True):
     """Answer: None, when the file is there for tasks. ``append``: to what is in it."""
 
     name: str
@@ -49,44 +51,44 @@ class WriteFile(NamedTuple):
     append: bool = False
 
 
-class Copy(NamedTuple):
+class Copy(Struct, frozen=True):
     """Answer: None, when ``target`` has the content of ``source`` for tasks."""
 
     source: str
     target: str
 
 
-class Status(NamedTuple):
+class Status(Struct, frozen=True):
     size: int
     modified: float  # seconds since 1970
     kind: str  # "file", "directory", "other"
 
 
-class Stat(NamedTuple):
+class Stat(Struct, frozen=True):
     """Answer: Status, or None: there is nothing."""
 
     name: str
 
 
-class Present(NamedTuple):
+class Present(Struct, frozen=True):
     """Answer: those of the names that are regular files where the user stands."""
 
     names: tuple[str, ...]
 
 
-class Glob(NamedTuple):
+class Glob(Struct, frozen=True):
     """Answer: sorted names that fit; ``**`` crosses directories."""
 
     pattern: str
 
 
-class Remove(NamedTuple):
+class Remove(Struct, frozen=True):
     """Answer: None, when there is no file of that name any more."""
 
     name: str
 
 
-class Execute(NamedTuple):
+class Execute(Struct, frozen=True):
     """Run a program here and now, not as a task (``system``, the ``ext`` mapper). Answer: Executed. ``inputs``: files that it reads, which
     tasks may have made."""
 
@@ -95,13 +97,13 @@ class Execute(NamedTuple):
     inputs: tuple[str, ...] = ()
 
 
-class Executed(NamedTuple):
+class Executed(Struct, frozen=True):
     stdout: bytes
     stderr: bytes
     status: int
 
 
-class CallPython(NamedTuple):
+class CallPython(Struct, frozen=True):
     """Answer: str, the expression's value after the code has run. ``persistent``: in a worker that keeps its globals."""
 
     code: str
@@ -109,51 +111,51 @@ class CallPython(NamedTuple):
     persistent: bool
 
 
-class Print(NamedTuple):
+class Print(Struct, frozen=True):
     """Text as it is, usually whole lines with their newline. Answer: None, at once."""
 
     text: str
     error: bool = False
 
 
-class Pause(NamedTuple):
+class Pause(Struct, frozen=True):
     """Answer: None, after so many seconds."""
 
     seconds: float
 
 
-class Clock(NamedTuple):
+class Clock(Struct, frozen=True):
     """Answer: float, seconds since 1970."""
 
 
-class Environment(NamedTuple):
+class Environment(Struct, frozen=True):
     """Answer: str, or None: not set."""
 
     name: str
 
 
-class Arguments(NamedTuple):
+class Arguments(Struct, frozen=True):
     """Of the command line. Answer: (list of plain arguments, dict of -name=value)."""
 
 
-class Nodes(NamedTuple):
+class Nodes(Struct, frozen=True):
     """Answer: list of host names, one for each node; a rank is an index into it."""
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """The file of this name shall be on that node: ``Locate`` answers with it until the file is elsewhere. Answer: None."""
 
     name: str
     rank: int
 
 
-class Locate(NamedTuple):
+class Locate(Struct, frozen=True):
     """Answer: list of the ranks that hold the file; of a file that is not there that of its ``Place``, or none."""
 
     name: str
 
 
-class Random(NamedTuple):
+class Random(Struct, frozen=True):
     """Answer: float, 0 <= x < 1."""
 
 

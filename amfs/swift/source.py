@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from amfs.errors import Fault, WorkflowError
@@ -100,5 +99,7 @@ def refuse(mistakes: Iterable[Mistake]) -> WorkflowError:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """"did you mean 'x'?" if one of the known names is close, else ""."""
+    from difflib import get_close_matches  # only for mistakes
+
     near = get_close_matches(name, known, 1, 0.7)
     return f"did you mean {near[0]!r}?" if near else ""

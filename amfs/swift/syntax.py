@@ -13,6 +13,7 @@ from typing import Any
 
 import lark
 
+from amfs.patterns import pattern
 from amfs.swift.hints import hint
 from amfs.swift.source import At, Mistake, Source
 from amfs.swift.tree import (
@@ -63,18 +64,14 @@ MARKS_MAX = 100
 #: An expression can begin with each of these.
 STARTS_EXPRESSION = {"ID", "INT", "STRING", "LPAR", "LSQB"}
 
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPE = pattern(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
 
 
-class EmptyIndex(Expression):
+class EmptyIndex(Expression, eq=False):
     """``base[]``, as in a type. Never in a finished tree."""
 
-    __slots__ = ("base",)
-
-    def __init__(self, at: At, base: Expression) -> None:
-        super().__init__(at)
-        self.base = base
+    base: Expression
 
 
 class Named:
@@ -467,7 +464,7 @@ class _Callbacks:
         return callback
 
 
-_BLANK = re.compile(r"(?:[ \t\f\r\n]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_BLANK = pattern(r"(?:[ \t\f\r\n]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 
 
 def _last_token_end(text: str, offset: int) -> int:

@@ -7,8 +7,9 @@ text, values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from amfs.swift.source import At
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 # ── names ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True, eq=False)
-class TypeName:
+class TypeName(Struct, eq=False):
     """A type as written. ``name`` "array", "bag" or "union" has ``parts``: (element, key or None), (element,), the alternatives."""
 
     at: At
@@ -27,8 +27,7 @@ class TypeName:
     parts: tuple[TypeName | None, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
-class Symbol:
+class Symbol(Struct, eq=False):
     """A variable. ``scope``: the one that makes it, ``slot``: its number there (*checked*). A scope is a function's body, or the body of a
     loop: whatever exists several times."""
 
@@ -42,8 +41,7 @@ class Symbol:
     mapping: Mapping | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """``parent``: the scope around it; None: the program's, which has the globals, and is around every function."""
 
     parent: Scope | None
@@ -53,35 +51,33 @@ class Scope:
 # ── expressions ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True, eq=False)
-class Expression:
+class _Typed(Struct, eq=False, kw_only=True):
+    type: Type | None = None  # checked; of a call with several outputs that of the first, without any None
+
+
+class Expression(_Typed, eq=False):
     at: At
-    type: Type | None = field(default=None, init=False)  # checked; of a call with several outputs that of the first, without any None
 
 
-@dataclass(slots=True, eq=False)
-class Literal(Expression):
+class Literal(Expression, eq=False):
     """int, float, str or bool."""
 
     value: Any
 
 
-@dataclass(slots=True, eq=False)
-class Name(Expression):
+class Name(Expression, eq=False):
     name: str
-    symbol: Symbol | None = field(default=None, init=False)  # checked
+    symbol: Symbol | None = None  # checked
 
 
-@dataclass(slots=True, eq=False)
-class Index(Expression):
+class Index(Expression, eq=False):
     """``base[index]``."""
 
     base: Expression
     index: Expression
 
 
-@dataclass(slots=True, eq=False)
-class Member(Expression):
+class Member(Expression, eq=False):
     """``base.name``; with Swift/K's ``base[*].name`` ``star`` is set."""
 
     base: Expression
@@ -89,49 +85,43 @@ class Member(Expression):
     star: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Unary(Expression):
+class Unary(Expression, eq=False):
     """``-`` or ``!``."""
 
     operator: str
     operand: Expression
 
 
-@dataclass(slots=True, eq=False)
-class Binary(Expression):
+class Binary(Expression, eq=False):
     """``left`` and ``right`` have been converted if necessary (*checked*: ``Convert``). ``meaning`` (*checked*): "int", "float", "string",
     "boolean": of what kind the operation is; for ``%`` with a tuple "format", for ``/`` of strings "path"."""
 
     operator: str
     left: Expression
     right: Expression
-    meaning: str = field(default="", init=False)
+    meaning: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Convert(Expression):
+class Convert(Expression, eq=False):
     """Made by the checker, where int becomes float, or a value of a subtype one of its base (then ``operand`` as it is)."""
 
     operand: Expression
 
 
-@dataclass(slots=True, eq=False)
-class Tuple(Expression):
+class Tuple(Expression, eq=False):
     """``(a, b)`` on the right of ``%``, or of a multiple assignment."""
 
     items: list[Expression]
 
 
-@dataclass(slots=True, eq=False)
-class ArrayLiteral(Expression):
+class ArrayLiteral(Expression, eq=False):
     """``[1, 2]``, or with ``keys`` ``{"a": 1}``."""
 
     items: list[Expression]
     keys: list[Expression] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Range(Expression):
+class Range(Expression, eq=False):
     """``[first : last : step]``, inclusive."""
 
     first: Expression
@@ -139,8 +129,7 @@ class Range(Expression):
     step: Expression | None
 
 
-@dataclass(slots=True, eq=False)
-class Call(Expression):
+class Call(Expression, eq=False):
     """Also ``S(1, "x")`` for a struct (``function`` is then None, ``type`` the struct). ``arguments`` (*checked*): in the order of the
     parameters, defaults filled in, names resolved; further ones belong to the variable parameter."""
 
@@ -148,14 +137,13 @@ class Call(Expression):
     arguments: list[Expression]
     named: list[tuple[str, Expression]] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
-    function: Function | None = field(default=None, init=False)  # checked: the overload that fits
+    function: Function | None = None  # checked: the overload that fits
 
 
 # ── statements ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True, eq=False)
-class Annotation:
+class Annotation(Struct, eq=False):
     """``@name``, ``@name=value`` (or with arguments: ``@location=f(x)`` has the call as value)."""
 
     at: At
@@ -163,8 +151,7 @@ class Annotation:
     value: Expression | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Mapping:
+class Mapping(Struct, eq=False):
     """``<"name">``: ``mapper`` is "" and ``name`` the expression; else ``<mapper; key=value, …>``."""
 
     at: At
@@ -173,23 +160,20 @@ class Mapping:
     parameters: list[tuple[str, Expression]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Statement:
+class Statement(Struct, eq=False):
     at: At
 
 
-@dataclass(slots=True, eq=False)
-class Block(Statement):
+class Block(Statement, eq=False):
     """Statements side by side. ``scope`` (*checked*): its own, if it is the body of a function or a loop; else None: its variables are in
     the scope around."""
 
     statements: list[Statement]
-    scope: Scope | None = field(default=None, init=False)
-    declares: list[Symbol] = field(default_factory=list, init=False)  # checked: variables that live here, parameters not
+    scope: Scope | None = None
+    declares: list[Symbol] = field(default_factory=list)  # checked: variables that live here, parameters not
 
 
-@dataclass(slots=True, eq=False)
-class Declare(Statement):
+class Declare(Statement, eq=False):
     """``T name <mapping> = value;``: one variable. The checker also makes one, without a type name, for an undeclared target."""
 
     type_name: TypeName | None
@@ -197,11 +181,10 @@ class Declare(Statement):
     mapping: Mapping | None = None
     value: Expression | None = None
     is_global: bool = False
-    symbol: Symbol | None = field(default=None, init=False)  # checked
+    symbol: Symbol | None = None  # checked
 
 
-@dataclass(slots=True, eq=False)
-class Assign(Statement):
+class Assign(Statement, eq=False):
     """``targets = values;``: one value for each target, or a call that has as many outputs. Targets are ``Name``, ``Index``, ``Member``.
     ``append``: ``+=`` of a bag, ``<<`` of an array with automatic keys."""
 
@@ -210,29 +193,25 @@ class Assign(Statement):
     append: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Evaluate(Statement):
+class Evaluate(Statement, eq=False):
     """A call for its own sake."""
 
     call: Call
 
 
-@dataclass(slots=True, eq=False)
-class If(Statement):
+class If(Statement, eq=False):
     condition: Expression
     then: Block
     otherwise: Block | None
 
 
-@dataclass(slots=True, eq=False)
-class Switch(Statement):
+class Switch(Statement, eq=False):
     subject: Expression
     cases: list[tuple[int, Block]]
     default: Block | None
 
 
-@dataclass(slots=True, eq=False)
-class Foreach(Statement):
+class Foreach(Statement, eq=False):
     """``foreach value, key in container { }``. ``value_symbol`` and ``key_symbol`` (*checked*) are in the body's scope."""
 
     value: str
@@ -240,12 +219,11 @@ class Foreach(Statement):
     container: Expression
     body: Block
     annotations: list[Annotation] = field(default_factory=list)
-    value_symbol: Symbol | None = field(default=None, init=False)
-    key_symbol: Symbol | None = field(default=None, init=False)
+    value_symbol: Symbol | None = None
+    key_symbol: Symbol | None = None
 
 
-@dataclass(slots=True, eq=False)
-class For(Statement):
+class For(Statement, eq=False):
     """Swift/T's loop: each round has new variables. ``updates`` are evaluated in the scope of the round that ends; a variable that the body
     assigns for the next round is not in it."""
 
@@ -256,25 +234,22 @@ class For(Statement):
     annotations: list[Annotation] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Iterate(Statement):
+class Iterate(Statement, eq=False):
     """``iterate i { } until (condition);``: the condition is in the body's scope. ``counter_symbol`` (*checked*)."""
 
     counter: str
     body: Block
     until: Expression
-    counter_symbol: Symbol | None = field(default=None, init=False)
+    counter_symbol: Symbol | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Wait(Statement):
+class Wait(Statement, eq=False):
     items: list[Expression]
     body: Block
     deep: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Chain(Statement):
+class Chain(Statement, eq=False):
     """``first => second => …``: each begins when all that the one before assigns is there."""
 
     statements: list[Statement]
@@ -283,8 +258,7 @@ class Chain(Statement):
 # ── definitions ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True, eq=False)
-class Formal:
+class Formal(Struct, eq=False):
     """A parameter or an output. ``variable``: ``T... x``."""
 
     at: At
@@ -292,12 +266,11 @@ class Formal:
     name: str
     default: Expression | None = None
     variable: bool = False
-    symbol: Symbol | None = field(default=None, init=False)  # checked
-    type: Type | None = field(default=None, init=False)  # checked
+    symbol: Symbol | None = None  # checked
+    type: Type | None = None  # checked
 
 
-@dataclass(slots=True, eq=False)
-class Word:
+class Word(Struct, eq=False):
     """One part of an app's command line. ``kind``: "word"; "file name" (``@x``, ``@filename(x)``) and "file names" (one word for each)
     demand a file or files. Arrays are flattened, in the order of their keys."""
 
@@ -306,8 +279,7 @@ class Word:
     kind: str = "word"
 
 
-@dataclass(slots=True, eq=False)
-class App:
+class App(Struct, eq=False):
     """The command line of an app function. ``profile``: Swift/K's ``profile "ns:key" = value;``."""
 
     at: At
@@ -318,8 +290,7 @@ class App:
     profile: list[tuple[str, Expression]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Function:
+class Function(Struct, eq=False):
     """A function of the program (``body`` or ``app``), or of the library (``builtin``). Evaluation of an app waits for all inputs, whether
     its command line mentions them or not."""
 
@@ -332,11 +303,10 @@ class Function:
     builtin: Builtin | None = None
     annotations: list[Annotation] = field(default_factory=list)
     type_parameters: list[str] = field(default_factory=list)
-    scope: Scope | None = field(default=None, init=False)  # checked: of inputs, outputs and the body
+    scope: Scope | None = None  # checked: of inputs, outputs and the body
 
 
-@dataclass(slots=True, eq=False)
-class Builtin:
+class Builtin(Struct, eq=False):
     """A library function. ``call`` gets plain values (``builtins.py`` says which). ``asks``: it is a generator that yields requests
     (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names."""
 
@@ -345,8 +315,7 @@ class Builtin:
     names_only: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class TypeDefinition:
+class TypeDefinition(Struct, eq=False):
     """``fields`` None: another name or a subtype of ``base``."""
 
     at: At
@@ -356,8 +325,7 @@ class TypeDefinition:
     alias: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Program:
+class Program(Struct, eq=False):
     """``language``: "swift-t" or "swift-k". ``remarks``: constructs that have no meaning here, told once for each kind."""
 
     language: str

@@ -5,17 +5,14 @@ Types are compared by value. Must not know: syntax, programs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """Base of all types; ``str`` is how a program writes it."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Basic(Type):
+class Basic(Type, frozen=True):
     name: str
 
     def __str__(self) -> str:
@@ -28,8 +25,7 @@ AUTO = Basic("auto")  # key of Swift/K's arrays that number their elements thems
 ANY = Basic("any")  # of a parameter of Swift/K's trace, and of what follows from a mistake: fits everything
 
 
-@dataclass(frozen=True, slots=True)
-class Array(Type):
+class Array(Type, frozen=True):
     """Sparse, each element assigned once. ``key``: INT, STRING, or another basic type."""
 
     element: Type
@@ -39,8 +35,7 @@ class Array(Type):
         return f"{self.element}[{'' if self.key == INT else self.key}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Bag(Type):
+class Bag(Type, frozen=True):
     """Values without order or keys."""
 
     element: Type
@@ -49,8 +44,7 @@ class Bag(Type):
         return f"bag<{self.element}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Struct(Type):
+class Struct(Type, frozen=True):
     """By name. ``fields``: (name, type) in the order of the definition."""
 
     name: str
@@ -63,8 +57,7 @@ class Struct(Type):
         return next((type for field, type in self.fields if field == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Subtype(Type):
+class Subtype(Type, frozen=True):
     """``type b a;``: an a may stand where a b is wanted, and not the other way round. Marker types of Swift/K are subtypes of file."""
 
     name: str
@@ -74,8 +67,7 @@ class Subtype(Type):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Union(Type):
+class Union(Type, frozen=True):
     """One of these, of a parameter of a library function."""
 
     types: tuple[Type, ...]
@@ -84,8 +76,7 @@ class Union(Type):
         return "|".join(map(str, self.types))
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter(Type):
+class Parameter(Type, frozen=True):
     """A type variable of a generic library function."""
 
     name: str

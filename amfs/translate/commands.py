@@ -11,16 +11,17 @@ import posixpath
 import re
 
 from amfs.engine.workflow import Task
+from amfs.patterns import pattern
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, QuotingError, Word, split, trim
 
 SHELL = "/bin/sh"
 
 #: Lines in which nothing but quoting needs a shell: no operators, expansions, globs or braces outside of quotes.
-_DIRECT = re.compile(
+_DIRECT = pattern(
     r"""(?: [^'"\\|&;<>()$`*?\[\]\#~{}!\0-\x08\n-\x1f]++ | '[^']*+' | "(?:[^"\\$`]|\\.)*+" | \\. )*+""", re.VERBOSE | re.DOTALL
 )
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 #: What only a shell can do: its keywords, and built-in commands that change the shell itself or have no program of their own.
 _SHELL_WORDS_TEXT = """
@@ -32,9 +33,9 @@ _SHELL_WORDS_TEXT = """
 _SHELL_WORDS = frozenset(_SHELL_WORDS_TEXT.split())
 
 #: No program is called so: this is a line of YAML, or a rule of a Makeflow.
-_NO_PROGRAM = re.compile(r"""[^\s:=|&;<>()'"$`\\]+:(?=\s|\Z)""")
+_NO_PROGRAM = pattern(r"""[^\s:=|&;<>()'"$`\\]+:(?=\s|\Z)""")
 
-_LIST = re.compile(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
+_LIST = pattern(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
 
 
 class CommandReader(Reader):

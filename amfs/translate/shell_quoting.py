@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from amfs.patterns import pattern
+
 _PIECE = r"""
       (?P<blank>[ \t]++)
     | (?P<plain>[^ \t'"\\$]++)
@@ -16,17 +18,17 @@ _PIECE = r"""
     | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
     | \\(?P<escaped>.)
 """
-_PIECE_POSIX = re.compile(_PIECE + r"| (?P<dollar>\$)", re.VERBOSE | re.DOTALL)
-_PIECE_ANSI = re.compile(_PIECE + r"| \$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)' | (?P<dollar>\$(?!'))", re.VERBOSE | re.DOTALL)
-_DOUBLE_ESCAPE = re.compile(r'\\([$`"\\])')
-_ANSI_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_PIECE_POSIX = pattern(_PIECE + r"| (?P<dollar>\$)", re.VERBOSE | re.DOTALL)
+_PIECE_ANSI = pattern(_PIECE + r"| \$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)' | (?P<dollar>\$(?!'))", re.VERBOSE | re.DOTALL)
+_DOUBLE_ESCAPE = pattern(r'\\([$`"\\])')
+_ANSI_ESCAPE = pattern(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
 _ANSI_CHARACTERS = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
 
-_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./{}^\-\u00a1-\ud7ff\ue000-\ufefe\uff00-\U0010ffff\udc80-\udcff]+")
-_CONTROL = re.compile(r"[\0-\x08\n-\x1f\x7f]")
+_SAFE = pattern(r"[A-Za-z0-9_@%+=:,./{}^\-\u00a1-\ud7ff\ue000-\ufefe\uff00-\U0010ffff\udc80-\udcff]+")
+_CONTROL = pattern(r"[\0-\x08\n-\x1f\x7f]")
 
 
 class Malformed(ValueError):

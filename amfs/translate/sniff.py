@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from amfs.patterns import pattern
 from amfs.translate import filelist, tasklist
 
 _SAMPLE_LINES = 50
@@ -25,12 +26,12 @@ class Undetected(ValueError):
 
 # ── whole documents ────────────────────────────────────────────────────────────────────────────────
 
-_XML = re.compile(rb"\s*+<")
-_ADAG = re.compile(rb"<([\w.-]+:)?adag[\s/>]")
-_PEGASUS = re.compile(rb"""^["']?(x-)?pegasus["']?[ \t]*:(\s|\Z)|^jobs[ \t]*:[ \t]*(#.*)?$""", re.MULTILINE)
+_XML = pattern(rb"\s*+<")
+_ADAG = pattern(rb"<([\w.-]+:)?adag[\s/>]")
+_PEGASUS = pattern(rb"""^["']?(x-)?pegasus["']?[ \t]*:(\s|\Z)|^jobs[ \t]*:[ \t]*(#.*)?$""", re.MULTILINE)
 
 #: What lines of Swift scripts look like, and of nothing else: definitions, loops over ranges, mapped files, typed assignments.
-_SWIFT = re.compile(
+_SWIFT = pattern(
     rb"""^[ \t]*(?:(?:@\w+(?:=\S+)?\s+)*app[ \t]*\([^()\n]*\)[ \t]*\w+[ \t]*\(|app[ \t]+\w+[ \t]*\([^()\n]*\)[ \t]*\{
     |\((?:\s*[\w<>]+[ \t]+\w+(?:\[\w*\])*\s*,?)+\)[ \t]*\w+[ \t]*\([^()\n]*\)\s*\{
     |foreach[ \t]+\w+(?:[ \t]*,[ \t]*\w+)?[ \t]+in[ \t(\[]|type[ \t]+\w+[ \t]*(?:;|\{)
@@ -42,22 +43,22 @@ _SWIFT = re.compile(
     |(?:trace|tracef|printf)[ \t]*\(.*\)[ \t]*;)""".replace(b"\n    ", b""),
     re.MULTILINE,
 )
-_JSON = re.compile(rb"(?:\s|#[^\n]*\n)*+\{")  # JX may begin with a comment
-_TOKEN = re.compile(rb'"(?P<text>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:)?|[{\[]|(?P<close>[}\]])', re.DOTALL)
+_JSON = pattern(rb"(?:\s|#[^\n]*\n)*+\{")  # JX may begin with a comment
+_TOKEN = pattern(rb'"(?P<text>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:)?|[{\[]|(?P<close>[}\]])', re.DOTALL)
 _KEYS = {"schemaVersion": "wfformat", "wfcommons": "wfformat", "workflow": "wfformat", "pegasus": "pegasus", "x-pegasus": "pegasus",
          "rules": "makeflow"}  # fmt: skip
-_LINE_TYPE = re.compile(rb'"type"\s*:\s*"(task|file|workflow)"')
+_LINE_TYPE = pattern(rb'"type"\s*:\s*"(task|file|workflow)"')
 
 #: A rule of a Makeflow and the beginning of its command, indented by a tab, or by blanks where nothing looks like YAML.
 _BETWEEN = rb"(?:[ \t]*(?:#[^\n]*)?\n|@[^\n]*\n)*+"
-_RULE = re.compile(rb"^(?:[^\s:#][^\t\n:]*+)?:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
-_RULE_BLANKS = re.compile(
+_RULE = pattern(rb"^(?:[^\s:#][^\t\n:]*+)?:(?![=/])[^\n]*\n" + _BETWEEN + rb"\t[ \t]*[^\s#]", re.MULTILINE)
+_RULE_BLANKS = pattern(
     rb"""^(?=[^\s#@-])(?:->|[^\s:=(){}\[\];|&<>#$`"']|\$[({]?\w+[)}]?|'[^'\n]*'|"[^"\n]*"|\\.|[ \t])++:(?![=/])(?:->|[^\n|>])*\n"""
     + _BETWEEN + rb"[ ][ \t]*[^\s#]", re.MULTILINE)  # fmt: skip
-_PREAMBLE = re.compile(
+_PREAMBLE = pattern(
     rb"(?:[ \t]*(?:#[^\n]*)?\n|(?:export[ \t]++)?[A-Za-z_]\w*+[ \t]*+\+?=[^\n]*\n|export[ \t][^\n:]*\n|\.[A-Z]+[ \t][^\n]*\n)*+"
 )
-_YAML_INSIDE = re.compile(rb"""^[ \t]+(?:-[ \t]|["']?[\w.$/-]+["']?:(?:\s|\Z))|^(?:-[ \t]|---)""", re.MULTILINE)
+_YAML_INSIDE = pattern(rb"""^[ \t]+(?:-[ \t]|["']?[\w.$/-]+["']?:(?:\s|\Z))|^(?:-[ \t]|---)""", re.MULTILINE)
 
 
 def sniff_document(head: bytes, *, whole: bool = True) -> str:
@@ -122,13 +123,13 @@ _ASSIGNMENT = rb"""export(?:[ \t]+\w+)+|(?:export[ \t]+)?[A-Za-z_]\w*+(?:\+?=(?:
     |[ \t]+\+?=(?![^\n]*[|;&])[^\n]*)""".replace(b"\n    ", b"")
 
 #: Blank lines, comments and what sets variables, then a line, and what ends it.
-_FIRST_LINE = re.compile(
+_FIRST_LINE = pattern(
     rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n|" + _ASSIGNMENT + rb"[ \t\r]*\n|\.(?:MAKEFLOW|SIZE|RESOURCE)[ \t][^\n]*\n)*+"
     rb"(?P<line>[^\n]*)(?P<rest>\n?)"
 )
 
 #: How documents begin: XML, a brace without its partner, YAML, a rule of a Makeflow, a statement of Swift.
-_LIKE_DOCUMENT = re.compile(
+_LIKE_DOCUMENT = pattern(
     rb"\s*<|\s*\{(?!.*\}\s*\Z)|---\s*\Z|%|[\w\"'.$/*+-][^\n:=|;&]*:(\s|\Z)|//|/\*"
     rb"|(?:app|type|import|global|int|float|string|boolean|file|external|foreach|iterate|main|@\w+|\()(?![\w-])[^|&$]*[;{]\s*\Z",
     re.DOTALL,
@@ -148,10 +149,10 @@ def format_of_name(source: str) -> str:
     return "makeflow" if _MAKEFLOW_NAME.search(posixpath.basename(source)) else ""
 
 
-_MAKEFLOW_NAME = re.compile(r"\Amakeflow(\.[\w-]+)?\Z|\.(makeflow|mf|jx)\Z", re.IGNORECASE)
+_MAKEFLOW_NAME = pattern(r"\Amakeflow(\.[\w-]+)?\Z|\.(makeflow|mf|jx)\Z", re.IGNORECASE)
 
 #: Endings of what is no list of commands, whatever its lines look like.
-_NO_COMMANDS_NAME = re.compile(
+_NO_COMMANDS_NAME = pattern(
     r"(?:\.(?:ya?ml|json|xml|xsd|dax|py|ipynb|pl|rb|r|jl|c|h|cc|cpp|cxx|hpp|java|js|ts|go|rs|f|f90|f95|m|sql|tex|html?|css|md|rst|cwl|wdl"
     r"|nf|smk|ga|toml|ini|cfg|conf|properties|csv|tsv|mk|dag|sub|rc|tc)|\A(?:snakefile|makefile|dockerfile))\Z", re.IGNORECASE)  # fmt: skip
 
@@ -159,7 +160,7 @@ _NO_COMMANDS_NAME = re.compile(
 # ── lists of lines ─────────────────────────────────────────────────────────────────────────────────
 
 #: What no list of commands has on any of its first lines.
-_SIGNS = [(name, re.compile(pattern)) for name, pattern in (
+_SIGNS = [(name, pattern(text)) for name, text in (
     ("JSON", r"""[\[{]\s*"|"[^"]*"\s*:|[\[{\]}]+[,;]?\Z|\[\s*(?:\[\s*[\[{"\d]|[{\]])"""),
     ("a Snakefile", r"(rule|checkpoint)\s+\w+\s*:|(rule|configfile|workdir|localrules)\s*:"),
     ("Python", r"""(import|from)\s+[\w.]+(\s+import\s.*|\s+as\s+\w+|(\s*,\s*[\w.]+)*)\Z|(async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]"""
@@ -189,7 +190,7 @@ _CODE = ("a Snakefile", "Python", "a shell script, whose lines belong together",
 
 
 def _is_code(lines: list[str]) -> bool:
-    return any(name in _CODE and pattern.match(line) for line in lines if line[:1] not in ("", " ", "\t") for name, pattern in _SIGNS)
+    return any(name in _CODE and sign.match(line) for line in lines if line[:1] not in ("", " ", "\t") for name, sign in _SIGNS)
 
 
 def sniff(text: str, source: str = "") -> str:
@@ -226,8 +227,8 @@ def sniff(text: str, source: str = "") -> str:
     if 2 * len(shaped) >= len(words) and (distinct or any({"-i", "-o", "-a"} & set(w) for w in shaped)):
         return "tasklist"
     for line in everything[: 2 * _SAMPLE_LINES]:
-        for name, pattern in _SIGNS:
-            if pattern.match(line):
+        for name, sign in _SIGNS:
+            if sign.match(line):
                 raise _unsure(name)
     refuse_name(source)
     return "commands"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from amfs.errors import WorkflowError
+from amfs.swift.builtins import Library
 from amfs.swift.check import check
-from amfs.swift.dialect import signs
-from amfs.swift.library_k import K
-from amfs.swift.library_t import T
+from amfs.swift.dialect import functions, signs
 from amfs.swift.parse import parse
 from amfs.swift.parse_k import SYNTAX_K
 from amfs.swift.parse_t import SYNTAX
@@ -18,7 +17,6 @@ from amfs.swift.tree import Program
 from amfs.translate.document import DocumentReader
 from amfs.translate.swift_host import Host, loader
 
-LIBRARIES = {"swift-t": T, "swift-k": K}
 
 def source_of(name: str, data: bytes) -> Source:
     """The text of a script."""
@@ -31,23 +29,45 @@ def program_of(source: Source, language: str = "auto") -> Program:
     "auto": the language by what only one of them has. If that does not decide: the one in which the script has no mistakes, Swift/T first.
     """
     _keep_tables()
-    candidates = [language] if language != "auto" else languages_of(source.text)
-    first: WorkflowError | None = None
+    if language != "auto":
+        return _checked(language, source)
+    of_t, of_k = signs(source.text)
+    likely = "swift-k" if of_k > of_t else "swift-t"
+    errors: dict[str, WorkflowError] = {}
+    try:
+        return _checked(likely, source)  # mostly right, and then the library of the other one need not be read
+    except WorkflowError as error:
+        errors[likely] = error
+    candidates = languages_of(source.text)
     for one in candidates:
-        try:
-            program = parse(one, source, loader(source.name))
-            check(program, LIBRARIES[one])
-        except WorkflowError as error:
-            first = first or error
-        else:
-            return program
-    assert first is not None
-    raise first
+        if one != likely:
+            try:
+                return _checked(one, source)
+            except WorkflowError as error:
+                errors[one] = error
+    raise errors[candidates[0]]
+
+
+def _checked(language: str, source: Source) -> Program:
+    program = parse(language, source, loader(source.name))
+    check(program, library(language))
+    return program
+
+
+def library(language: str) -> Library:
+    """The library functions of a language."""
+    if language == "swift-k":
+        from amfs.swift.library_k import K
+
+        return K
+    from amfs.swift.library_t import T
+
+    return T
 
 
 def languages_of(text: str) -> list[str]:
     """Those that a script may be written in, the likelier first."""
-    of_t, of_k = signs(text, T, K)
+    of_t, of_k = map(sum, zip(signs(text), functions(text, library("swift-t"), library("swift-k")), strict=True))
     if of_k and not of_t:
         return ["swift-k"]
     if of_t and not of_k:

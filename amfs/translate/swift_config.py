@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from amfs.errors import UsageError
+from amfs.patterns import pattern
 from amfs.swift.tree import Literal, Program
 from amfs.swift.types import STRING
 
@@ -112,10 +113,10 @@ class Settings:
 # ── tc.data ────────────────────────────────────────────────────────────────────────────────────────
 
 #: site, program, path, and perhaps: INSTALLED, platform, profiles.
-_CATALOG = re.compile(
+_CATALOG = pattern(
     r"""[ \t]*(?!\#)[^\s=:{}"]+[ \t]+[^\s={}"]+(?<!:)[ \t]+[^\s={}"]+(?:[ \t]+(?:INSTALLED|null)\b.*)?[ \t]*(?:\#.*)?\Z"""
 )
-_PROFILE = re.compile(r'(\w+)::(\w+)="?([^";]*)"?')
+_PROFILE = pattern(r'(\w+)::(\w+)="?([^";]*)"?')
 
 
 def _of_catalog(name: str, text: str) -> Iterator[Setting]:
@@ -172,12 +173,12 @@ def _of_xml(name: str, data: bytes) -> list[Setting]:
 
 # ── swift.conf, properties ─────────────────────────────────────────────────────────────────────────
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<blank>[ \t\r]+|(?:\#|//)[^\n]*)|(?P<end>[\n,])|(?P<open>\{)|(?P<close>\})|(?P<is>\+?=|:)|(?P<list>\[)
     |(?P<text>"(?:[^"\\\n]|\\.)*")|(?P<word>(?:(?!//)[^\s,{}\[\]=:"\#])+)|(?P<other>.)""",
     re.VERBOSE,
 )
-_VARIABLE = re.compile(r"\$\{\??(?:env\.)?(\w+)\}")
+_VARIABLE = pattern(r"\$\{\??(?:env\.)?(\w+)\}")
 
 
 def _of_conf(name: str, text: str, environment: Mapping[str, str]) -> Iterator[Setting]:
@@ -229,9 +230,9 @@ def _of_conf(name: str, text: str, environment: Mapping[str, str]) -> Iterator[S
         raise wrong("a '}' is missing" if len(around) > 1 else f"{' '.join(key)!r} has no value")
 
 
-_LIST = re.compile(r"\s*\[[^\]]*\]")
-_VALUE = re.compile(r"""(?:"(?:[^"\\\n]|\\.)*"|\$\{[^}\n]*\}|(?!//)[^\n,}#"])*""")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_LIST = pattern(r"\s*\[[^\]]*\]")
+_VALUE = pattern(r"""(?:"(?:[^"\\\n]|\\.)*"|\$\{[^}\n]*\}|(?!//)[^\n,}#"])*""")
+_QUOTED = pattern(r'"((?:[^"\\]|\\.)*)"')
 
 
 def _value(text: str, at: int) -> tuple[str, int]:

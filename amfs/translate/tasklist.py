@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from amfs.engine.workflow import DeclaredState, Task, Workflow, complete, value_faults
+from amfs.patterns import pattern
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, Word, quote, split, trim
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "
 
-_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KMGTP]?)(i?B)?", re.ASCII | re.IGNORECASE)
-_DURATION = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h|d)?", re.ASCII | re.IGNORECASE)
+_SIZE = pattern(r"(\d+(?:\.\d*)?|\.\d+)([KMGTP]?)(i?B)?", re.ASCII | re.IGNORECASE)
+_DURATION = pattern(r"((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h|d)?", re.ASCII | re.IGNORECASE)
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -239,11 +240,11 @@ class TaskListReader(Reader):
 
 #: What the fast path cannot read: quotes, other blanks than the space (``str.split`` would split at them), comments, other alphabets.
 _SLOW_MARKS = "'\"\\\t\r\v\f\x1c\x1d\x1e\x1f#"
-_SLOW_LINE = re.compile("['\"\\\\\\t\\r\\v\\f\\x1c-\\x1f#]|[^\\0-\\x7f]")
+_SLOW_LINE = pattern("['\"\\\\\\t\\r\\v\\f\\x1c-\\x1f#]|[^\\0-\\x7f]")
 
 
 #: A list is known by its first lines if they begin with ids like these; a list with others says that it is one.
-_PLAIN_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
+_PLAIN_ID = pattern(r"[\w-][\w.-]*", re.ASCII)
 _PLAIN_IDS = 100
 
 

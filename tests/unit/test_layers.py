@@ -47,6 +47,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.display", 2),
     ("amfs.errors", 1),
     ("amfs.config", 1),
+    ("amfs.patterns", 1),
     ("amfs.libexec", 2),
     ("amfs._native", 0),
     ("amfs", 0),  # the package itself: __version__

@@ -62,10 +62,10 @@ class Attempts:
     def end(self, event: EndAttempt) -> Operation[Traces]:
         """An attempt of this node has ended, and has no process any more. Answers when what it made is there for all, or gone."""
         good, needs = event.good, event.needs
-        _, number, named, missed = event.ended
-        made = [Made(*one) for one in named]
+        number = event.ended.number
+        made = [Made(*one) for one in event.ended.made]
         pending = (self._members.node + 1) << PENDING_NODE_SHIFT | number
-        missing = [path for dir, name in missed if (path := self._path_of(dir, name))]  # before directories go
+        missing = [path for dir, name in event.ended.missed if (path := self._path_of(dir, name))]  # before directories go
         if good:
             missing = [path for path in missing if needs(path)] if needs is not None else []
         if not good or missing:

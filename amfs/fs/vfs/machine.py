@@ -179,7 +179,7 @@ class FileSystem(Machine):
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 
     def _on_view(self, event: ViewChanged) -> None:
-        owners, version, manager, live = event
+        owners, version, manager, live = event.owners, event.version, event.manager, event.live
         members, calls = self.members, self.calls
         dead, new = members.live - live, live - members.live
         members.live = live

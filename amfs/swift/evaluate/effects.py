@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from amfs.engine.workflow import Task
 from amfs.errors import WorkflowError
@@ -11,18 +13,18 @@ from amfs.swift.requests import Request
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Begin(NamedTuple):
+class Begin(Struct, frozen=True):
     """The first event."""
 
 
-class TaskEnded(NamedTuple):
+class TaskEnded(Struct, frozen=True):
     """A task has ended; ``ok``: its outputs are there."""
 
     id: str
     ok: bool
 
 
-class Answered(NamedTuple):
+class Answered(Struct, frozen=True):
     """A request has been fulfilled, or ``answer`` is a ``Refused``."""
 
     serial: int
@@ -34,26 +36,26 @@ Event: TypeAlias = Begin | TaskEnded | Answered
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Submit(NamedTuple):
+class Submit(Struct, frozen=True):
     """Run these; each is to be answered by ``TaskEnded``. Their inputs exist, or are outputs of tasks submitted before."""
 
     tasks: list[Task]
 
 
-class Forget(NamedTuple):
+class Forget(Struct, frozen=True):
     """Files that no task and no request will name any more, and that no task reads which has not ended."""
 
     names: tuple[str, ...]
 
 
-class Ask(NamedTuple):
+class Ask(Struct, frozen=True):
     """Fulfil a request, and answer by ``Answered``. ``serial`` 0: no answer is wanted."""
 
     serial: int
     request: Request
 
 
-class Finished(NamedTuple):
+class Finished(Struct, frozen=True):
     """The program has come to its end. ``error``: what went wrong in it, None if nothing (tasks may have failed all the same)."""
 
     error: WorkflowError | None = None
@@ -62,7 +64,7 @@ class Finished(NamedTuple):
 Effect: TypeAlias = Submit | Forget | Ask | Finished
 
 
-class Limits(NamedTuple):
+class Limits(Struct, frozen=True):
     """How far a program unfolds ahead of what has been done. ``tasks``: begun and not ended. ``waiting``: statements that wait. ``rounds``:
     of a loop, begun at a time. ``static``: no task will ever end (a task list is made)."""
 
