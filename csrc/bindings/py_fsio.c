@@ -151,9 +151,9 @@ struct awaited {
     uint64_t serial;
 };
 
-static void backups_know(struct peer_meta_held *held) {
+static void backups_know(struct peer_meta_held *held, int error) {
     struct awaited *awaited = (struct awaited *)(void *)((char *)held - offsetof(struct awaited, held));
-    fsio_tell_done(awaited->io, awaited->serial);
+    fsio_tell_done(awaited->io, awaited->serial, error);
     free(awaited);
 }
 
@@ -166,7 +166,7 @@ static PyObject *io_await_backups(PyObject *self, PyObject *args) {
     *awaited =
         (struct awaited){.held = {.ticket = ticket, .owner = io_of(self), .ready = backups_know}, .io = io_of(self), .serial = serial};
     peer_meta_send_backups(peer_meta);
-    if (!peer_meta_hold(peer_meta, &awaited->held)) backups_know(&awaited->held);
+    if (!peer_meta_hold(peer_meta, &awaited->held)) backups_know(&awaited->held, 0);
     Py_RETURN_NONE;
 }
 

@@ -40,7 +40,7 @@ void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint
     pthread_mutex_unlock(&io->events_lock);
 }
 
-void fsio_tell_done(struct fsio *io, uint64_t serial) { fsio_tell(io, FSIO_EVENT_DONE, serial, 0, 0, 0); }
+void fsio_tell_done(struct fsio *io, uint64_t serial, int error) { fsio_tell(io, FSIO_EVENT_DONE, serial, 0, 0, error); }
 
 struct fsio_event *fsio_take(struct fsio *io) {
     uint64_t count;

@@ -163,7 +163,7 @@ enum fsio_event_kind {
     FSIO_EVENT_FETCHED, /* fsio_fetch_stored has ended; size: bytes */
 };
 struct fsio;
-void fsio_tell_done(struct fsio *io, uint64_t serial); /* FSIO_EVENT_DONE of something that is done elsewhere */
+void fsio_tell_done(struct fsio *io, uint64_t serial, int error); /* FSIO_EVENT_DONE of something that is done elsewhere */
 struct fsio_event {
     struct fsio_event *next;
     enum fsio_event_kind kind;

@@ -131,7 +131,7 @@ struct held_answer {
     struct amfs_fuse *mount;
     uint64_t created; /* open, if somebody still waits for the answer */
     size_t size;
-    char bytes[];
+    _Alignas(8) char bytes[];
 };
 
 static _Thread_local struct {
@@ -139,35 +139,42 @@ static _Thread_local struct {
     uint64_t created;
 } serving;
 
-static void give_held(struct peer_meta_held *held) {
+static void give_held(struct peer_meta_held *held, int unknown) {
     struct held_answer *answer = (struct held_answer *)(void *)((char *)held - offsetof(struct held_answer, held));
+    struct wire_out *header = (void *)answer->bytes;
+    if (unknown != 0) {
+        *header = (struct wire_out){.length = sizeof *header, .error = -unknown, .unique = header->unique};
+        answer->size = sizeof *header;
+    }
     int error = write_answer(answer->mount, &(struct iovec){answer->bytes, answer->size}, 1);
-    if (error == ENOENT && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true);
+    if ((error == ENOENT || unknown != 0) && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true);
     free(answer);
 }
 
-/* False: it can be answered at once. */
-static bool hold_answer(struct amfs_fuse *mount, const struct wire_out *header, const void *data, size_t size) {
+/* -1: it waits. 0: it can be given at once; EIO: nobody knows whether it is so. */
+static int hold_answer(struct amfs_fuse *mount, const struct wire_out *header, const void *data, size_t size) {
     uint64_t ticket = serving.changes ? meta_take_ticket() : 0;
     struct peer_meta *peer_meta = ticket == 0 ? NULL : peer_meta_of(mount->node->io);
-    if (peer_meta == NULL) return false;
+    if (peer_meta == NULL) return 0;
     peer_meta_send_backups(peer_meta);
     struct held_answer *answer = malloc(sizeof *answer + header->length);
-    if (answer == NULL) return false; /* as good as without a backup, for once */
+    if (answer == NULL) return peer_meta_await_backups(peer_meta, ticket) ? 0 : EIO;
     *answer = (struct held_answer){
         .held = {.ticket = ticket, .owner = mount, .ready = give_held}, .mount = mount, .created = serving.created, .size = header->length};
     memcpy(answer->bytes, header, sizeof *header);
     if (size > 0) memcpy(answer->bytes + sizeof *header, data, size);
-    if (peer_meta_hold(peer_meta, &answer->held)) return true;
+    if (peer_meta_hold(peer_meta, &answer->held)) return -1;
     free(answer);
-    return false;
+    return 0;
 }
 
 int fuse_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
     struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
-    if (hold_answer(mount, &header, data, size)) return 0;
-    return write_answer(mount, parts, size != 0 ? 2 : 1);
+    int unknown = hold_answer(mount, &header, data, size);
+    if (unknown < 0) return 0;
+    if (unknown != 0) header = (struct wire_out){.length = sizeof header, .error = -unknown, .unique = unique};
+    return write_answer(mount, parts, size != 0 && unknown == 0 ? 2 : 1);
 }
 
 int fuse_give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {

@@ -233,7 +233,8 @@ static bool attend(void *context, int32_t node, void *link, int fd, char *buffer
         if (!take(peer_meta, node, link, fd, in + at, size, out, &filled)) return false;
         at += size;
         if (filled > 0 && (room - filled < PEER_META_ANSWER_MAX || at == have)) {
-            size_t before = peer_meta_before_answers(peer_meta, node, out);
+            size_t before;
+            if (!peer_meta_before_answers(peer_meta, node, out, &before)) return false;
             if (data_send(fd, out - before, before + filled, NULL, 0, false) != 0) return false;
             filled = 0;
         }
@@ -258,6 +259,7 @@ static void changed(void *context, uint64_t ino) {
 static void tick(void *context) {
     peer_meta_links_tick(context);
     peer_meta_backups_changed(context);
+    peer_meta_held_tick(context);
 }
 
 static void let_go(void *context) {

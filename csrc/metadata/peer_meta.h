@@ -95,11 +95,14 @@ uint64_t peer_meta_served(const struct peer_meta *peer_meta); /* how many were a
 /* ── answers that wait until backups know what was changed ── */
 struct peer_meta_held {
     struct peer_meta_held *next; /* private */
+    int64_t since_ms; /* private */
     uint64_t ticket;
     const void *owner;
-    void (*ready)(struct peer_meta_held *held); /* by any thread, with no lock held; it frees it */
+    /* By any thread, with no lock held; it frees it. EIO: a backup has not said for stall_ms that it knows, and nobody waits any longer. */
+    void (*ready)(struct peer_meta_held *held, int error);
 };
 bool peer_meta_hold(struct peer_meta *peer_meta, struct peer_meta_held *held); /* false: it may be answered now */
+bool peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket); /* waits. False: it took longer than stall_ms */
 void peer_meta_let_go_held(struct peer_meta *peer_meta,
                            const void *owner); /* all of an owner's are ready; when this returns nobody is in `ready` */
 void peer_meta_send_backups(struct peer_meta *peer_meta); /* something was changed */

@@ -1,7 +1,10 @@
 /* What the shard tells the backups of its partitions (fsmeta_backup.c) goes over a lane of its own, a batch at a time to each node; and answers that wait
  * until it is known there. Whoever has changed something sends it; while a batch is under way the next one collects.
  *
- * The lane is not that of questions: a thread that answers a question waits for backups, and must not keep back what they answer. */
+ * The lane is not that of questions: a thread that answers a question waits for backups, and must not keep back what they answer.
+ *
+ * Mostly a backup that does not answer is dead, and the session takes it out. If it lives, and only its data port is dead, nobody waits longer than stall_ms:
+ * an answer is EIO then, as nobody knows whether the change will stand. */
 #include "peer_meta_wire.h"
 
 #include <poll.h>
@@ -20,10 +23,12 @@ static uint64_t look(struct peer_meta *peer_meta) {
     return peer_meta->known;
 }
 
-/* The first that may go, or all of an owner's. With the lock held. */
-static struct peer_meta_held *take_held(struct peer_meta *peer_meta, const void *owner) {
+/* The first that may go or has waited since `before`, or of an owner's. With the lock held. */
+static struct peer_meta_held *take_held(struct peer_meta *peer_meta, const void *owner, int64_t before_ms) {
     struct peer_meta_held **at = &peer_meta->held;
-    while (*at != NULL && (owner != NULL ? (*at)->owner != owner : (*at)->ticket > peer_meta->known)) at = &(*at)->next;
+    while (*at != NULL &&
+           (owner != NULL ? (*at)->owner != owner : (*at)->ticket > peer_meta->known && (*at)->since_ms > before_ms))
+        at = &(*at)->next;
     struct peer_meta_held *held = *at;
     if (held == NULL) return NULL;
     *at = held->next;
@@ -31,17 +36,16 @@ static struct peer_meta_held *take_held(struct peer_meta *peer_meta, const void 
     return held;
 }
 
-static void give_held(struct peer_meta *peer_meta, const void *owner) {
+static void give_held(struct peer_meta *peer_meta, const void *owner, int64_t before_ms) {
     pthread_mutex_lock(&peer_meta->held_lock);
     look(peer_meta);
-    for (struct peer_meta_held *held; (held = take_held(peer_meta, owner)) != NULL;) {
-        const void *of = held->owner;
+    for (struct peer_meta_held *held; (held = take_held(peer_meta, owner, before_ms)) != NULL;) {
+        int error = held->ticket > peer_meta->known ? EIO : 0;
         peer_meta->giving++;
         pthread_mutex_unlock(&peer_meta->held_lock);
-        held->ready(held);
+        held->ready(held, error);
         pthread_mutex_lock(&peer_meta->held_lock);
         peer_meta->giving--;
-        (void)of;
     }
     pthread_cond_broadcast(&peer_meta->settled);
     pthread_mutex_unlock(&peer_meta->held_lock);
@@ -52,6 +56,7 @@ bool peer_meta_hold(struct peer_meta *peer_meta, struct peer_meta_held *held) {
     bool waits = held->ticket > peer_meta->known && held->ticket > look(peer_meta);
     if (waits) {
         held->next = NULL;
+        held->since_ms = now_ms();
         *peer_meta->held_tail = held;
         peer_meta->held_tail = &held->next;
     }
@@ -60,7 +65,7 @@ bool peer_meta_hold(struct peer_meta *peer_meta, struct peer_meta_held *held) {
 }
 
 void peer_meta_let_go_held(struct peer_meta *peer_meta, const void *owner) {
-    give_held(peer_meta, owner);
+    give_held(peer_meta, owner, INT64_MIN);
     pthread_mutex_lock(&peer_meta->held_lock);
     while (peer_meta->giving > 0) pthread_cond_wait(&peer_meta->settled, &peer_meta->held_lock);
     pthread_mutex_unlock(&peer_meta->held_lock);
@@ -75,14 +80,19 @@ static struct timespec in_ms(long milliseconds) {
     return until;
 }
 
-void peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket) {
+bool peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket) {
+    int64_t end = now_ms() + peer_meta->io->client.stall_ms;
+    bool known = false;
     pthread_mutex_lock(&peer_meta->held_lock);
-    while (ticket > peer_meta->known && ticket > look(peer_meta) && !atomic_load(&peer_meta->io->stopping)) {
+    while (!(known = ticket <= peer_meta->known || ticket <= look(peer_meta)) && now_ms() < end && !atomic_load(&peer_meta->io->stopping)) {
         struct timespec until = in_ms(100);
         pthread_cond_timedwait(&peer_meta->settled, &peer_meta->held_lock, &until);
     }
     pthread_mutex_unlock(&peer_meta->held_lock);
+    return known;
 }
+
+void peer_meta_held_tick(struct peer_meta *peer_meta) { give_held(peer_meta, NULL, now_ms() - peer_meta->io->client.stall_ms); }
 
 /* ── sending ── */
 
@@ -125,7 +135,7 @@ static void answered(struct peer_meta_call *call, const struct peer_meta_answer 
     /* It has another table, or the connection ended: again with the next table, connection or tick. */
     if (answer->error != 0 && meta_version(peer_meta->meta) == version) return;
     send_next(peer_meta, node);
-    give_held(peer_meta, NULL);
+    give_held(peer_meta, NULL, INT64_MIN);
 }
 
 void peer_meta_send_backups(struct peer_meta *peer_meta) {
@@ -138,29 +148,29 @@ void peer_meta_send_backups(struct peer_meta *peer_meta) {
 /* There is another table, or there are other backups. */
 void peer_meta_backups_changed(struct peer_meta *peer_meta) {
     peer_meta_send_backups(peer_meta);
-    give_held(peer_meta, NULL);
+    give_held(peer_meta, NULL, INT64_MIN);
 }
 
 /* ── what goes with an answer ── */
 
 /* If the asker is the backup of what it has changed, and nobody else is, it is told so together with the answer: that costs no message, and no wait. */
-size_t peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to) {
+bool peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to, size_t *size) {
     uint8_t batch[PEER_META_BYTES_MAX];
-    size_t size;
     uint64_t ticket = meta_take_ticket();
-    if (ticket == 0) return 0;
-    if (!meta_backup_for_asker(peer_meta->meta, node, ticket, batch, sizeof batch, &size)) {
+    *size = 0;
+    if (ticket == 0) return true;
+    if (!meta_backup_for_asker(peer_meta->meta, node, ticket, batch, sizeof batch, size)) {
         peer_meta_send_backups(peer_meta);
-        peer_meta_await_backups(peer_meta, ticket);
-        return 0;
+        return peer_meta_await_backups(peer_meta, ticket);
     }
-    if (size == 0) return 0;
-    memcpy(to - size, batch, size);
-    to -= size + ANSWER_HEAD;
-    put_le(to, ANSWER_HEAD + size, 4);
+    if (*size == 0) return true;
+    memcpy(to - *size, batch, *size);
+    *size += ANSWER_HEAD;
+    to -= *size;
+    put_le(to, *size, 4);
     put_le(to + 4, 0, 8);
     put_le(to + 12, PEER_META_BATCH, 4);
-    return ANSWER_HEAD + size;
+    return true;
 }
 
 static bool has_ended(int fd) {

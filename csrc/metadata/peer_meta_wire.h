@@ -77,13 +77,13 @@ static inline void get_record(const uint8_t *from, struct meta_attr *a) {
 }
 
 /* peer_meta_backup.c, for peer_meta.c */
-void peer_meta_await_backups(struct peer_meta *peer_meta, uint64_t ticket);
+void peer_meta_held_tick(struct peer_meta *peer_meta);
 int peer_meta_take_backup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer,
                           size_t *count);
 enum { BATCH_ROOM = ANSWER_HEAD + PEER_META_BYTES_MAX };
-/* Before answers to `node` go out, by which something was changed: bytes that go before them, ending at `to` (BATCH_ROOM before it); else it waits until
- * backups know of it. */
-size_t peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to);
+/* Before answers to `node` go out, by which something was changed: *size bytes that go before them, ending at `to` (BATCH_ROOM before it); else it waits
+ * until backups know of it. False: that took too long, and nobody can be answered. */
+bool peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to, size_t *size);
 /* For peer_meta_ask.c: a batch that came before answers on a connection. False: it is not taken, and what follows must not be gone by. */
 bool peer_meta_batch_came(struct peer_meta *peer_meta, int32_t node, int fd, const struct peer_meta_answer *answer);
 

@@ -475,3 +475,25 @@ def test_a_manager_that_was_not_introduced_learns_the_directories(knows: tuple[i
     found = [[bytes(name) for name, _ in cluster.call(node, "list_path", b"/", 0, 100)[0]] for node in (1, 2)]
     assert sorted(found[0]) == sorted(found[1]) == ([b"new", b"old"] if knows else [b"new"])
     cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_changes_that_backups_do_not_hear_of_are_errors_and_nothing_waits(seed: int) -> None:
+    cluster = Cluster(3, seed)
+    cluster.settle()
+    cluster.silent = True
+    results = {refused(cluster, node, "mkdir_path", b"/d%d" % node, 0o755, False) for node in range(3)}
+    for number in range(12):
+        node = number % 3
+        try:
+            write(cluster, node, b"/f%d" % number, b"x")
+        except OSError as error:
+            results.add(error.errno or 0)
+    assert results <= {0, errno.EIO} and errno.EIO in results
+    cluster.silent = False
+    cluster.join(3)
+    assert all(node.meta.backed_up() == node.meta.ticket() for node in cluster.nodes.values())
+    write(cluster, 0, b"/after", b"y")
+    assert read(cluster, 3, b"/after") == b"y"
+    for node in cluster.nodes.values():
+        node.meta.check()

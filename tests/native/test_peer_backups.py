@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from peer_meta_nodes import GUARD_S, PARTITIONS, ROOT, Cluster, Kernel, connected
 from waiting import until
 
 NAMES = 150
+STALL_MS = 400
 IN_STEP = 2
 
 
@@ -56,6 +60,26 @@ def make(kernel: Kernel, prefix: str, made: list[bytes], wrong: list[object]) ->
             return
         made.append(name)
         kernel.release(int.from_bytes(data[:8], "little"), int.from_bytes(data[128:136], "little"))
+
+
+def test_a_backup_that_cannot_be_reached_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, stall_ms=STALL_MS)
+    (owner, backup), nowhere = pair.nodes, socket.create_server(("127.0.0.1", 0))
+    try:
+        until(pair.in_step, "the backups are not in step")
+        kernel, name = pair.mount(0), pair.name_at(0)
+        owner.io.forget_peer(1)
+        owner.io.set_peer(1, "127.0.0.1", nowhere.getsockname()[1])
+        unique = kernel.send(35, ROOT, kernel.create_body(name))
+        owner.io.await_backups(7, owner.meta.ticket() + 1)
+        assert kernel.wait(unique)[0] == errno.EIO
+        until(lambda: (0, 7, 0, 0, errno.EIO) in owner.io.take(), "the poll loop waits on")
+        owner.io.set_peer(1, "127.0.0.1", backup.io.port)
+        until(lambda: owner.meta.backed_up() == owner.meta.ticket(), "it does not go on")
+        assert kernel.create(pair.name_at(0, "g"))[0] == 0
+    finally:
+        nowhere.close()
+        pair.stop()
 
 
 @pytest.mark.parametrize("heir", [0, 1])

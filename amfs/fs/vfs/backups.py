@@ -6,6 +6,8 @@ the backup of a partition, by the table, and what every node must forget when a 
 
 from __future__ import annotations
 
+import logging
+
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
@@ -13,6 +15,8 @@ from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.caches import EVERY_NAME
 from amfs.fs.vfs.calls import Calls, Operation, ask, together, work
 from amfs.fs.vfs.members import Members
+
+COMPLAINT_S = 60.0  # between two
 
 
 class Backups:
@@ -23,6 +27,7 @@ class Backups:
         self._meta = meta
         self._members = members
         calls.serve(p.Losses.by(self._losses))
+        self._quiet_until = 0.0
         self._forgetting = 0  # losses of nodes of which kernels are being told
         calls.unsettled = self._unsettled
 
@@ -42,7 +47,18 @@ class Backups:
 
     def _unsettled(self) -> Operation[None] | None:
         ticket = self._meta.ticket()
-        return None if self._meta.backed_up() >= ticket else work(w.AwaitBackup(ticket))
+        return None if self._meta.backed_up() >= ticket else self._await(ticket)
+
+    def _await(self, ticket: int) -> Operation[None]:
+        """Not for ever: a node that lives, and whose data port is dead, is not taken out by anybody."""
+        try:
+            yield from work(w.AwaitBackup(ticket))
+        except OSError:
+            if self._calls.now >= self._quiet_until:
+                self._quiet_until = self._calls.now + COMPLAINT_S
+                what = "a backup does not say that it knows what was changed here: can its data port be reached? Changes are EIO"
+                self._calls.log(what, logging.ERROR)
+            raise
 
     def settled(self) -> Operation[None]:
         """Until the backups know all that has been changed so far."""

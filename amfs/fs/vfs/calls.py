@@ -322,13 +322,13 @@ class Calls:
         else:
             self._machine.send(peer, message)
 
-    def _send_later(self, peer: int, message: m.Message, waits: Operation[None]) -> None:
+    def _send_later(self, peer: int, message: m.PeerResponse, waits: Operation[None]) -> None:
         """What is sent to ``peer`` from now on comes after it: news of changes must not come before the answers that they make old."""
         place: list[m.Message] = []
         self._late.setdefault(peer, deque()).append(place)
 
         def ready(error: OSError | None, value: Any) -> None:
-            place.append(message)
+            place.append(message if error is None else m.PeerResponse(message.serial, number_of(error), None))
             queue = self._late.get(peer, deque())
             while queue and queue[0]:
                 self._machine.send(peer, queue.popleft()[0])

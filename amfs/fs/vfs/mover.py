@@ -135,7 +135,11 @@ class PartitionMover:
         """All that is to go to ``node``, until it is there, or goes to another."""
         try:
             while node in self._members.live and (parts := [part for part in sorted(self._leaving) if self._target(part) == node]):
-                yield from self._backups.settled()  # then all that know it know the same
+                try:
+                    yield from self._backups.settled()  # then all that know it know the same
+                except OSError:
+                    yield Sleep(PAUSE_LAST_S)
+                    continue
                 if not (yield from self._send_some(node, [part for part in parts if part in self._leaving and self._target(part) == node])):
                     yield Sleep(PAUSE_LAST_S)
         finally:
