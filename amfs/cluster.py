@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
-from amfs.engine.attr import Attr
+from amfs.engine.attr import COPIES_MAX, Attr
 from amfs.errors import SessionError, UsageError
 from amfs.runs.api import RunResult, Session, run
 
@@ -40,7 +40,9 @@ def newest_cluster() -> str:
     return cluster._session if cluster is not None else ""
 
 
-def _start(session: str | None, nodes: int | None, slots: int | None, keep: bool) -> tuple[str, OwnedSession | None]:
+def _start(
+    session: str | None, nodes: int | None, slots: int | None, keep: bool, replicas: int | None
+) -> tuple[str, OwnedSession | None]:
     """The name of a session of that name, or of a new one; and, if it is new and to end with us, what sees to that."""
     from amfs.net.records import list_all
     from amfs.provision.local import LocalProcesses
@@ -51,11 +53,13 @@ def _start(session: str | None, nodes: int | None, slots: int | None, keep: bool
         raise UsageError("a session that is to be started needs a name, not the path of a session file")
     if slots is not None and slots < 1:
         raise UsageError(f"a node has at least one slot, not {slots}")
+    if replicas is not None and not 1 <= replicas <= COPIES_MAX:
+        raise UsageError(f"a file has 1 to {COPIES_MAX} replicas, not {replicas}")
     if keep and not session:
         raise UsageError("a session that is kept needs a name, by which to find it again")
     if session and any(known.name == session and is_live(known) for known in list_all()):
         return session, None
-    record = LocalProcesses(1 if nodes is None else nodes).start(session, NodeOptions(slots=slots or 0))
+    record = LocalProcesses(1 if nodes is None else nodes).start(session, NodeOptions(slots=slots or 0, replicas=replicas or 1))
     return record.name, None if keep else OwnedSession(record)
 
 
@@ -69,19 +73,25 @@ class Cluster:
     session that is started here goes on until ``shutdown`` or "amfs down": so a notebook finds its files again when its kernel was
     restarted.
 
+    With ``replicas`` so many nodes have the content of each file before its close is answered, where the file or its directory does not
+    say otherwise (``user.amfs.replicas``).
+
     ``put``, ``get``, ``delete`` and ``exists`` take keys: what begins with a slash is the path of a file, everything else the key of a
     value (see ``client.keyvalue``). All else that the file system can do is in ``files``. Raises SessionError.
     """
 
     def __init__(
-        self, session: str | None = None, *, nodes: int | None = None, slots: int | None = None, keep: bool = False
-    ) -> None:
+        self, session: str | None = None, *, nodes: int | None = None, slots: int | None = None, keep: bool = False,
+        replicas: int | None = None,
+    ) -> None:  # fmt: skip
         self._owned: OwnedSession | None = None
         self._executors: weakref.WeakSet[Executor] = weakref.WeakSet()
         if nodes is not None or slots is not None:
-            session, self._owned = _start(session, nodes, slots, keep)
+            session, self._owned = _start(session, nodes, slots, keep, replicas)
         elif keep:
             raise UsageError("keep is for a session that is started here: say how many nodes")
+        elif replicas is not None:
+            raise UsageError("replicas is for a session that is started here: say how many nodes")
         try:
             self.files = Files(session)
         except BaseException:

@@ -226,7 +226,7 @@ def fields_of(path: bytes, attr: Attr) -> dict[str, Any]:
     }  # fmt: skip
     if stat.S_ISREG(attr.mode):
         fields |= {"layout": "striped" if attr.layout else "whole", "stripe": attr.stripe}
-        fields |= {"finished": attr.finished == 1, "lost": attr.finished == LOST}
+        fields |= {"copies": attr.copies, "finished": attr.finished == 1, "lost": attr.finished == LOST}
     return fields
 
 

@@ -174,14 +174,16 @@ def _long(work: Work, rows: Sequence[Shown], style: Style) -> list[bytes]:
     user, group = cache(user_name), cache(group_name)
     targets = _targets(work, [row.path for row in rows if modes.S_ISLNK(row.attr.mode)])
     cells = []
+    copied = any(row.attr.copies > 1 and modes.S_ISREG(row.attr.mode) for row in rows)
     for row in rows:
         attr = row.attr
+        copies = (f"x{attr.copies}" if attr.copies > 1 and modes.S_ISREG(attr.mode) else "",) if copied else ()
         mark = "" if not modes.S_ISREG(attr.mode) else "!" if attr.finished == LOST else "" if attr.finished else "~"
         cells.append((
-            modes.filemode(attr.mode) + mark, str(attr.nlink), user(attr.uid), group(attr.gid),
+            modes.filemode(attr.mode) + mark, *copies, str(attr.nlink), user(attr.uid), group(attr.gid),
             human(attr.size) if style.human else str(attr.size), date_text(getattr(attr, style.time)),
         ))  # fmt: skip
-    heads = aligned(cells, left=(0, 2, 3))
+    heads = aligned(cells, left=(0, 1, 3, 4) if copied else (0, 2, 3))
     lines = []
     for head, row in zip(heads, rows, strict=True):
         target = targets.get(row.path)
@@ -263,7 +265,7 @@ def _whereabouts(work: Work, path: bytes, attr: Attr) -> dict[str, Any]:
         return bytes_field("target", work.files.readlink(path))
     if modes.S_ISDIR(attr.mode):
         rule = work.files.get_layout(path)
-        return {"rule": {"layout": rule[0], "stripe": rule[1]} if rule else None}
+        return {"rule": {"layout": rule[0], "stripe": rule[1]} if rule else None, "copies": attr.copies}
     if not modes.S_ISREG(attr.mode):
         return {}
     try:
@@ -290,10 +292,13 @@ def _stat_lines(path: bytes, attr: Attr, more: dict[str, Any]) -> list[str]:
         writing = f"being written on node {attr.writer}" if attr.writer >= 0 else "not finished"
         state = _LOST_TEXT if attr.finished == LOST else "finished" if attr.finished else writing
         pinned = f", pinned to node {attr.rank}" if attr.rank >= 0 else ""
-        lines.append(f"Layout: {layout}, {state}; on {_nodes_text(more['nodes'])}{pinned}")
+        asked = f"; {attr.copies} copies asked for" if attr.copies > 1 else ""
+        lines.append(f"Layout: {layout}, {state}; on {_nodes_text(more['nodes'])}{pinned}{asked}")
     elif more.get("rule"):
         rule = more["rule"]
         lines.append(f"Layout: new files are {rule['layout']}" + (f", {human(rule['stripe'])} each" if rule["stripe"] else ""))
+    if more.get("copies", 1) > 1:
+        lines.append(f"Copies: new files are kept on {more['copies']} nodes")
     return lines
 
 

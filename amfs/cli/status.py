@@ -123,6 +123,10 @@ def _print(fact: dict[str, Any]) -> None:
     lost = sum(node.get("names_lost", 0) for node in up)
     if lost:
         click.echo(f"  names of {lost} partitions of amfs:/ were lost: a missing one is EIO until user.amfs.losses of amfs:/ is set")
+    few = sum(node.get("few_copies", 0) for node in up)
+    if few:
+        size, s = sum(node.get("few_copies_bytes", 0) for node in up), ("s", "have") if few > 1 else ("", "has")
+        click.echo(f"  {few} file{s[0]} of amfs:/ ({size} bytes) {s[1]} fewer copies than asked for")
     for node in nodes:
         for mount in node.get("mounts", ()):
             how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"

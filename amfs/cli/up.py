@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
+from amfs.engine.attr import COPIES_MAX
 from amfs.net.records import SessionRecord
 
 
@@ -14,14 +15,19 @@ from amfs.net.records import SessionRecord
 @click.option("--nodes", "-N", type=click.IntRange(min=1), default=None, help="Node processes on this machine (default 1).")
 @click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
 @click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
+@click.option(
+    "--replicas", type=click.IntRange(1, COPIES_MAX), default=1, metavar="K",
+    help="Nodes that have the content of each file of amfs:/ before its close is answered (default 1).",
+)  # fmt: skip
 @node_options
-def up(nodes: int | None, name: str | None, unit_size: int, **given: Any) -> int:
+def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, **given: Any) -> int:
     """Start a session: node servers on this machine, or one per rank under mpiexec.
 
     Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
 
     \b
       amfs up --nodes 4 --slots 2
+      amfs up --nodes 3 --replicas 2
       mpiexec -n 16 amfs up
       srun --ntasks-per-node=1 --mpi=pmi2 amfs up
     """
@@ -30,7 +36,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, **given: Any) -> int
 
     provisioner = choose(nodes)
     try:
-        session = provisioner.start(name, chosen_options(given, unit_size))
+        session = provisioner.start(name, chosen_options(given, unit_size, replicas))
     except AmfsError as error:
         if not provisioner.speaks:
             return error.exit_code

@@ -286,6 +286,13 @@ class FusepyAdapter:
         if self.writes_through and not file.local:
             file.handle.flush()
 
+    def flush(self, number: int) -> None:
+        """A descriptor is closed: what was written through it lies where it shall."""
+        file = self._files[number]
+        file.handle.flush()
+        if file.writing and self.meta.copies_wanted():
+            self.ask(q.Secure(file.ino))
+
     def truncate(self, path: bytes | None, length: int, number: int | None) -> None:
         file = self._files.get(number) if number is not None else None
         if file is not None and file.writing:

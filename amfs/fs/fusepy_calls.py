@@ -78,14 +78,14 @@ def _operations(face: FusepyAdapter, binding: Any) -> Any:
             return len(data)
 
         def _flush(self, path: str | None, fh: int) -> int:
-            face.handle(fh).flush()
+            face.flush(fh)
             return 0
 
         #: Without it closing is one question less, and only that of its last descriptor ends the use of a file.
-        flush = None if face.writes_through else _flush
+        flush = None if face.writes_through and not face.meta.copies_wanted() else _flush
 
         def fsync(self, path: str | None, datasync: int, fh: int) -> int:
-            face.handle(fh).flush()
+            face.flush(fh)
             return 0
 
         def release(self, path: str | None, fh: int) -> int:

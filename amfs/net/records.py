@@ -64,6 +64,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual
     spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes, 0: as many as there is room for
+    replicas: int = 1  # nodes that have the content of each file of amfs:/; of the node that founds the session
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
     data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one

@@ -308,6 +308,7 @@ class NodeCore:
             "records": sum(len(records) for records in self.fls.runs.values()),
             "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
             **dict(zip(("partitions", "backed_up", "names_lost"), self.fs.backups() if self.fs is not None else (0, 0, 0), strict=True)),
+            **dict(zip(("few_copies", "few_copies_bytes"), self.fs.short_of_copies() if self.fs is not None else (0, 0), strict=True)),
             "fs_asked": self.fs.asked if self.fs is not None else 0,  # questions to other nodes about files so far
         }
 

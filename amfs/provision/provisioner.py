@@ -25,6 +25,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual
     spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes per node, 0: as many as there is room for
+    replicas: int = 1  # nodes that have the content of each file of amfs:/, unless the file or its directory says otherwise
 
 
 class Provisioner(Protocol):

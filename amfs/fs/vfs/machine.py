@@ -184,6 +184,7 @@ class FileSystem(Machine):
         dead, new = members.live - live, live - members.live
         members.live = live
         lost = [part for part, owner in enumerate(members.owners) if owner in dead]
+        members.dead += sorted(dead)
         for node in sorted(dead):
             self._bury(node)  # while the table says which stripes it had
         new_manager = manager == self.node and members.manager != manager

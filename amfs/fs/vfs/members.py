@@ -25,6 +25,7 @@ class Members:
         self.losses = 0  # how often stripes were lost since that was set, on their way from a node that died
         self.lost: dict[int, int] = {}  # partition -> what was ``known`` when its stripes were lost
         self.introduced = False  # knows the directories
+        self.dead: list[int] = []  # nodes that died since this one came in
 
     @property
     def known(self) -> int:
@@ -34,6 +35,12 @@ class Members:
     def is_behind(self, known: int) -> bool:
         """Does a node that has ``known`` this have an older table? Then it has not heard of the nodes that have died since."""
         return version_of(known) < self.version
+
+    def who_died(self) -> str:
+        """With whom content may have been lost, in words."""
+        if len(self.dead) == 1:
+            return f"node {self.dead[0]}, which died"
+        return f"one of nodes {', '.join(map(str, sorted(self.dead)))}, which died" if self.dead else "a node that died"
 
     def note_lost(self, partitions: list[int]) -> None:
         """The stripes of these are lost, as of what is ``known`` by now."""

@@ -295,8 +295,9 @@ class OpenFiles:
             if last:
                 written = yield from self._written(ino, file.report())
                 file = self._of(ino)
-                if written is not None and file.copies > 1 and not file.stripe:
-                    error, same = yield from self._copy_last(ino, written)
+                if written is not None and file.copies > 1:
+                    # One that has outgrown this node lies in stripes, each once.
+                    error, same = (errno.ENOSPC, False) if file.stripe else (yield from self._copy_last(ino, written))
                     file = self._of(ino)
             used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
             if not used:
@@ -386,7 +387,9 @@ class OpenFiles:
         yield Acquire(_closing(ino))
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
-            if attr.writer == self._members.node and attr.layout == WHOLE and not self._of(ino).stripe:
+            if attr.writer == self._members.node and self._of(ino).stripe:
+                return errno.ENOSPC  # it has outgrown this node, and lies in stripes, each once
+            if attr.writer == self._members.node and attr.layout == WHOLE:
                 facts = yield from work(w.LiveFacts(attr))
                 digest = yield from self._digest(ino, facts)
                 error = yield from self._checkpoint(ino, facts)

@@ -10,7 +10,7 @@ import errno
 import stat
 
 from amfs.engine import fs_works as w
-from amfs.engine.attr import maker
+from amfs.engine.attr import LOST, maker
 from amfs.engine.events import MoveForTask
 from amfs.fs.openflags import O_CREAT, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caller import Caller
@@ -47,6 +47,8 @@ class TaskFiles:
                 raise failure(errno.EISDIR if stat.S_ISDIR(attr.mode) else errno.EINVAL)
             if attr.pending and maker(attr.pending) not in self._members.live:
                 raise failure(errno.ENOENT)  # left by a task that died with its node
+            if attr.finished == LOST:
+                raise OSError(errno.EIO, f"its content was lost with {self._members.who_died()}")
             if attr.finished and not attr.pending:
                 break
             if self._calls.now >= end:

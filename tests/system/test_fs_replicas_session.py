@@ -1,0 +1,169 @@
+"""Files of a real session that survive its nodes, and those that do not and say so, by every way that leads to them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import fsspec
+import pytest
+from fs_session import PATIENCE_S, kill, running
+
+from amfs.client.files import Files
+
+MIB = 1 << 20
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(os.environ.get("AMFS_TESTS_NO_FUSE")), reason="AMFS_TESTS_NO_FUSE is set"),
+]
+
+
+def amfs(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "amfs", *arguments], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+@contextmanager
+def mounted(place: Path, nodes: int, *options: str) -> Iterator[list[Path]]:
+    places = [place / f"m{node}" for node in range(nodes)]
+    try:
+        for node, where in enumerate(places):
+            where.mkdir()
+            said = amfs("mount", str(where), "--node", str(node), *options)
+            assert said.returncode == 0, said.stderr
+        yield places
+    finally:
+        for where in places:
+            subprocess.run(["umount", "-l", str(where)], check=False, capture_output=True)
+
+
+def sums(read: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in read.items()}
+
+
+def await_members(files: Files, count: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while len(files.df()) > count:
+        assert time.monotonic() < end, "the death is not noticed"
+        time.sleep(0.05)
+
+
+def await_location(path: Path, nodes: bytes) -> None:
+    """That a handle is closed may be on its way."""
+    end = time.monotonic() + PATIENCE_S
+    while (found := os.getxattr(path, "user.amfs.location")) != nodes:
+        assert time.monotonic() < end, found
+        time.sleep(0.01)
+
+
+def await_copies() -> None:
+    end = time.monotonic() + PATIENCE_S
+    while "fewer copies than asked for" in amfs("status").stdout:
+        assert time.monotonic() < end, amfs("status").stdout
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("options", [(), ("--fuse", "fusepy")], ids=["native", "fusepy"])
+def test_every_file_that_was_closed_survives_one_node_after_the_other(options: tuple[str, ...], tmp_path: Path) -> None:
+    written: dict[str, bytes] = {}
+    nodes = 4 if not options else 2
+    with running(nodes, "--replicas", "2") as session, mounted(tmp_path, nodes, *options) as places, Files(node=nodes - 1) as files:
+        written["big"] = os.urandom(9 * MIB)
+        (places[1] / "big").write_bytes(written["big"])
+        written["client"] = os.urandom(3 * MIB)
+        with Files(node=0) as others:
+            others.write_bytes("/client", written["client"])
+        (tmp_path / "list").write_text("".join(f"t{i} -b sh -o amfs:/out{i} -a -c -a 'echo task {i} > amfs:/out{i}'\n" for i in range(4)))
+        ran = amfs("run", "list", cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        written |= {f"out{i}": f"task {i}\n".encode() for i in range(4)}
+        for dying in range(nodes - 1):  # the manager first
+            small = {f"{dying}-{number}": os.urandom(1 + 1000 * number) for number in range(20)}
+            for name, data in small.items():
+                (places[dying] / name).write_bytes(data)
+            with (places[dying] / "log").open("ab") as log:  # written over, after all
+                log.write(b"%d\n" % dying)
+            kill(session, dying)
+            written |= small
+            written["log"] = written.get("log", b"") + b"%d\n" % dying
+            await_members(files, nodes - 1 - dying)
+            assert sums({name: files.read_bytes(f"/{name}") for name in written}) == sums(written), f"by a client, after node {dying} died"
+            mount = places[nodes - 1]
+            assert sums({name: (mount / name).read_bytes() for name in written}) == sums(written), f"by a mount, after node {dying} died"
+            if dying < nodes - 2:
+                await_copies()
+        status = amfs("status").stdout
+        assert f"{len(written)} files of amfs:/" in status and "have fewer copies than asked for" in status, "one node is left"
+
+
+def test_what_is_asked_for_is_shown(tmp_path: Path) -> None:
+    with running(2), mounted(tmp_path, 2) as places, Files(node=0) as files:
+        (places[0] / "once").write_bytes(b"once")
+        (places[0] / "d").mkdir()
+        os.setxattr(places[0] / "d", "user.amfs.replicas", b"2")
+        (places[1] / "d" / "twice").write_bytes(b"twice")
+        assert os.getxattr(places[0] / "d" / "twice", "user.amfs.replicas") == b"2"
+        await_location(places[0] / "d" / "twice", b"0,1")
+        assert "on nodes 0, 1; 2 copies asked for" in amfs("stat", "amfs:/d/twice").stdout
+        assert "new files are kept on 2 nodes" in amfs("stat", "amfs:/d").stdout
+        assert "copies" not in amfs("stat", "amfs:/once").stdout
+        assert amfs("ls", "-l", "amfs:/d").stdout.splitlines()[-1].split()[1] == "x2"
+        assert amfs("ls", "-l", "amfs:/once").stdout.split()[1] == "1"
+        os.setxattr(places[1] / "once", "user.amfs.replicas", b"2")
+        await_location(places[0] / "once", b"0,1")
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.setxattr(places[0] / "once", "user.amfs.replicas", b"many")
+        assert "fewer copies" not in amfs("status").stdout
+        for target in (places[1] / "d" / "twice", places[0] / "d" / "twice"):  # cut, and written over, by either node
+            os.truncate(target, 3)
+            await_location(target, b"0,1")
+            with target.open("r+b") as again:
+                again.write(b"THR")
+            await_location(target, b"0,1")
+            assert {mount.read_bytes() for mount in (places[0] / "d" / "twice", places[1] / "d" / "twice")} == {b"THR"}
+        assert files.read_bytes("/d/twice") == b"THR"
+
+
+def test_without_room_for_copies_closing_says_so(tmp_path: Path) -> None:
+    with running(2, "--replicas", "2", "--store-limit", "8M"), mounted(tmp_path, 2) as places, Files(node=0) as files:
+        files.write_bytes("/fills", b"x" * (3 * MIB))
+        with pytest.raises(OSError, match="No space") as failed, (places[0] / "more").open("wb", buffering=0) as more:
+            for _ in range(6):
+                more.write(b"y" * MIB)
+        assert failed.value.errno == errno.ENOSPC
+        assert files.read_bytes("/fills") == b"x" * (3 * MIB)
+
+
+def test_a_lost_file_is_an_error_by_every_way_and_says_its_name(tmp_path: Path) -> None:
+    with running(3) as session, mounted(tmp_path, 3) as places, Files(node=0) as files:
+        (places[2] / "gone").write_bytes(b"was on node 2")
+        await_location(places[0] / "gone", b"2")
+        kill(session, 2)
+        await_members(files, 2)
+        for way in (
+            lambda: (places[0] / "gone").read_bytes(),
+            lambda: (places[1] / "gone").open("ab"),
+            lambda: files.read_bytes("/gone"),
+            lambda: files.get_file("/gone", tmp_path / "got"),
+            lambda: fsspec.filesystem("amfs", session=session.name).cat_file("/gone"),
+        ):
+            with pytest.raises(OSError) as failed:
+                way()
+            assert failed.value.errno == errno.EIO, way
+        assert not (tmp_path / "got").exists()
+        assert "gone" in os.listdir(places[0]) and (places[1] / "gone").stat().st_nlink == 1
+        assert amfs("ls", "-l", "amfs:/gone").stdout.startswith("-rw-r--r--!")
+        assert "content lost with a node that died" in amfs("stat", "amfs:/gone").stdout
+        got = amfs("get", "amfs:/gone", str(tmp_path / "got"))
+        assert got.returncode != 0 and "gone" in got.stderr and not (tmp_path / "got").exists()
+        (tmp_path / "list").write_text("reads -b cp -i amfs:/gone -o amfs:/copy -a amfs:/gone amfs:/copy\n")
+        ran = amfs("run", "list", cwd=tmp_path)
+        assert ran.returncode == 1, ran.stderr
+        assert "amfs:/gone" in ran.stderr and "its content was lost with node 2" in ran.stderr, ran.stderr
+        assert not (places[0] / "copy").exists()
