@@ -25,7 +25,7 @@ class MemoryLimits(msgspec.Struct, frozen=True):
     spill_limit: int = 0  # bytes; 0: as much as there is room for
     why_no_spill: str = "there is no spill directory"
     patience_s: float = 30.0  # for other nodes to take away what they read, before a task fails because there is no room
-    retry_s: float = 5.0  # after which a spill directory that was full is tried again
+    retry_s: float = 1.0  # after which a spill directory that was full is tried again
 
 
 class DispatcherLimits(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import click
 from amfs.cli.completion import session_names
 
 _COLUMNS = ("slots", "running", "ready", "parked", "dispatching", "files", "records")
+_SIZES = ("memory", "spilled")  # of files of runs; shown when there are any
 
 
 @click.command()
@@ -98,6 +99,8 @@ def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
 
 
 def _print(fact: dict[str, Any]) -> None:
+    from amfs.display.progress import size_text
+
     nodes = fact["nodes"]
     up = [node for node in nodes if node["state"] == "up"]
     minutes = int(max(0.0, time.time() - fact["created"]) // 60)
@@ -107,11 +110,13 @@ def _print(fact: dict[str, Any]) -> None:
     if fact["error"]:
         click.echo(f"  {fact['error']}")
     shown = [column for column in _COLUMNS if any(column in node for node in nodes)]
-    rows = [("node", "state", "host", "pid", *shown)]
+    sizes = [column for column in _SIZES if any(node.get(column) for node in nodes)]
+    rows = [("node", "state", "host", "pid", *shown, *sizes)]
     for node in nodes:
         mark = "*" if node["node"] == fact["manager"] else ""
         cells = [f"{node['node']}{mark}", node["state"], node["host"], str(node["pid"] or "-")]
-        rows.append((*cells, *(str(node.get(column, "-")) for column in shown)))
+        amounts = (size_text(node[column]) if column in node else "-" for column in sizes)
+        rows.append((*cells, *(str(node.get(column, "-")) for column in shown), *amounts))
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     left = {1, 2}  # text columns; numbers are set to the right
     for row in rows:

@@ -71,6 +71,8 @@ class Summary(msgspec.Struct):
     engine_cpu_seconds: float = 0.0
     lost_nodes: list[int] = []  # nodes that were there and are so no more
     reruns: int = 0  # results beyond one for each task: what had been done, and was lost with a node
+    spilled_bytes: int = 0  # of files that memory could not hold
+    returned_bytes: int = 0  # of those, what was brought back into memory
     notes: list[str] = []  # further sentences for the person: journal kept, trace written, files kept …
 
     def count(self, field: str) -> int:

@@ -17,7 +17,8 @@ IN_MEMORY = frozenset((Place.HELD, Place.SPILLING, Place.BOTH, Place.RETURNING))
 ON_DISK = frozenset((Place.SPILLING, Place.BOTH, Place.SPILLED, Place.RETURNING))  # or about to be
 
 
-ORDER_S = 0.25  # after which what is needed when is looked at anew
+ORDER_S = 0.25  # after which what is needed when is looked at anew,
+FEW = 256  # at once if there are so few files in memory
 
 
 class Content:
@@ -134,7 +135,7 @@ class Memory:
         """The next file that may leave memory. ``rank()`` gives an order: that for which it is smallest goes first, and of two that which
         came first. ``stay``: names of those that tasks have, or are about to."""
         file: Any
-        if now - self._victims_at > ORDER_S:
+        if now - self._victims_at > ORDER_S or len(self.files) <= FEW:
             self._victims = []
         for attempt in range(2):
             while self._victims:
@@ -161,8 +162,11 @@ class Memory:
         from amfs.display.progress import size_text
 
         taken, limit = size_text(self.used + self.coming + self.others), size_text(self.limit)
+        fault = self.fault
+        if not fault and self.limits.spill_limit:
+            fault = "the spill directory holds all that it may (--spill-limit)"
         return (
-            f"{taken} of {limit} (--store-limit) are taken by files that are still needed, and {self.fault or 'none of them may leave'}. "
+            f"{taken} of {limit} (--store-limit) are taken by files that are still needed, and {fault or 'none of them may leave'}. "
             "Give a larger --store-limit, more nodes, or with --spill a directory on a disk"
         )
 

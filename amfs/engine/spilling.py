@@ -9,6 +9,7 @@ something can still make room, then it reads its inputs from the spill directory
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -22,6 +23,8 @@ from amfs.engine.states import FileEvent, FileState, Outcome, Place, PlaceEvent,
 from amfs.engine.worker_state import File, Run, TaskEntry
 
 LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
+SMALL_BYTES = 1 << 16  # files of this size are fetched whatever the state of memory: they come with the answer that says where they are
+FULL_TIMES = 3  # how often in a row the spill directory may be full before nothing is expected of it any more
 ALONE_S = 0.5  # how long it waits if there is no other node that might take something away
 LOOK_AHEAD = 64  # READY tasks that are looked at when the first of them has to wait
 
@@ -35,6 +38,10 @@ class Spilling(Availability):
         self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
         self.wanted = 0.0  # bytes for which the first READY task, or the first fetch, waits
         self.blocked_at = -1.0  # since when nothing on this node can make room; -1: something can
+        self._hopeless = math.inf  # with so many bytes in memory another one waited in vain
+        self._full = 0  # how often in a row the spill directory was full
+        self._retries = False  # it was full, and is going to be tried again
+        self._broken = False  # it gave another error, and is not used for anything new
         self._looking = False  # the time to look for room again is set
 
     def launch(self, entries: Sequence[TaskEntry]) -> None:
@@ -53,7 +60,8 @@ class Spilling(Availability):
             self._looking = False
             if self.wanted:
                 self.out.append(ReadRoom())
-        elif key == "spill":
+        elif key == "spill" and not self._broken:
+            self._retries = False
             self.memory.failed = False
             self.memory.fault = ""
             self.memory.changed()
@@ -77,17 +85,19 @@ class Spilling(Availability):
             if not self._make_room() and self.serial == before:
                 break
         if not self.wanted:
+            self.blocked_at = -1.0
             return
         if not self._looking:
             self._looking = True
             self.set_timer("room", LOOK_S)
-        if not self._is_stuck():
+        patience = self.memory.limits.patience_s if len(self.alive) > 1 else ALONE_S
+        if not self._is_stuck() or self._let_one_go(target):
             self.blocked_at = -1.0
+        elif self.memory.used >= self._hopeless or 0 <= self.blocked_at <= self.now - patience:
+            self.blocked_at = -1.0
+            self._fail_one()
         elif self.blocked_at < 0:
             self.blocked_at = self.now
-        elif self.now >= self.blocked_at + (self.memory.limits.patience_s if self.peers else ALONE_S):
-            self.blocked_at = -1.0
-            self._force()
 
     def _start(self, target: int) -> None:
         ready, inflight = self.ready, self.inflight
@@ -159,7 +169,8 @@ class Spilling(Availability):
 
     def _rank(self) -> Callable[[File], tuple[int, int]]:
         """What is needed last goes first: what other nodes have, what no task here reads, what only tasks read that wait for more (those
-        last in the list first), then what READY tasks read (those last in the queue first)."""
+        last in the list first), then what READY tasks read (those last in the queue first). What is on the disk already goes before what
+        is not and READY tasks do not read either."""
         ready: dict[str, int] = {}
         for position, entry in enumerate(self.ready):
             for name in (*entry.spec.inputs, *entry.spec.shared):
@@ -174,9 +185,11 @@ class Spilling(Availability):
         def rank(file: File) -> tuple[int, int]:
             if file.name in ready:
                 return (3, -ready[file.name])
+            if file.place == Place.BOTH or (file.spare and not file.users):
+                return (0, 0)
             if file.name in parked:
                 return (2, -parked[file.name])
-            return (0 if file.spare and not file.users else 1, 0)
+            return (1, 0)
 
         return rank
 
@@ -233,6 +246,7 @@ class Spilling(Availability):
             file.copy = 0
             return
         self._drop_spilled.remove(event.serial)
+        self._full = 0
         memory.move(file, PlaceEvent.COPIED)
         run.counters["spilled_bytes"] += file.size
         run.counters["spilled_files"] += 1
@@ -261,7 +275,11 @@ class Spilling(Availability):
             self.log(f"the spill directory is {'full' if full else 'not used any more'}: {error}", logging.WARNING)
         memory.failed = True
         memory.fault = f"the spill directory failed: {error}"
-        if full:
+        if not full:
+            self._broken = True
+        elif not self._retries:
+            self._full += 1
+            self._retries = True
             self.set_timer("spill", memory.limits.retry_s)
 
     def _give_up(self, run: Run, file: File) -> None:
@@ -299,6 +317,9 @@ class Spilling(Availability):
         memory = self.memory
         if not memory.limit:
             return True
+        if file.size <= SMALL_BYTES:
+            memory.promise(file, file.size)
+            return True
         if not self.fetches and file.size <= memory.room() - (memory.limit - memory.mark):
             memory.promise(file, file.size)
             return True
@@ -333,27 +354,37 @@ class Spilling(Availability):
 
     def _is_stuck(self) -> bool:
         """Something waits for room, and nothing on this node will make any."""
-        return bool(self.wanted) and not (self.inflight or self.granted or self.jobs or self.memory.coming)
+        if not self.wanted or self.inflight or self.granted or self.jobs or self.memory.coming:
+            return False
+        return self._broken or not self._retries or self._full >= FULL_TIMES
 
-    def _force(self) -> None:
-        """Let one go on, or fail. A task reads in place what cannot be brought back, and may run alone while there is any room, or when
-        it makes room for about as much as tasks make."""
+    def _let_one_go(self, target: int) -> bool:
+        """A task reads in place what cannot be brought back, and may run alone while there is any room, or when it makes room for about as
+        much as tasks make."""
         memory = self.memory
-        entries = [entry for entry in islice(self.ready, LOOK_AHEAD) if entry.state == TaskState.READY]
-        for entry in entries:
+        for entry in islice(self.ready, LOOK_AHEAD):
+            if entry.state != TaskState.READY:
+                continue
             if not self._makes_files(entry) or memory.room() > 0 or self._frees(entry) >= memory.made_mean:
                 self.granted[entry] = None  # the queue skips it from now on
-                self._start(self.slots)
+                self._start(target)
+                return True
+        return False
+
+    def _fail_one(self) -> None:
+        """A task for which there is no room, or those that wait for a file that cannot be fetched."""
+        why = self.memory.why_full()
+        self._hopeless = self.memory.used
+        for entry in self.ready:
+            if entry.state == TaskState.READY:
+                self._move(entry, TaskEvent.NO_ROOM)
+                name = entry.spec.outputs[0][len(entry.run.info.scope):]
+                detail = f"node {self.node} has no room for {name}: {why}"
+                self._end(entry, m.Result(entry.spec.tid, entry.spec.attempt, Outcome.SETUP, 0, self.node, detail=detail))
                 return
-        if entries:
-            entry = entries[0]
-            self._move(entry, TaskEvent.NO_ROOM)
-            name = entry.spec.outputs[0][len(entry.run.info.scope):]
-            detail = f"node {self.node} has no room for {name}: {memory.why_full()}"
-            self._end(entry, m.Result(entry.spec.tid, entry.spec.attempt, Outcome.SETUP, 0, self.node, detail=detail))
-        elif self.fetches:
+        if self.fetches:
             run, file = self.fetches.popleft()
-            self._unreadable(run, file, f"node {self.node} has no room for {file.name[len(run.info.scope):]}: {memory.why_full()}")
+            self._unreadable(run, file, f"node {self.node} has no room for {file.name[len(run.info.scope):]}: {why}")
 
     def check_memory(self) -> None:
         """Part of ``check_invariants``."""

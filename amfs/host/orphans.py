@@ -85,6 +85,15 @@ def remove_spilled(store: Path) -> None:
         return
 
 
+def adopt_spilled(store: Path, session: str) -> Marked | None:
+    """Take over the spill directory of a store that is taken over, if it has one."""
+    try:
+        directory = Path((store / SPILL).read_text())
+        return Marked(directory, mark(directory, session)) if is_orphan(directory, None) else None
+    except OSError:
+        return None
+
+
 def sweep_spilled(parent: Path) -> None:
     """Remove the spill directories in ``parent`` whose owner is dead and whose store is gone: shared memory does not survive a restart of
     the machine, a disk does."""

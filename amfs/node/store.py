@@ -75,6 +75,7 @@ class Store:
                     f"cannot make the store in {place}: {error.strerror}; name another place with --store"
                 ) from None
         self.path = self.marked.path
+        self._spilled = orphans.adopt_spilled(self.path, session) if self.adopted else None  # by the dead owner: links lead there
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
         self.own_mount = inside != self.path  # a tmpfs of its own
         self.inside = str(inside)  # for what else lives in this node's memory
@@ -197,6 +198,8 @@ class Store:
     def close(self) -> None:
         """Remove everything."""
         self.remover.shutdown(wait=False, cancel_futures=True)
+        if self._spilled is not None:
+            self._spilled.remove()
         if self.marked is not None:
             self.marked.remove()
             self.marked = None

@@ -177,6 +177,12 @@ class Tally:
         if lost := self.lost_nodes:
             nodes = f"node {lost[0]} was" if len(lost) == 1 else f"nodes {', '.join(map(str, lost))} were"
             untold.insert(0, f"{nodes} lost on the way; {self.reruns} {'task' if self.reruns == 1 else 'tasks'} had to run again")
+        spilled, returned = (submitter.counters.get(name, 0) for name in ("spilled_bytes", "returned_bytes"))
+        if spilled:
+            from amfs.display.progress import size_text
+
+            back = f", and {size_text(returned)} were brought back" if returned else ""
+            untold.insert(0, f"{size_text(spilled)} of files did not fit in memory and were spilled to disks{back}")
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Summary(
             outcome=outcome,
@@ -190,6 +196,8 @@ class Tally:
             engine_cpu_seconds=used.ru_utime + used.ru_stime,
             lost_nodes=self.lost_nodes,
             reruns=self.reruns,
+            spilled_bytes=spilled,
+            returned_bytes=returned,
             notes=[*notes, *untold[:10]],
         )
 

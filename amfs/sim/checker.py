@@ -38,9 +38,9 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
         for tid, task in enumerate(workload.tasks):
             if task.node in lost_nodes and not task.node_soft:
                 may_fail[tid] = None
-    if faults.storage_errors:
+    if faults.storage_errors or faults.disk_errors:
         for tid, task in enumerate(workload.tasks):
-            if task.outputs:
+            if task.outputs or faults.disk_errors:
                 may_fail[tid] = None
     downstream = workload.downstream(list(may_fail))
     must_fail = set(workload.broken) - downstream
@@ -53,7 +53,7 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
             away = suspected and workload.tasks[tid].node in lost_nodes
             assert outcome == Outcome.EXIT or away, f"task {tid} fails by itself, and ended as {Outcome(outcome).name}"
         elif tid in downstream:
-            if not faults.storage_errors and not suspected:
+            if not faults.storage_errors and not faults.disk_errors and not suspected:
                 assert s == FAILED, f"task {tid} reads what was never made, and finished"
             if tid in may_fail:
                 continue
@@ -61,7 +61,7 @@ def check_results(workload: Workload, client: SimClient, faults: Faults, *, lost
             assert s != FAILED or outcome == Outcome.UPSTREAM_FAILED, f"task {tid} ended as {Outcome(outcome).name} ({detail})"
         elif tid not in may_fail:
             assert s == FINISHED, f"task {tid} has no reason to fail: {client.ended[tid][-1]}"
-    if not suspected and not faults.storage_errors:
+    if not suspected and not faults.storage_errors and not faults.disk_errors:
         check_upstream(workload, client)
 
 
@@ -127,7 +127,7 @@ def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> Non
         for run, record in node.core.fls.records():
             assert record.released <= record.readers, f"{record.name} of run {run} was read {record.released} times, by {record.readers}"
         top = len(node.core.worker.store) + 1
-        left = [path for path in node.node_io.files if "/given" not in path]
+        left = [path for path in (*node.node_io.files, *node.node_io.links) if "/given" not in path]
         assert not left, f"node {node.id} still has {[path[top:] for path in left[:5]]}, which nobody will read"
 
 
@@ -145,7 +145,8 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         assert cut_off or not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
         assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
         assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
-        assert not node_io.files, who + f"files {list(node_io.files)[:5]}"
+        assert not node_io.files and not node_io.links, who + f"files {[*node_io.files, *node_io.links][:5]}"
+        assert not node_io.disk and not node_io.back, who + f"spilled files {[*node_io.disk, *node_io.back][:5]}"
         assert not node_io.contexts and not node_io.queue and not node_io.running and not node_io.jobs, who + "processes or contexts"
         left = set(node.timers) - LASTING_TIMERS
         assert not left, who + f"timers {left}"

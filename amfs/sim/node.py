@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from amfs._native import Meta
 from amfs.engine import messages as m
 from amfs.engine.dispatch_records import Record
@@ -113,9 +115,13 @@ class SimNode(Process):
             fs = FileSystem(me.node, self.files.meta)
             self.backups = BackupSender(self, contents, self.files)
         limits = limits or Limits()
+        memory_limits = limits.memory
+        if memory_limits.spill:
+            memory_limits = msgspec.structs.replace(memory_limits, spill=f"{memory_limits.spill}/n{me.node}")
         self.core = PricedCore(
             me, f"/n{me.node}", manager_hint=manager_hint, unit_size=unit_size, view=view,
             worker_limits=limits.worker, dispatcher_limits=limits.dispatcher, member_limits=limits.member, fs=fs,
+            memory_limits=memory_limits,
         )  # fmt: skip
         self.core.costs = world.costs
         self.core.watched = world.watched

@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from amfs.engine import messages as m
 from amfs.engine.events import (
+    BringBack,
     CloseRun,
     CopyOut,
     Delete,
+    DropSpilled,
+    Evict,
     FetchData,
     JobDone,
     Kill,
     Launch,
     OpenRun,
+    ReadRoom,
     ReadStore,
+    Restore,
+    RoomRead,
+    SpillOut,
     StageIn,
     StoreInline,
     TasksExited,
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
 
 INLINE_BYTES_MAX = 1 << 16
 FETCH_PATIENCE_S = 30.0
+DISK_BYTES_S = 5e8  # of the disk with the spill directory
+DISK_FAULTS = 3  # a disk that is full, or fails, does so that often
 
 
 class Started(NamedTuple):
@@ -81,6 +90,11 @@ class NodeIO:
         self.memory = memory
         self.workload = workload
         self.files: dict[str, tuple[int, int]] = {}  # path in the store -> bytes, stamp (of no two makings the same)
+        self.links: dict[str, int] = {}  # path in the store that leads into the spill directory -> what it leads to
+        self.disk: dict[int, tuple[int, int]] = {}  # the spill directory
+        self.back: dict[int, tuple[int, int]] = {}  # what was copied back into memory, before it has its place
+        self.disk_free_at = 0.0
+        self.disk_faults = 0
         self.contexts: dict[int, m.RunInfo] = {}
         self.queue: deque[Started] = deque()
         self.running: dict[int, tuple[Started, float, int]] = {}  # serial -> task, begin, slot
@@ -97,7 +111,8 @@ class NodeIO:
         self.acts: dict[type, Callable[[Any], m.Content | None]] = {
             Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
-            CopyOut: self.copy_out,
+            CopyOut: self.copy_out, SpillOut: self.spill_out, BringBack: self.bring_back, Evict: self.evict, Restore: self.restore,
+            DropSpilled: self.drop_spilled, ReadRoom: self.read_room,
         }  # fmt: skip
 
     def path_of(self, key: str) -> str:
@@ -116,19 +131,30 @@ class NodeIO:
     def close_run(self, effect: CloseRun) -> None:
         del self.contexts[effect.run]
         top = f"{self.node.core.worker.store}/{effect.scope}"
-        for path in [path for path in self.files if path.startswith(top)]:
-            del self.files[path]
+        for path in [path for path in (*self.files, *self.links) if path.startswith(top)]:
+            self._remove(path)
 
     def delete(self, effect: Delete) -> None:
         for name in effect.names:
-            self.files.pop(self.path_of(name), None)
+            self._remove(self.path_of(name))
+
+    def _remove(self, path: str) -> None:
+        self.files.pop(path, None)
+        self.links.pop(path, None)
+
+    def _content(self, path: str) -> tuple[int, int] | None:
+        """Of a path in the store, wherever it lies."""
+        return self.disk.get(self.links[path]) if path in self.links else self.files.get(path)
 
     def _keep(self, path: str, size: int, stamp: int) -> tuple[int, int]:
         """A file appears in the store, unless there is one of that name already: then that one stays. What is there now."""
         if self.world.watched:
             scope = path[len(self.node.core.worker.store) + 1 :].split("/", 1)[0]
             assert int(scope) in self.contexts, f"node {self.node.id} stores {path} of a run that it does not have"
-        return self.files.setdefault(path, (size, stamp))
+        there = self._content(path)
+        if there is None:
+            there = self.files[path] = (size, stamp)
+        return there
 
     def store_inline(self, effect: StoreInline) -> None:
         size = len(effect.data) if self.world.watched else self.workload.size_of(effect.name)
@@ -139,10 +165,11 @@ class NodeIO:
 
     def _blob(self, name: str) -> m.Blob:
         path = self.path_of(name)
-        if path not in self.files:
+        content = self._content(path)
+        if content is None:
             return m.Blob(name, 0, missing=True)
-        size, _ = self.files[path]
-        if size <= INLINE_BYTES_MAX:
+        size, _ = content
+        if size <= INLINE_BYTES_MAX and path not in self.links:
             return m.Blob(name, size, bytes(size))
         return m.Blob(name, size)
 
@@ -185,8 +212,16 @@ class NodeIO:
     def _stamp_of(self, source: str) -> int | None:
         """Which making of an input is there now."""
         if source.startswith("@"):
+            copy = self._spilled(source)
+            if copy is not None:
+                return self.disk[copy][1] if copy in self.disk else None
             return self.world.stamps.get(source[1:])
         return self.files[source][1] if source in self.files else None
+
+    def _spilled(self, source: str) -> int | None:
+        """The number in the spill directory, if it is there that the source lies."""
+        top = f"@{self.node.core.worker.memory.limits.spill}/"
+        return int(source[len(top) :], 16) if len(top) > 2 and source.startswith(top) else None
 
     def _give(self, task: Started) -> None:
         """The task begins: it has the files that are there now, which must be those that its worker meant; and on no node that is
@@ -215,7 +250,10 @@ class NodeIO:
 
     def _check_inputs(self, tid: int, inputs: tuple[tuple[str, str], ...]) -> None:
         for source, _ in inputs:
-            if source.startswith("@"):
+            copy = self._spilled(source)
+            if copy is not None:
+                assert copy in self.disk, f"task {tid} begins on node {self.node.id} without {source}"
+            elif source.startswith("@"):
                 assert self.world.shared.get(source[1:]) is not None or source[1:] in self.workload.given, (
                     f"task {tid} begins on node {self.node.id} and {source[1:]} is not on shared storage"
                 )
@@ -332,7 +370,7 @@ class NodeIO:
         begin = max(world.now, server.serve_free_at, self.fetch_free_at)
         end = begin + effect.size / world.costs.bandwidth_bytes_s
         server.serve_free_at = self.fetch_free_at = end
-        held = server.files.get(server.path_of(effect.name))
+        held = server._content(server.path_of(effect.name))
         good = held is not None and held[0] == effect.size
         if world.faults.transfer_errors and world.rng.random() < world.faults.transfer_errors:
             good = False
@@ -343,7 +381,10 @@ class NodeIO:
         if not self.node.alive:
             return
         if good and self.world.reachable(self.node.id, effect.peer):
-            self._keep(self.path_of(effect.name), effect.size, self.world.stamp())
+            if effect.spill:
+                self.disk[effect.serial] = (effect.size, self.world.stamp())
+            else:
+                self._keep(self.path_of(effect.name), effect.size, self.world.stamp())
             self.bytes_fetched += effect.size
             self.node.arrive(("event", JobDone(effect.serial, "", effect.size)))
         else:
@@ -366,11 +407,11 @@ class NodeIO:
         self.node.arrive(("event", JobDone(effect.serial, "", size)))
 
     def copy_out(self, effect: CopyOut) -> None:
-        path = self.path_of(effect.name)
-        if path not in self.files:
+        content = self._content(self.path_of(effect.name))
+        if content is None:
             self._later(self.world.now, ("event", JobDone(effect.serial, f"{effect.name}: no such file", 0)))
             return
-        size, _ = self.files[path]
+        size, _ = content
         self.jobs += 1
         self.world.at(self.world.use_storage(size, write=True), self._copied, effect, size)
 
@@ -383,6 +424,56 @@ class NodeIO:
             self.node.arrive(("event", JobDone(effect.serial, f"{effect.path}: no space left on device", 0)))
             return
         if self.world.watched:
-            assert self.path_of(effect.name) in self.files, f"node {self.node.id} dropped {effect.name} before it was on shared storage"
+            there = self._content(self.path_of(effect.name)) is not None
+            assert there, f"node {self.node.id} dropped {effect.name} before it was on shared storage"
         self.world.put_shared(effect.path, size, self.world.stamp())
         self.node.arrive(("event", JobDone(effect.serial, "", size)))
+
+    # ── the spill directory ────────────────────────────────────────────────────────────────────────
+
+    def spill_out(self, effect: SpillOut) -> None:
+        self._on_disk(effect.serial, self._content(self.path_of(effect.name)), self.disk)
+
+    def bring_back(self, effect: BringBack) -> None:
+        self._on_disk(effect.serial, self.disk.get(effect.copy), self.back)
+
+    def _on_disk(self, serial: int, content: tuple[int, int] | None, into: dict[int, tuple[int, int]]) -> None:
+        """The disk does one thing after the other."""
+        world, faults = self.world, self.world.faults
+        error, own = ("", False) if content is not None else ("no such file", False)
+        if not error and self.disk_faults < DISK_FAULTS and world.rng.random() < (faults.disk_full or faults.disk_errors):
+            self.disk_faults += 1
+            error, own = ("no space left on device", True) if faults.disk_full else ("input/output error", False)
+        size, stamp = content or (0, 0)
+        self.jobs += 1
+        self.disk_free_at = max(world.now, self.disk_free_at) + size / DISK_BYTES_S
+        world.at(self.disk_free_at, self._disk_done, serial, (size, stamp), into, error, own)
+
+    def _disk_done(self, serial: int, content: tuple[int, int], into: dict[int, tuple[int, int]], error: str, own: bool) -> None:
+        self.jobs -= 1
+        if not self.node.alive:
+            return
+        if not error:
+            into[serial] = content
+        self.node.arrive(("event", JobDone(serial, error, 0 if error else content[0], own)))
+
+    def evict(self, effect: Evict) -> None:
+        assert effect.copy in self.disk, f"{effect.name} is evicted, and its copy {effect.copy} is not there"
+        path = self.path_of(effect.name)
+        self.files.pop(path, None)
+        self.links[path] = effect.copy
+
+    def restore(self, effect: Restore) -> None:
+        path = self.path_of(effect.name)
+        assert path in self.links, f"{effect.name} comes back, and was not away"
+        del self.links[path]
+        self.files[path] = self.back.pop(effect.back)
+
+    def drop_spilled(self, effect: DropSpilled) -> None:
+        for number in effect.copies:
+            assert number not in self.links.values(), f"copy {number} is dropped, and a file of the store leads to it"
+            self.disk.pop(number, None)
+            self.back.pop(number, None)
+
+    def read_room(self, effect: ReadRoom) -> None:
+        self._later(self.world.now, ("event", RoomRead(1 << 62, 0)))

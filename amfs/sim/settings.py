@@ -7,7 +7,7 @@ import random
 
 import msgspec
 
-from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
+from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, SubmitterLimits, WorkerLimits
 
 NEVER = math.inf
 
@@ -47,6 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
     dispatcher: DispatcherLimits = DispatcherLimits()
     submitter: SubmitterLimits = SubmitterLimits()
     member: MemberLimits = MemberLimits()
+    memory: MemoryLimits = MemoryLimits()
 
     @classmethod
     def silent(cls, base: Limits | None = None) -> Limits:
@@ -58,6 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
             base.dispatcher,
             replace(base.submitter, heartbeat_s=NEVER),
             replace(base.member, heartbeat_s=NEVER),
+            base.memory,
         )
 
 
@@ -81,6 +83,8 @@ class Faults(msgspec.Struct, frozen=True):
     flaky_tasks: float = 0.0  # share of tasks that fail a few times, fewer than they have retries
     storage_errors: float = 0.0  # probability that a copy to shared storage fails
     transfer_errors: float = 0.0  # probability that a transfer between nodes fails although both live
+    disk_full: float = 0.0  # probability that the disk with the spill directory of a node is full; it soon has room again
+    disk_errors: float = 0.0  # probability that it fails
     client_dies: bool = False
     client_stops: bool = False  # Ctrl-C
     client_returns: bool = False  # when it has died, another one resumes its run

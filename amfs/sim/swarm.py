@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from amfs.config import DispatcherLimits, MemberLimits, SubmitterLimits, WorkerLimits
+from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, SubmitterLimits, WorkerLimits
 from amfs.sim import faults as fault_plan
 from amfs.sim.scenario import Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults, draw_files
@@ -115,6 +115,7 @@ EVERYTHING = 0.2  # share of the seeds that vary everything a little
 PLOTTED = 0.3  # share of the others that follow a plot
 MIXED = 0.2  # share of those without a plot whose tasks are of very different lengths
 BLACK_HOLES = 0.2  # share of the quiet seeds without other faults that have a node on which every task fails
+LITTLE_MEMORY = 0.15  # share of the seeds in which the files do not fit in memory
 LENGTHS_S = (0.01, 0.01, 0.3, 2.0, 10.0)  # short ones whose files long ones go on reading when much has happened
 
 
@@ -186,6 +187,15 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
     if not plot and lengths.random() < MIXED:
         tasks = tuple([msgspec.structs.replace(one, seconds=lengths.choice(LENGTHS_S)) for one in tasks])
     limits = limits_of(chosen)
+    memory = random.Random(f"little memory {seed}")
+    if memory.random() < LITTLE_MEMORY:
+        share = memory.choice((0.05, 0.2, 0.2, 0.5, 1.0))
+        limits = msgspec.structs.replace(limits, memory=MemoryLimits(
+            limit=max(1, int(sum(sizes.values()) * share)), high_water=memory.choice((0.5, 0.8, 0.8, 1.0)), spill="/disk",
+        ))  # fmt: skip
+        trouble = memory.random()
+        if not quiet and trouble < 0.4:
+            faults = msgspec.structs.replace(faults, **{"disk_full" if trouble < 0.2 else "disk_errors": memory.uniform(0.05, 0.6)})
     settings = Settings(
         seed=seed,
         quiet=quiet,

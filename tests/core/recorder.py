@@ -125,3 +125,8 @@ class Recorder(Generic[T]):
         self.sent.clear()
         self.effects.clear()
         return self
+
+    def forget_messages(self) -> Self:
+        """Likewise, but effects are."""
+        self.sent.clear()
+        return self
