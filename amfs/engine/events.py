@@ -223,6 +223,12 @@ class PeersHeard(Struct, frozen=True):
     at: dict[int, float]
 
 
+class PeerGone(Struct, frozen=True):
+    """The host of ``peer`` answers that no process listens any more where ``peer`` did: it has ended, and is not only silent."""
+
+    peer: int
+
+
 class FsWorked(Struct, frozen=True):
     """The work of a ``FsWork`` ended: ``error`` is an errno, 0: fine."""
 
@@ -392,6 +398,12 @@ class Log(Struct, frozen=True):
     text: str
 
 
+class Probe(Struct, frozen=True):
+    """Effect: does the process of ``peer``, which is silent, still listen? ``PeerGone`` if its host says that it does not."""
+
+    peer: int
+
+
 class Stop(Struct, frozen=True):
     """Leave the poll loop in good order."""
 
@@ -464,12 +476,12 @@ class MovedForTask(Struct, frozen=True):
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
     | NotExpanded | FilesSeen | ForgetFiles
-    | CloseList | StopRun | Started | MembersChanged | PeersHeard | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
     | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom
-    | OpenRun | CloseRun | Log | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
+    | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask
 )  # fmt: skip

@@ -4,6 +4,10 @@ One node is the manager. It numbers the nodes that join, notices nodes that fall
 higher epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher
 their id is, so that normally only one node does so. If two nodes do (a cut network), ``views.overtakes`` says which view counts, and a node
 that is not in it leaves the session. The manager sends every view to the clients (submitters), too, and ends the runs of a silent client.
+
+Silence may be a death or a cut network. So no node is taken for dead unless those who are heard are the majority (``Majority``): of two
+sides of a cut at most one goes on, and the other ends after ``cut_off_s``. A process that has ended, as its host says (``PeerGone``), is no
+side of a cut: it is not counted, and not waited for.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ import logging
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeersHeard, Started, Stop, TimerFired
+from amfs.engine.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.machine import Machine
+from amfs.engine.majority import Majority
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
 from amfs.engine.views import overtakes
@@ -51,6 +56,9 @@ class Membership(Machine):
         self.left: set[int] = set()  # ids of nodes that were members
         self.unreachable: set[int] = set()  # members to which our link is down
         self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
+        self.majority = Majority(me.node, self.limits.suspect_s, self.nodes())
+        self.answered: set[int] = set()  # nodes that asked since our last beat whether we live
+        self.cut_off_at: float | None = None  # since when this node, as manager, lacks the majority
         self.beat_due = 0.0
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
@@ -64,7 +72,10 @@ class Membership(Machine):
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
         }
-        self.on_event = {Started: self.on_started, TimerFired: self.on_timer, PeerDown: self.on_peer_down, PeersHeard: self.on_peers_heard}
+        self.on_event = {
+            Started: self.on_started, TimerFired: self.on_timer, PeerDown: self.on_peer_down, PeersHeard: self.on_peers_heard,
+            PeerGone: self.on_peer_gone,
+        }  # fmt: skip
 
     @property
     def is_manager(self) -> bool:
@@ -98,6 +109,8 @@ class Membership(Machine):
         if late <= self.limits.heartbeat_s:
             return
         self.manager_heard = min(self.manager_heard + late, self.now)
+        self.majority.allow_for_pause(late, self.now)
+        self.cut_off_at = None
         for peer in self.peers.values():
             peer.heard = min(peer.heard + late, self.now)
         for client, heard in self.clients.items():
@@ -105,6 +118,7 @@ class Membership(Machine):
 
     def _admit(self, node: int) -> None:
         peer = self.peers[node] = Peer(self.now)
+        self.majority.hear(node, self.now)
         self._move(node, peer, PeerEvent.ADMITTED)
 
     def on_join(self, peer: int, message: m.Join) -> None:
@@ -171,6 +185,7 @@ class Membership(Machine):
         self.view = view
         self.changed = True
         self.manager_heard = self.now
+        self.majority.follow(self.nodes())
         self._watch()
 
     def _watch(self) -> None:
@@ -191,6 +206,7 @@ class Membership(Machine):
             return
         self._allow_for_pause()
         self._set_beat()
+        self.answered.clear()
         view = self.view
         if view is None:
             self.send(self.hint, m.Join(self.me))
@@ -222,6 +238,7 @@ class Membership(Machine):
             if self.view is not None and message.epoch < self.view.epoch:
                 self.send(peer, self.view)
             return
+        self.majority.hear(peer, self.now)
         known = self.peers.get(peer)
         if known is not None:
             known.heard = self.now
@@ -231,6 +248,10 @@ class Membership(Machine):
             return
         if peer == view.manager:
             self.manager_heard = self.now
+        elif not self.is_manager and peer not in self.answered:
+            self.answered.add(peer)  # or we would answer each other for ever
+            self.send(peer, m.Heartbeat(view.epoch))
+            self._follow_the_gone()
         if message.epoch < view.epoch:
             self.send(peer, view)  # it missed something, or belongs to the losing side of a split
 
@@ -238,6 +259,7 @@ class Membership(Machine):
         """Whatever arrived is a sign of life. Heartbeats alone are not enough: a batch that was lost holds up those behind it."""
         view = self.view
         for node, at in event.at.items():
+            self.majority.hear(node, at)
             peer = self.peers.get(node)
             if peer is not None and at > peer.heard:
                 peer.heard = at
@@ -254,17 +276,44 @@ class Membership(Machine):
         peer.state = state
 
     def _look_for_the_silent(self) -> None:
-        dead: list[int] = []
+        late: list[int] = []
         for node, peer in self.peers.items():
             silent = self.now - peer.heard
             if silent > self.limits.dead_s and peer.state == PeerState.SUSPECT:
-                self._move(node, peer, PeerEvent.TIMED_OUT)
-                dead.append(node)
+                late.append(node)
             elif silent > self.limits.suspect_s:
                 self._move(node, peer, PeerEvent.SILENT)
-        self._bury(dead)
+            if silent > self.limits.probe_s:
+                self.out.append(Probe(node))
+        self._take_for_dead(late, PeerEvent.TIMED_OUT)
+        self._are_we_cut_off()
         for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
             self._client_gone(client)
+
+    def _take_for_dead(self, nodes: list[int], why: PeerEvent) -> None:
+        """As manager: take these out, if the others are the majority. If not they are asked again with every heartbeat."""
+        if nodes and self.majority.without(nodes, self.now):
+            for node in nodes:
+                self._move(node, self.peers[node], why)
+            self._bury(nodes)
+
+    def _are_we_cut_off(self) -> None:
+        """As manager: end this side of a cut, if the other may go on without it."""
+        if self.majority.without((), self.now):
+            self.cut_off_at = None
+            return
+        if self.cut_off_at is None:
+            self.cut_off_at = self.now - self.limits.suspect_s
+            self.log("more than half of the nodes are silent: nobody is taken for dead until they are heard again", logging.WARNING)
+        elif self.now - self.cut_off_at > self.limits.cut_off_s:
+            for node in self.nodes():
+                if node != self.node and self.majority.heard(node, self.now):
+                    self.send(node, m.Shutdown())
+            self._end_cut_off()
+
+    def _end_cut_off(self) -> None:
+        self.log("cut off from the majority of the session, which may go on without this node: it ends", logging.ERROR)
+        self.out.append(Stop("cut off from the majority of the session"))
 
     def _bury(self, dead: list[int]) -> None:
         view = self.view
@@ -277,23 +326,60 @@ class Membership(Machine):
         self._announce(tuple(member for member in view.members if member.node not in dead), table)
 
     def _look_after_the_manager(self) -> None:
-        """Take over if the manager is silent and nobody of lower id has spoken up in time."""
+        """Take over if the manager is silent, the majority is heard, and nobody of lower id has spoken up in time."""
         view = self.view
         assert view is not None
-        successors = [node for node in self.nodes() if node != view.manager]
+        silent = self.now - self.manager_heard
+        if silent > self.limits.probe_s:
+            self.out.append(Probe(view.manager))
+        successors = self.majority.successors(view.manager)
         patience = self.limits.dead_s * (1 + successors.index(self.node) / 2)
-        if self.now - self.manager_heard > patience:
+        if silent > patience - self.limits.suspect_s:
+            self._ask_who_lives()
+        if silent > patience:
             self._take_over()
+        if silent > patience - self.limits.dead_s + self.limits.cut_off_s and self.view is view:
+            self._end_cut_off()
+
+    def _ask_who_lives(self) -> None:
+        """A node hears nobody but the manager. To follow that, it has to know who else lives; each of the others answers a heartbeat."""
+        view = self.view
+        assert view is not None
+        for node in self.majority.successors(view.manager):
+            if node != self.node:
+                self.send(node, m.Heartbeat(view.epoch))
+                if not self.majority.heard(node, self.now):
+                    self.out.append(Probe(node))
+
+    def _follow_the_gone(self) -> None:
+        """If the manager's process has ended its first successor need not wait, but for the majority to answer."""
+        manager = self.view.manager if self.view is not None else self.node
+        if manager in self.majority.gone and self.majority.successors(manager)[0] == self.node:
+            self._take_over()
+            if not self.is_manager:
+                self._ask_who_lives()
 
     def _take_over(self) -> None:
         view = self.view
         assert view is not None
         lost = view.manager
+        if not self.majority.without((lost,), self.now):
+            return
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
         for client in self.clients:
             self.clients[client] = self.now
         table = PartitionTable(view.table, view.epoch).without(lost)
         self._announce(tuple(member for member in view.members if member.node != lost), table)
+
+    def on_peer_gone(self, event: PeerGone) -> None:
+        """Its process has ended: no need to wait for the time-out."""
+        if self.view is None or event.peer not in self.nodes() or event.peer == self.node:
+            return
+        self.majority.gone.add(event.peer)
+        if self.is_manager:
+            self._take_for_dead([event.peer], PeerEvent.TIMED_OUT)
+        else:
+            self._follow_the_gone()
 
     def on_peer_down(self, event: PeerDown) -> None:
         """The transport gave up on it: no need to wait for the time-out. If it gave up on us, the session may have gone on without us."""
@@ -312,11 +398,9 @@ class Membership(Machine):
             if event.peer in self.clients:
                 self._client_gone(event.peer)
         elif self.is_manager and event.peer in self.peers:
-            self._move(event.peer, self.peers[event.peer], PeerEvent.TIMED_OUT)
-            self._bury([event.peer])
+            self._take_for_dead([event.peer], PeerEvent.TIMED_OUT)
         elif self.view is not None and event.peer == self.view.manager:
-            successors = [node for node in self.nodes() if node != event.peer]
-            if successors and successors[0] == self.node:
+            if self.majority.successors(event.peer)[0] == self.node:
                 self._take_over()
         elif self.view is not None and not self.is_manager and event.peer in self.nodes():
             # Two members that cannot talk to each other would wait for each other for ever: one of them has to go.
@@ -328,8 +412,9 @@ class Membership(Machine):
             del self.clients[peer]  # a client with runs is heard out: it may only be reconnecting
             self.client_runs.pop(peer, None)
         if self.is_manager and message.node in self.peers:
-            self._move(message.node, self.peers[message.node], PeerEvent.GOODBYE)
-            self._bury([message.node])
+            if peer == message.node:
+                self.majority.gone.add(peer)
+            self._take_for_dead([message.node], PeerEvent.GOODBYE)
 
     def on_shutdown(self, peer: int, message: m.Shutdown) -> None:
         if peer >= m.CLIENT_ID_MIN or (self.view is not None and peer == self.view.manager):

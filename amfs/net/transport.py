@@ -34,6 +34,7 @@ from amfs.net.addresses import pick
 from amfs.net.guard import Refusals
 from amfs.net.keys import Keys
 from amfs.net.link import Limits, Link, Packet, State
+from amfs.net.probes import Probes
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
 from amfs.net.weight import weight
 
@@ -88,6 +89,7 @@ class Transport:
         self.limits = limits or Limits()
         self.refusals = Refusals()  # of others by us, and of us by others
         self.counters = {"bytes_sent": 0, "bytes_received": 0, "batches_sent": 0, "batches_received": 0, "lost": 0}
+        self._probes = Probes()
         self._sockets = Sockets(keys, self.refusals, self._arrived)
         self._peers: dict[int, _Peer] = {}
         self._queued: dict[int, _Peer] = {}  # with something for the next flush
@@ -247,6 +249,12 @@ class Transport:
         inbox, self._inbox = self._inbox, []
         return inbox
 
+    def is_gone(self, peer: int) -> bool:
+        """Has the process of ``peer`` ended, as far as its host says so at once? To be asked again: an answer may take longer."""
+        record = self._peers.get(peer)
+        endpoint = pick(record.endpoints, record.host, self.host) if record is not None else None
+        return endpoint is not None and self._probes.is_refused(endpoint)
+
     def take_restarted(self) -> list[int]:
         """Peers found to be new processes under an old id since the last call: what was on the way to their earlier life is lost."""
         restarted, self._restarted = self._restarted, []
@@ -312,6 +320,7 @@ class Transport:
         if self._closed:
             return
         self._closed = True
+        self._probes.close()
         now = time.monotonic()
         for record in self._peers.values():
             if record.link.next_timer() is not None and record.link.state is State.UP:

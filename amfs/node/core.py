@@ -34,6 +34,7 @@ from amfs.engine.events import (
     MovedForTask,
     MoveForTask,
     PeerDown,
+    PeerGone,
     PeersHeard,
     Received,
     RoomRead,
@@ -171,7 +172,7 @@ class NodeCore:
             if self.fs is not None:
                 self._collect("fs", self.fs.handle(event, now), out, local)
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, PeersHeard):
+        elif isinstance(event, (PeersHeard, PeerGone)):
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, ClockRead)):
             assert self.fs is not None

@@ -21,7 +21,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine import messages as m
-from amfs.engine.events import CancelTimer, ClockRead, Effect, Event, Log, PeerDown, PeersHeard, Received, Send, SetTimer, Stop, TimerFired
+from amfs.engine.events import (
+    CancelTimer,
+    ClockRead,
+    Effect,
+    Event,
+    Log,
+    PeerDown,
+    PeerGone,
+    PeersHeard,
+    Probe,
+    Received,
+    Send,
+    SetTimer,
+    Stop,
+    TimerFired,
+)
 from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.node.core import HEARTBEAT, NodeCore
@@ -299,6 +314,9 @@ class Loop:
                 log.log(effect.level, "%s", effect.text)
             elif isinstance(effect, Stop):
                 self.stopping = effect.reason
+            elif isinstance(effect, Probe):
+                if core is not None and self.transport is not None and self.transport.is_gone(effect.peer):
+                    self.act(owner, core.handle(PeerGone(effect.peer), now()))
             elif owner in self.clients:
                 self.clients[owner].act(effect)
         if core is not None and owner == core.node and core.view_changed:

@@ -17,7 +17,9 @@ from amfs.engine.events import (
     Event,
     FsWork,
     Log,
+    PeerGone,
     PeersHeard,
+    Probe,
     Received,
     Send,
     SetTimer,
@@ -203,6 +205,8 @@ class SimNode(Process):
                     self._send(effect.to, answer)  # type: ignore[union-attr]
             elif kind is Log:
                 self.world.note(self.id, "says", effect.text)  # type: ignore[union-attr]
+            elif kind is Probe:
+                self._probe(effect.peer)  # type: ignore[union-attr]
             elif kind is Stop:
                 self.world.note(self.id, "stops", effect.reason)  # type: ignore[union-attr]
                 self.stopped = effect.reason  # type: ignore[union-attr]
@@ -214,6 +218,18 @@ class SimNode(Process):
         if self.stopped:
             self.transport.flush(self.world.now)
             self.die()
+
+    def _probe(self, peer: int) -> None:
+        """The host of a process that has ended says so, where the network lets both speak."""
+        world = self.world
+        process = world.processes.get(peer)
+        cut = world.cut is not None and (world.cut(self.id, peer) or world.cut(peer, self.id))
+        if process is not None and not process.alive and not cut:
+            world.at(world.now + 2 * world.costs.latency_s, self._hear_gone, peer)
+
+    def _hear_gone(self, peer: int) -> None:
+        if self.alive:
+            self.arrive(("event", PeerGone(peer)))
 
     def _look_at_view(self) -> None:
         """A node never goes back to a view that was overtaken."""

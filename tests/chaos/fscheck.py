@@ -73,7 +73,8 @@ class Expected:
         before = {name: self.may.get(name, {ABSENT}) for name in names}
         if op == "write":
             self.may[names[0]] = before[names[0]] | {ANY}
-            self.holders[names[0]] = self.holders.get(names[0], set()) | {fact["at"]}
+            new = {EVERYWHERE} if names[0].startswith("/striped/") else {fact["at"]}
+            self.holders[names[0]] = self.holders.get(names[0], set()) | new
         elif op == "unlink":
             self.may[names[0]] = before[names[0]] | {ABSENT}
         elif op in ("rename", "link"):
