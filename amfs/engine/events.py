@@ -405,9 +405,10 @@ class Probe(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """Leave the poll loop in good order."""
+    """Leave the poll loop in good order. ``left_out``: the session may go on without this node."""
 
     reason: str
+    left_out: bool = False
 
 
 class Ended(Struct, frozen=True):

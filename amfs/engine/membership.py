@@ -172,7 +172,7 @@ class Membership(Machine):
             mine = None
         if old is not None and (mine is None or mine.incarnation > self.me.incarnation):
             self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
-            self.out.append(Stop("the others took this node for dead"))
+            self.out.append(Stop("the others took this node for dead", True))
             return
         if mine is None or (old is not None and message.epoch < old.epoch):
             return  # a node never goes back: partitions have moved since
@@ -313,7 +313,7 @@ class Membership(Machine):
 
     def _end_cut_off(self) -> None:
         self.log("cut off from the majority of the session, which may go on without this node: it ends", logging.ERROR)
-        self.out.append(Stop("cut off from the majority of the session"))
+        self.out.append(Stop("cut off from the majority of the session", True))
 
     def _bury(self, dead: list[int]) -> None:
         view = self.view
@@ -390,7 +390,7 @@ class Membership(Machine):
             self.refused = {node: at for node, at in self.refused.items() if self.now - at < self.limits.dead_s}
             if event.peer == self.view.manager or (self.is_manager and 2 * len(self.refused) >= len({*self.nodes(), *self.refused})):
                 self.log(f"node {event.peer} has given up on this node: it was taken for dead", logging.ERROR)
-                self.out.append(Stop("the others took this node for dead"))
+                self.out.append(Stop("the others took this node for dead", True))
                 return
             if self.is_manager:
                 return  # if it is the only one, its silence will tell; until the others have spoken we may be the one who is out

@@ -37,6 +37,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
     transport = Transport(config.node, config.keys, config.listen, host=host)
     node_io: NodeIO | None = None
     store: Store | None = None
+    left_out = False
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
@@ -91,6 +92,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         while not loop.stopping:
             loop.turn()
         log.info("stopping: %s", loop.stopping)
+        left_out = loop.left_out
         view = core.membership.view
         if loop.stopping.startswith("signal") and view is not None and view.manager != config.node:
             transport.queue(view.manager, Leave(config.node))  # so that nobody waits for a heartbeat to be missed
@@ -98,6 +100,8 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         return 0
     finally:
         if node_io is not None:
+            if node_io.mounts is not None:
+                node_io.mounts.keep_dead = left_out
             node_io.close()
         if store is not None:
             store.close()

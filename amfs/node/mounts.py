@@ -158,6 +158,7 @@ class Mounts:
         self.io = io
         self.session = session
         self.alone = False
+        self.keep_dead = False  # at the end mounts stay, dead
         self._serial = 0
         self._mounts: dict[int, Mount] = {}  # by number
         self._by_fd: dict[int, Mount] = {}
@@ -407,6 +408,12 @@ class Mounts:
         log.info("mount %d at %s has ended", mount.number, mount.path)
         return list(mount.requests())
 
+    def _take_away(self, mount: Mount) -> None:
+        """Unmount; or, where the session goes on without this node, leave the mount dead, as a node that was killed does. Programs are told
+        ENOTCONN there. In the bare directory they would find no file, and write new ones to it. (libfuse ends by unmounting only.)"""
+        if not (self.keep_dead and mount.number != self._tasks and isinstance(mount, Native)):
+            mount.unmount()
+
     def stop(self) -> None:
         """Unmount everything, wherever it is, and end. Repeatable."""
         if self._poll.closed:
@@ -417,7 +424,7 @@ class Mounts:
             self._serve_tasks(self._tasks_made.popleft())
         for mount in list(self._mounts.values()):
             if not mount.is_ended():
-                mount.unmount()
+                self._take_away(mount)
             if mount not in self._ending:
                 self._end(mount)
             self._drop(mount)

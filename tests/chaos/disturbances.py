@@ -126,7 +126,13 @@ class KillMount(Disturbance):
         place = session.home / f"mount-{session.nodes[self.victim].number}"
         with open("/proc/self/mountinfo") as lines:
             device = next(line.split()[2] for line in lines if line.split()[4] == str(place))
-        Path(f"/sys/fs/fuse/connections/{device.partition(':')[2]}/abort").write_text("1")
+        control = session.home / "fusectl"
+        control.mkdir()
+        subprocess.run(["mount", "-t", "fusectl", "none", str(control)], check=True)
+        try:
+            (control / device.partition(":")[2] / "abort").write_text("1")
+        finally:
+            subprocess.run(["umount", str(control)], check=True)
         self.told = f"the mount of node {self.victim} aborted"
 
 

@@ -236,7 +236,10 @@ def run_fs(plan: Plan, home: Path, session: Session, outcome: Outcome) -> None:
         with open(home / f"{name}.err", "wb") as errors:
             programs.append(subprocess.Popen(node.host.command(argv), env=environment, stderr=errors, stdin=subprocess.DEVNULL, cwd=home))
     try:
-        time.sleep(1.0 + 4.0 * plan.moment)
+        end = time.monotonic() + RUN_S
+        while not all(os.path.exists(log) for log in logs) and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.3 + 4.0 * plan.moment)
         plan.disturbance.apply(session, None)
         time.sleep(WRITE_S)
         living = session.settle(SETTLE_S)

@@ -167,7 +167,7 @@ def test_a_manager_without_the_majority_takes_nobody_for_dead_and_ends_its_side(
     beating(manager, round(LIMITS.cut_off_s / BEAT) - 1, 1)
     assert not manager.take_all(m.View) and not manager.effects_of(Stop)
     beating(manager, 3, 1)
-    assert manager.effect(Stop) == Stop("cut off from the majority of the session")
+    assert manager.effect(Stop) == Stop("cut off from the majority of the session", True)
     assert [to for to, message in manager.sent if isinstance(message, m.Shutdown)] == [1]
     assert not manager.take_all(m.View)
 
@@ -195,7 +195,7 @@ def test_of_two_halves_that_with_the_lowest_node_goes_on() -> None:
     last.advance(LIMITS.cut_off_s + 2 * BEAT)
     view = first.machine.view
     assert view is not None and [one.node for one in view.members] == [0]
-    assert last.effects_of(Stop)[0] == Stop("cut off from the majority of the session")
+    assert last.effects_of(Stop)[0] == Stop("cut off from the majority of the session", True)
 
 
 def test_a_refused_connection_needs_no_waiting() -> None:
@@ -246,12 +246,12 @@ def test_the_higher_epoch_wins_then_the_lower_manager(view: m.View, adopted: boo
 
 def test_a_node_that_is_left_out_leaves() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 2).tell(0, view_of(2, 0, 0, 1))
-    assert node.effect(Stop) == Stop("the others took this node for dead")
+    assert node.effect(Stop) == Stop("the others took this node for dead", True)
 
 
 def test_of_two_sides_that_have_given_each_other_up_the_larger_counts_whatever_its_epoch() -> None:
     alone = node_in(view_of(7, 0, 0), 0).tell(CLIENT, view_of(5, 1, 1, 2))
-    assert alone.effect(Stop) == Stop("the others took this node for dead")
+    assert alone.effect(Stop) == Stop("the others took this node for dead", True)
     several = node_in(view_of(5, 1, 1, 2), 1).tell(CLIENT, view_of(7, 0, 0))
     assert several.machine.view == view_of(5, 1, 1, 2)
     assert not several.effects_of(Stop)
@@ -600,7 +600,7 @@ def test_a_node_that_its_manager_has_given_up_leaves() -> None:
     node.feed(PeerDown(1, refused=True))
     assert not node.effects
     node.feed(PeerDown(0, refused=True))
-    assert node.effect(Stop) == Stop("the others took this node for dead")
+    assert node.effect(Stop) == Stop("the others took this node for dead", True)
 
 
 def test_a_manager_leaves_when_half_of_its_nodes_have_given_it_up() -> None:
@@ -608,4 +608,4 @@ def test_a_manager_leaves_when_half_of_its_nodes_have_given_it_up() -> None:
     manager.feed(PeerDown(3, refused=True))
     assert not manager.effects and manager.machine.nodes() == [0, 1, 2, 3]
     manager.feed(PeerDown(2, refused=True))
-    assert manager.effect(Stop) == Stop("the others took this node for dead")
+    assert manager.effect(Stop) == Stop("the others took this node for dead", True)

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from fs_session import PATIENCE_S, kill, running
 
+from amfs.client.control import Client
 from amfs.client.files import Files
+from amfs.engine.messages import View
 
 MIB = 1 << 20
 DATA = bytes(range(1, 251)) * (3 * MIB // 250)
@@ -137,3 +139,32 @@ def test_every_acknowledged_name_is_there_after_a_node_was_killed_in_the_middle_
             stop.set()
             for place in places:
                 subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(bool(os.environ.get("AMFS_TESTS_NO_FUSE")), reason="AMFS_TESTS_NO_FUSE is set")
+def test_the_mount_of_a_node_that_was_left_out_is_dead_and_no_empty_directory(tmp_path: Path) -> None:
+    """It was unmounted, so files that programs had written were ENOENT to them (make chaos LOAD=fs KIND=hang SEED=2)."""
+    with running(2) as session, Client(session) as client:
+        place = tmp_path / "m"
+        place.mkdir()
+        assert amfs("mount", str(place), "--node", "1").returncode == 0
+        try:
+            (place / "file").write_bytes(b"here")
+            view = client.view(PATIENCE_S)
+            (first,) = (member for member in view.members if member.node == 0)
+            client.tell([1], View(view.epoch + 1, 0, (first,), (0,) * len(view.table), 0), PATIENCE_S)
+            end = time.monotonic() + PATIENCE_S
+            seen = 0
+            while seen != errno.ENOTCONN:
+                try:
+                    assert (place / "file").read_bytes() == b"here"
+                except OSError as error:
+                    seen = error.errno or 0
+                    assert seen != errno.ENOENT
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            with pytest.raises(OSError, match="not connected"):
+                (place / "new").write_bytes(b"lost in a local directory")
+        finally:
+            subprocess.run(["umount", "-l", str(place)], check=True)
