@@ -1,6 +1,7 @@
 """``make chaos N=20 SEED=1``: so many real runs, each with its own seed, one disturbance each.
 
-    python -m chaos --runs 20 --seed 1 [--load montage|layers|dax|fs] [--kind kill|hang|cut|submitter|task|mount] [--jobs J] [--keep DIR]
+    python -m chaos --runs 20 --seed 1 [--load montage|layers|dax|fs] [--kind kill|hang|cut|submitter|task|mount]
+                    [--replicas K] [--jobs J] [--keep DIR]
 
 Prints a table of all runs. Exit code 1 if there was any finding: the command that repeats the run is printed, and its logs are kept in DIR.
 """
@@ -49,11 +50,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the others follow")
     parser.add_argument("--load", choices=["", *loads.WORKFLOWS, "fs"], default="")
     parser.add_argument("--kind", choices=["", *KINDS], default="")
+    parser.add_argument("--replicas", type=int, default=0, help="of files in the load fs (default: 1 or 2, drawn)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "amfs-chaos", help="for logs of runs with findings")
     options = parser.parse_args()
     baselines = Baselines(Path(tempfile.mkdtemp(prefix="chaos-base-")))
-    plans = [Plan(seed, options.load, options.kind) for seed in range(options.seed, options.seed + options.runs)]
+    plans = [Plan(seed, options.load, options.kind, options.replicas) for seed in range(options.seed, options.seed + options.runs)]
     for plan in {plan.workflow.name: plan for plan in plans if plan.workflow}.values():
         baselines.of(plan)  # one at a time, so that two do not make the same
     outcomes = []

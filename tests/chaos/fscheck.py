@@ -94,9 +94,12 @@ def look(read: Callable[[str], bytes], name: str) -> str:
         return errno.errorcode.get(error.errno or 0, str(error))
 
 
-def check(expected: Expected, reads: dict[str, Callable[[str], bytes]], marked: Iterable[str], lost: set[int]) -> tuple[list[str], int]:
+def check(
+    expected: Expected, reads: dict[str, Callable[[str], bytes]], marked: Iterable[str], lost: set[int], replicas: int
+) -> tuple[list[str], int]:
     """What is wrong, and how many files were lost by name. ``reads``: ways to read, by their names; ``marked``: paths that ``amfs ls``
-    says are lost; ``lost``: nodes that are members no more."""
+    says are lost; ``lost``: nodes that are members no more; ``replicas``: the nodes that had each whole file when it was closed
+    (stripes lie once)."""
     wrong, gone = list(expected.wrong), 0
     named = set(marked)
     for name, may in sorted(expected.may.items()):
@@ -109,6 +112,8 @@ def check(expected: Expected, reads: dict[str, Callable[[str], bytes]], marked: 
                     wrong.append(f"{name} is EIO by {way}, and amfs ls -l does not mark it as lost")
                 elif not lost:
                     wrong.append(f"{name} is EIO by {way}, and no node was lost")
+                elif len(lost) < replicas and ANY not in may and EVERYWHERE not in expected.holders.get(name, set()):
+                    wrong.append(f"{name} is EIO by {way}, had {replicas} copies, and lost were {sorted(lost)} alone")
                 elif not expected.holders.get(name, set()) & {*lost, EVERYWHERE}:
                     wrong.append(f"{name} is EIO by {way}; node {expected.holders.get(name)} held it, lost were {sorted(lost)}")
                 continue

@@ -29,9 +29,10 @@ WRITE_S = 3.0  # how long programs go on after a disturbance
 
 
 class Plan:
-    """What a seed says. ``load``: "montage", "layers", "dax" or "fs"; ``kind``: of the disturbance; "" draws them."""
+    """What a seed says. ``load``: "montage", "layers", "dax" or "fs"; ``kind``: of the disturbance; ``replicas``: of each file in ``fs``.
+    "" and 0 draw them."""
 
-    def __init__(self, seed: int, load: str = "", kind: str = "") -> None:
+    def __init__(self, seed: int, load: str = "", kind: str = "", replicas: int = 0) -> None:
         self.seed = seed
         if load and kind and not fits(load, kind):
             raise Finding(f"the load {load} and the disturbance {kind} do not go together")
@@ -40,6 +41,7 @@ class Plan:
         self.load, self.kind = random.Random(f"amfs chaos {seed}: which").choice(allowed)
         rng = random.Random(f"amfs chaos {seed}")  # apart, so that naming load and kind changes nothing else
         self.workflow = loads.workflow(self.load, rng) if self.load != "fs" else None
+        self.replicas = (replicas or random.Random(f"amfs chaos {seed}: replicas").choice((1, 2))) if self.load == "fs" else 1
         self.moment = rng.uniform(0.0, 0.9)  # what part of the tasks have ended then
         self.delay_s = rng.uniform(0.0, 0.3)
         self.disturbance = disturbances.KINDS[self.kind](rng, NODES)
@@ -47,7 +49,8 @@ class Plan:
 
     @property
     def command(self) -> str:
-        return f"make chaos N=1 SEED={self.seed} LOAD={self.load} KIND={self.kind}"
+        how = f' ARGS="--replicas {self.replicas}"' if self.load == "fs" else ""
+        return f"make chaos N=1 SEED={self.seed} LOAD={self.load} KIND={self.kind}{how}"
 
 
 def fits(load: str, kind: str) -> bool:
@@ -72,7 +75,7 @@ class Outcome:
     def row(self) -> tuple[str, ...]:
         ratio = f"{self.lost_s / self.work_s:.1f}" if self.lost_s is not None and self.work_s else "-"
         times = ["-" if value is None else f"{value:.1f}" for value in (self.lost_s, self.work_s)]
-        load = self.plan.workflow.name if self.plan.workflow else "fs"
+        load = self.plan.workflow.name if self.plan.workflow else f"fs, {self.plan.replicas} x"
         return (str(self.plan.seed), load, self.plan.disturbance.told or self.plan.kind, self.what, *times, ratio)
 
 
@@ -81,7 +84,7 @@ def place_of(plan: Plan, keep: Path) -> Iterator[tuple[Path, Session]]:
     """A session on its hosts, in a short directory of its own."""
     home = Path(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))  # short: sockets lie in it
     mark = home.name[-8:].replace("_", "x")
-    with hosts(NODES, home, mark) as those, running(Session(f"c{mark}", those, home)) as session:
+    with hosts(NODES, home, mark) as those, running(Session(f"c{mark}", those, home, plan.replicas)) as session:
         yield home, session
 
 
@@ -260,7 +263,7 @@ def run_fs(plan: Plan, home: Path, session: Session, outcome: Outcome) -> None:
     aborted = {session.nodes[plan.disturbance.victim].number} if plan.kind == "mount" else set()
     reads = {f"mount of node {node.number}": reader(mounts[node.number]) for node in living if node.number not in aborted}
     marked = fscheck.marks(lambda *words: session.run(living[0].host, *words), ("/flat", "/striped"))
-    wrong, lost = fscheck.check(expected, reads, marked, gone)
+    wrong, lost = fscheck.check(expected, reads, marked, gone, plan.replicas)
     outcome.findings += wrong[:20]
     outcome.what = f"{expected.acknowledged} calls, {len(expected.may)} names, {lost} lost by name"
     for place in mounts.values():

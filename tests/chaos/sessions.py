@@ -49,12 +49,11 @@ def start_of(pid: int) -> str:
 
 
 class Session:
-    """``home`` is outside amfs: logs and results of one run."""
+    """``home`` is outside amfs: logs and results of one run. ``replicas``: of files of amfs:/."""
 
-    def __init__(self, name: str, hosts: Hosts, home: Path, options: tuple[str, ...] = ()) -> None:
-        self.name, self.hosts, self.home, self.options = name, hosts, home, options
+    def __init__(self, name: str, hosts: Hosts, home: Path, replicas: int) -> None:
+        self.name, self.hosts, self.home, self.replicas = name, hosts, home, replicas
         self.nodes: list[Node] = []
-        self._tag = f"{home}/"
 
     # ── start ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -66,11 +65,12 @@ class Session:
 
     def start(self) -> None:
         first = self.hosts.nodes[0]
-        common = ("--slots", "1", *self.options)
+        common = ("--slots", "1")
+        up = ("up", "--name", self.name, "--replicas", str(self.replicas), *common)
         if not self.hosts.isolated:
-            self.ok("up", "--nodes", str(len(self.hosts.nodes)), "--name", self.name, *common)
+            self.ok(*up, "--nodes", str(len(self.hosts.nodes)))
         else:
-            self.ok("up", "--name", self.name, "--tcp", first.address, *common)
+            self.ok(*up, "--tcp", first.address)
             file = str(first.run_dir / self.name / "session.json")
             joining = [
                 subprocess.Popen(
