@@ -164,10 +164,15 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
             (place / loads.TRACE).rename(home / "first-trace.json")
             status = wait(submit(session, place, ["--resume", *arguments], log), RUN_S, "the resumed run")
             outcome.what = "resumed"
-        elif status and plan.kind in ("cut", "hang") and plan.workflow.resumable:
-            outcome.what = f"ended with {status}, resumed"
+        elif status and plan.kind == "cut" and "--resume" in log.read_text():
+            # It was on the side that had to end, and says what to do. (A replay begins from the beginning.)
+            outcome.what = f"ended with {status}, then " + ("resumed" if plan.workflow.resumable else "run again")
             session.settle(SETTLE_S)
-            status = wait(submit(session, place, ["--resume", *arguments], log), RUN_S, "the resumed run")
+            if not plan.workflow.resumable:
+                place.rename(home / "first-work")
+                place = prepared(plan, home)
+            again = ["--resume"] if plan.workflow.resumable else []
+            status = wait(submit(session, place, [*again, *arguments], log), RUN_S, "the resumed run")
         outcome.lost_s = time.monotonic() - begin - usual_s
     finally:
         if process.poll() is None:
@@ -262,8 +267,8 @@ def run_fs(plan: Plan, home: Path, session: Session, outcome: Outcome) -> None:
         expected.take(Path(log))
     aborted = {session.nodes[plan.disturbance.victim].number} if plan.kind == "mount" else set()
     reads = {f"mount of node {node.number}": reader(mounts[node.number]) for node in living if node.number not in aborted}
-    marked = fscheck.marks(lambda *words: session.run(living[0].host, *words), ("/flat", "/striped"))
-    wrong, lost = fscheck.check(expected, reads, marked, gone, plan.replicas)
+    listed = fscheck.listing(lambda *words: session.run(living[0].host, *words), ("/flat", "/striped"))
+    wrong, lost = fscheck.check(expected, reads, listed, gone, plan.replicas)
     outcome.findings += wrong[:20]
     outcome.what = f"{expected.acknowledged} calls, {len(expected.may)} names, {lost} lost by name"
     for place in mounts.values():
