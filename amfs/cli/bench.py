@@ -13,6 +13,7 @@ from amfs.cli.bench_files import COMMANDS
 from amfs.cli.bench_functions import functions
 from amfs.cli.bench_queue import queue
 from amfs.cli.bench_scripts import swift
+from amfs.cli.bench_spill import spill
 from amfs.cli.bench_translation import simulate, translate
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def bench() -> None:
     """Measure this machine and amfs on it."""
 
 
-for _command in (*COMMANDS, collective, functions, queue, shuffle, simulate, swift, translate):
+for _command in (*COMMANDS, collective, functions, queue, shuffle, simulate, spill, swift, translate):
     bench.add_command(_command)
 
 

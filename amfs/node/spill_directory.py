@@ -20,7 +20,7 @@ from amfs.host import orphans
 from amfs.host.file_systems import is_in_memory
 from amfs.node.store import Store
 
-THREADS = 2
+THREADS = 4
 NONE = "none"  # in place of a directory: nothing is to be spilled
 EXACT = 1 << 31  # for the copier, in place of a mode: the mode and the times of the source
 

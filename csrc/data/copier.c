@@ -19,6 +19,7 @@
 enum {
     ERROR_BYTES = 9216,     /* two paths and a reason */
     BUFFER_BYTES = 2 << 20, /* a huge page: written whole, it is not zeroed first */
+    DIRECT_BLOCK = 4096,    /* what is written past the page cache is a multiple of this */
     COPY_CHUNK = 8 << 20,   /* one copy_file_range: small enough that a stop is noticed soon on a slow disk */
 };
 
@@ -56,7 +57,7 @@ static const char *reason_of(int error) {
 /* ── copies ── */
 
 static char *worker_buffer(struct worker *worker) {
-    if (worker->buffer == NULL) worker->buffer = malloc(BUFFER_BYTES);
+    if (worker->buffer == NULL) worker->buffer = aligned_alloc(BUFFER_BYTES, BUFFER_BYTES);
     return worker->buffer;
 }
 
@@ -87,6 +88,32 @@ static ssize_t copy_piece(struct worker *worker, int in, int out, bool *plain, b
     return failed != 0 ? -failed : got;
 }
 
+/* Have a file bypass the page cache, or not. What cannot (a tmpfs, some network file systems) stays as it is. */
+static void set_direct(int fd, bool direct) {
+    int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0) fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
+/* As copy_piece, between memory and a disk that takes what memory cannot hold: the page cache would only take more memory. */
+static ssize_t copy_piece_direct(struct worker *worker, int in, int out) {
+    char *buffer = worker_buffer(worker);
+    if (buffer == NULL) return -ENOMEM;
+    ssize_t got = read(in, buffer, BUFFER_BYTES);
+    if (got < 0 && errno == EINVAL) {
+        set_direct(in, false);
+        got = read(in, buffer, BUFFER_BYTES);
+    }
+    if (got < 0) return -errno;
+    if (got % DIRECT_BLOCK != 0) set_direct(out, false); /* the end of the file */
+    off_t at = lseek(out, 0, SEEK_CUR);
+    int failed = write_all(out, buffer, (size_t)got);
+    if (failed == EINVAL) { /* the file system wants larger blocks, or has written half a one */
+        set_direct(out, false);
+        failed = lseek(out, at, SEEK_SET) != at ? errno : write_all(out, buffer, (size_t)got);
+    }
+    return failed != 0 ? -failed : got;
+}
+
 static uint64_t run_copy(struct worker *worker, const struct job *job, char *error) {
     struct newfile file;
     struct stat found;
@@ -108,10 +135,16 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         close(in);
         return 0;
     }
-    bool plain = false;
+    bool plain = false, exact = (job->mode & COPIER_EXACT) != 0;
     int failed = 0;
+    if (exact) {
+        set_direct(in, true);
+        set_direct(file.fd, true);
+    }
     while (failed == 0) {
-        ssize_t moved = atomic_load(&worker->copier->stopping) ? -ECANCELED : copy_piece(worker, in, file.fd, &plain, total == 0);
+        ssize_t moved = -ECANCELED;
+        if (!atomic_load(&worker->copier->stopping))
+            moved = exact ? copy_piece_direct(worker, in, file.fd) : copy_piece(worker, in, file.fd, &plain, total == 0);
         if (moved == 0) break;
         if (moved > 0) total += (uint64_t)moved;
         else if (moved != -EINTR) failed = (int)-moved;
@@ -127,7 +160,7 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
     unsigned mode = job->mode;
-    if (mode & COPIER_EXACT) {
+    if (exact) {
         struct timespec times[2] = {found.st_atim, found.st_mtim};
         mode = found.st_mode;
         if (error[0] == '\0' && futimens(file.fd, times) != 0)

@@ -10,7 +10,7 @@
 
 enum { COPIER_THREADS_MAX = 64 };
 
-#define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source */
+#define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source, past the page cache where that can be */
 
 struct copier;
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from amfs._native import Copier
+from amfs.node.spill_directory import EXACT
 
 GUARD_SECONDS = 30.0
 LARGE = 24 * 1024 * 1024 + 13
@@ -48,6 +49,28 @@ def copier() -> Iterator[Copier]:
 
 def content(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 4097, (2 << 20) - 1, LARGE])
+def test_a_copy_between_memory_and_disk_has_the_mode_and_the_times_of_its_source(copier: Copier, tmp_path: Path, size: int) -> None:
+    """There and back, past the page cache where the file systems allow it: pieces and their ends are not always whole blocks."""
+    memory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else tmp_path
+    source, away, back = memory / f"amfs-test-{os.getpid()}", tmp_path / "away", memory / f"amfs-test-{os.getpid()}-back"
+    try:
+        source.write_bytes(content(size))
+        source.chmod(0o550)
+        os.utime(source, ns=(1_000_000_007, 1_234_567_890_123_456_789))
+        copier.copy(1, str(source), str(away), EXACT, directories=False)
+        assert collect(copier) == {1: ("", size)}
+        copier.copy(2, str(away), str(back), EXACT, directories=False)
+        assert collect(copier) == {2: ("", size)}
+        for copy in (away, back):
+            assert copy.read_bytes() == content(size)
+            facts = copy.stat()
+            assert (facts.st_mode & 0o7777, facts.st_mtime_ns) == (0o550, 1_234_567_890_123_456_789)
+    finally:
+        source.unlink(missing_ok=True)
+        back.unlink(missing_ok=True)
 
 
 # ── copies ─────────────────────────────────────────────────────────────────────────────────────────
