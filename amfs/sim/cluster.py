@@ -34,8 +34,9 @@ class Cluster:
         limits: Limits | None = None,
         links: LinkLimits | None = None,
         files: bool = False,
+        copies: int = 1,
     ) -> None:
-        """``files``: the nodes have a file system."""
+        """``files``: the nodes have a file system, of whose files so many nodes shall have ``copies``."""
         self.world = world
         self.workload = workload
         self.limits = limits or Limits()
@@ -45,7 +46,7 @@ class Cluster:
         self.slots = [slots] * nodes if isinstance(slots, int) else list(slots)
         members = tuple([m.Member(node, 1, (), self.slots[node]) for node in range(nodes)])
         self.files = files
-        self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable) if files else None
+        self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable, copies) if files else None
         self._ticks = 0
         self.view = m.View(1 + files, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
         self.nodes: dict[int, SimNode] = {}

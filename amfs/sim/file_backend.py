@@ -29,14 +29,18 @@ class Contents:
     """The content of all files, and the handles on it."""
 
     def __init__(
-        self, rng: random.Random, clock: Callable[[], int], tell: Callable[[int, Event], None], reachable: Callable[[int, int], bool]
-    ) -> None:
+        self, rng: random.Random, clock: Callable[[], int], tell: Callable[[int, Event], None], reachable: Callable[[int, int], bool],
+        copies: int = 1,
+    ) -> None:  # fmt: skip
         """``clock``: nanoseconds since 1970, never twice the same; ``tell``: gives a node an event."""
         self.random = rng
         self.clock = clock
         self.tell = tell
         self.reachable = reachable
+        self.copies = copies  # of each file, unless it says otherwise
         self.growth = 0.0  # how likely a write makes a file outgrow its node
+        self.fullness = 0.0  # how likely a write makes its node remove what can go; half as likely a copy finds no room
+        self.gone: set[int] = set()  # nodes that have died, or were taken out
         self.nodes: dict[int, SimFileBackend] = {}
         self.striped: dict[int, bytearray] = {}
         self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
@@ -48,6 +52,7 @@ class Contents:
     def leave(self, number: int) -> None:
         """A node is no more: what others hold open through it is broken, and what it held open through others is closed."""
         gone = self.nodes.pop(number)
+        self.gone.add(number)
         for handle, (ino, opened) in list(gone.handles.items()):
             gone.forget_handle(handle)
             gone.closed(ino, opened)
@@ -188,7 +193,7 @@ class SimFileBackend:
         there = self._peer(order.node).parts.get(order.ino)
         if there is None or len(there) != order.size:
             raise OSError(errno.ESTALE, "not there")
-        if order.size > self.limit:
+        if order.size > self.limit or (self.contents.fullness and self.contents.random.random() < self.contents.fullness / 2):
             raise OSError(errno.ENOSPC, "no room")
         self.parts[order.ino] = bytearray(there)
         self.contents.fetches += 1
@@ -277,6 +282,8 @@ class SimFileBackend:
             through.grow(ino)
         if opened.kind == STRIPES or ino not in through.parts:
             through.ends.add(ino)
+        if self.contents.fullness and self.contents.random.random() < self.contents.fullness:
+            self.contents.tell(self.number, self.full())
         content = self.content(ino, opened)
         content.extend(bytes(max(0, offset - len(content))))
         content[offset : offset + len(data)] = data

@@ -17,7 +17,7 @@ import msgspec
 
 from amfs.engine import fs_requests as q
 from amfs.engine import messages as m
-from amfs.engine.attr import STRIPED, WHOLE
+from amfs.engine.attr import STRIPED, WHOLE, Attr
 from amfs.engine.events import Event, PeerDown, Received
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
@@ -45,6 +45,7 @@ class File:
         self.ever: set[bytes | None] = {None}  # what it ever was
         self.read: list[set[bytes | None]] = []  # by readers at this moment: what they may find
         self.version = 0
+        self.secured = False  # as many nodes have it as shall
 
     def may(self, *contents: bytes | None) -> None:
         self.may_be = list(contents)
@@ -139,14 +140,18 @@ class User(Process):
             return
 
     def _refused(self, error: Exception) -> None:
-        """A step has ended so. Only what dies with a node may be refused."""
-        assert self.all.nodes_may_go and (isinstance(error, Lost) or (isinstance(error, OSError) and error.errno in LOST)), (
+        """A step has ended so. Only what dies with a node may be refused, and copies for which there is no room."""
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC and self.all.load.fullness
+        assert full or (self.all.nodes_may_go and (isinstance(error, Lost) or (isinstance(error, OSError) and error.errno in LOST))), (
             f"user {self.number} is told {error!r}, and no node has died"
         )
         for name in self._changing:  # what was asked may still be done, at any time: nobody can say what that file is from now on
             del self.own[name]
             self._names += 1
             self.own[self.home + b"/%d" % self._names] = File()
+
+    def is_changing(self, path: bytes) -> bool:
+        return self._step is not None and path in self._changing
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,10 +177,20 @@ class User(Process):
         data = file.contents(name, self.rng)
         file.may(*before, b"", data)
         layout, stripe = (STRIPED, STRIPE) if self.rng.random() < self.all.load.striped else (WHOLE, 0)
-        handle = (yield q.OpenPath(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, layout, stripe, -1)).handle
+        handle, attr = yield q.OpenPath(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, layout, stripe, -1)
         yield q.Write(handle, 0, data)
+        if self.all.load.copies > 1 and layout == WHOLE and self.rng.random() < 0.4:
+            yield q.Secure(attr.ino)  # as a mount does when a program closes its descriptor, before it says that the file is closed
+            file.may(data)
+            file.secured = True
+            if self.rng.random() < 0.5:
+                flushed, data = data, file.contents(name, self.rng)
+                file.may(flushed, b"", data)
+                yield q.Truncate(handle, 0)
+                yield q.Write(handle, 0, data)
         yield q.Close(handle)
         file.may(data)
+        file.secured = self.all.load.copies > 1 and layout == WHOLE
 
     def _read(self, path: bytes, file: File) -> Step:
         # A node that is cut off may not have heard of what was written since.
@@ -192,7 +207,7 @@ class User(Process):
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
-            assert None in may_be or self.all.nodes_may_go, f"{path!r} is not there for user {self.number}"
+            assert None in may_be or self.all.names_may_go(), f"{path!r} is not there for user {self.number}"
             return
         found = yield q.Read(handle, 0, 1 << 20)
         could = [each and each[:30] for each in may_be]
@@ -209,6 +224,7 @@ class User(Process):
         yield q.RenamePath(name, to, 0)
         source.may(None)
         target.may(*moved)
+        target.secured = source.secured
 
     def _unlink(self, name: bytes) -> Step:
         file = self.own[name]
@@ -219,7 +235,7 @@ class User(Process):
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
-            assert not there or self.all.nodes_may_go, f"user {self.number} cannot remove {name!r}: it is not there"
+            assert not there or self.all.names_may_go(), f"user {self.number} cannot remove {name!r}: it is not there"
         file.may(None)
 
 
@@ -234,6 +250,7 @@ class SimFiles:
         self.may_be_cut = may_be_cut
         assert cluster.contents is not None
         cluster.contents.growth = load.growth
+        cluster.contents.fullness = load.fullness
         self.users: list[User] = []
         for number in range(load.users):
             self.users.append(User(self, number, cluster.links))
@@ -248,6 +265,47 @@ class SimFiles:
     def end(self) -> None:
         for user in self.users:
             user.die()
+
+    def names_may_go(self) -> bool:
+        """Each is known to two nodes, and which of two deaths was noticed is not known here."""
+        assert self.cluster.contents is not None
+        return self.may_be_cut or len(self.cluster.contents.gone) > 1
+
+    def check_copies(self) -> None:
+        """Long after the last request: what was secured is whole, and on as many nodes as shall have it, if no more nodes have gone than it
+        was to survive. What a record says lies on a node does."""
+        nodes = {node.id: node for node in self.cluster.alive()}
+        assert self.cluster.contents is not None
+        if any(set(node.core.live) != set(nodes) for node in nodes.values()):
+            return  # the network is cut for good
+        metas = {number: node.files.meta for number, node in nodes.items()}
+        table = next(iter(metas.values()))
+        fewer = len(self.cluster.contents.gone) < min(2, self.load.copies)
+        for user in self.users:
+            for path, file in user.own.items():
+                if not file.secured or len(file.may_be) > 1 or file.may_be == [None] or user.is_changing(path):
+                    continue
+                [data] = file.may_be
+                assert data is not None
+                try:
+                    parent = table.dir_find(1, user.home[1:])[0]
+                    name = path.rpartition(b"/")[2]
+                    ino = metas[table.owner(table.name_partition(parent, name))].lookup(parent, name, -1)[0]
+                    owner = metas[table.owner(table.ino_partition(ino))]
+                    attr, holders = Attr(*owner.getattr(ino, -1)), owner.holders(ino)
+                except OSError as error:
+                    assert not fewer, f"{path!r} is gone: {error}"
+                    continue
+                if attr.finished != 1:
+                    assert not fewer, f"{path!r} is lost, or never finished: {attr}"
+                    continue
+                if attr.layout == STRIPED:  # since it was made: then it has one copy
+                    continue
+                for node in holders:
+                    found = bytes(nodes[node].files.parts.get(ino, b""))
+                    assert found == data, f"node {node} is to hold {path!r}, {data[:30]!r}, and has {found[:30]!r}"
+                wanted = min(attr.copies, len(nodes))
+                assert len(holders) >= wanted, f"{path!r} lies on nodes {holders}: {wanted} are asked for"
 
     def check_nothing_left(self) -> None:
         """Long after the last request: nothing is under way, all nodes know the same directories, and the records agree with themselves."""

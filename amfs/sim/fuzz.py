@@ -133,6 +133,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     cluster = Cluster(
         world, workload, nodes=settings.nodes, slots=list(settings.slots), unit_size=settings.unit_size,
         limits=settings.limits, links=None if settings.quiet else LinkLimits(), files=scenario.files is not None,
+        copies=scenario.files.copies if scenario.files is not None else 1,
     )  # fmt: skip
     files: SimFiles | None = None
     if scenario.files is not None:
@@ -180,6 +181,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     _clean_up(world, lambda: checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s)))
     if files is not None:
         files.check_nothing_left()
+        files.check_copies()
     submitter = client.submitter
     return Verdict(
         settings.seed, world.digest, world.events, world.now, submitter.total, submitter.finished, submitter.failed,

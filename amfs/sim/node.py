@@ -114,7 +114,7 @@ class SimNode(Process):
         fs: FileSystem | None = None
         if contents is not None:
             self.files = SimFileBackend(contents, me.node, Meta(me.node))
-            fs = FileSystem(me.node, self.files.meta)
+            fs = FileSystem(me.node, self.files.meta, copies=contents.copies)
             self.backups = BackupSender(self, contents, self.files)
         limits = limits or Limits()
         memory_limits = limits.memory
@@ -238,6 +238,8 @@ class SimNode(Process):
         assert old is None or (view.epoch, -view.manager) > (old.epoch, -old.manager), (
             f"node {self.id} goes back from epoch {old.epoch} of manager {old.manager} to {view.epoch} of {view.manager}"
         )
+        if old is not None and self.core.fs is not None:
+            self.files.contents.gone |= {each.node for each in old.members} - {each.node for each in view.members}
         self.seen = view
 
     def _view(self) -> None:

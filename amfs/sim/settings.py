@@ -137,6 +137,8 @@ class FileLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     pause_s: float  # between two steps, at most
     striped: float = 0.0  # share of the files that are made in stripes
     growth: float = 0.0  # how likely a write makes a file outgrow its node
+    copies: int = 1  # nodes that shall have each file
+    fullness: float = 0.0  # how likely a write makes its node remove what can go, and, half as likely, a copy finds no room
 
 
 def draw_files(seed: int) -> FileLoad | None:
@@ -145,4 +147,10 @@ def draw_files(seed: int) -> FileLoad | None:
     if rng.random() < 0.6:
         return None
     growth = rng.choice((0.0, 0.0, 0.1))
-    return FileLoad(seed, rng.randint(1, 3), rng.choice((5, 15, 30)), rng.choice((0.0, 0.05, 0.5)), rng.choice((0.0, 0.3)), growth)
+    load = FileLoad(seed, rng.randint(1, 3), rng.choice((5, 15, 30)), rng.choice((0.0, 0.05, 0.5)), rng.choice((0.0, 0.3)), growth)
+    rng = random.Random(f"copies {seed}")
+    copies = rng.choice((1, 1, 2, 2, 3))
+    if copies == 1:
+        return load
+    # What outgrows its node is kept once, and its closing says so.
+    return msgspec.structs.replace(load, copies=copies, growth=0.0, fullness=rng.choice((0.0, 0.2)))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import planted
 import planted_files
+import planted_replicas
 import pytest
 
 from amfs.sim import fuzz
@@ -86,9 +87,16 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "a_directory_is_made_by_the_manager_alone": (True, (2, 3)),
     "new_nodes_are_not_introduced": (True, (2, 3)),
     "questions_to_the_dead_are_never_answered": (False, (408,)),
+    "closing_is_answered_before_copies_exist": (True, (2, 3)),
+    "flushing_is_answered_before_copies_exist": (True, (34, 48)),
+    "who_had_the_old_content_counts_as_having_the_new": (True, (3, 34)),
+    "what_was_flushed_is_believed_to_be_all": (True, (2, 16)),
+    "the_evictor_does_not_ask": (True, (3, 9)),
+    "a_copy_that_failed_is_counted": (True, (3, 48)),
+    "copies_are_not_made_again": (False, (56, 123)),
     "heirs_take_nothing_over": (False, (2, 9)),
 }
-PLANTS = {**vars(planted), **vars(planted_files)}
+PLANTS = {**vars(planted), **vars(planted_files), **vars(planted_replicas)}
 HUNTED = [name for name in MUTANTS if name not in BEHIND_ANOTHER_LOCK | TOO_RARE]
 HUNT_SEEDS = 500
 #: Events of one seed after which it is said to feed on itself; sound machines stay well below.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -167,3 +168,37 @@ def test_a_lost_file_is_an_error_by_every_way_and_says_its_name(tmp_path: Path) 
         assert ran.returncode == 1, ran.stderr
         assert "amfs:/gone" in ran.stderr and "its content was lost with node 2" in ran.stderr, ran.stderr
         assert not (places[0] / "copy").exists()
+
+
+def test_a_node_that_was_taken_for_dead_and_comes_back_is_fenced(tmp_path: Path) -> None:
+    """It was stopped for so long that the others went on without it. What it makes is refused, and its mount is as that of a dead node."""
+    with running(3, "--replicas", "2") as session, mounted(tmp_path, 3) as places, Files(node=0) as files:
+        for number in range(6):
+            (places[2] / f"f{number}").write_bytes(b"old")
+        entry = next(entry for entry in session.nodes if entry.node == 2)
+        os.kill(entry.pid, signal.SIGSTOP)
+        try:
+            await_members(files, 2)
+            for number in range(6):
+                files.write_bytes(f"/f{number}", b"newer")
+        finally:
+            os.kill(entry.pid, signal.SIGCONT)
+        made: list[str] = []
+        end = time.monotonic() + PATIENCE_S
+        for number in range(1_000_000):
+            assert time.monotonic() < end, "its mount goes on"
+            try:
+                (places[2] / f"made-{number}").write_bytes(b"too late")
+                made.append(f"made-{number}")
+            except OSError as error:
+                if error.errno == errno.ENOTCONN:
+                    break
+        with pytest.raises(OSError, match="not connected"):  # it stays, and nobody writes below it
+            os.listdir(places[2])
+        assert set(files.listdir("/")) == {f"f{number}" for number in range(6)} and not made
+        for where in places[:2]:
+            assert {(where / f"f{number}").read_bytes() for number in range(6)} == {b"newer"}
+        joined = amfs("node", "--join", session.name, "--detach")
+        assert joined.returncode == 0, joined.stderr
+        with Files(node=3) as others:
+            assert {others.read_bytes(f"/f{number}") for number in range(6)} == {b"newer"}
