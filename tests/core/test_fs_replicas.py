@@ -211,6 +211,17 @@ def test_where_nodes_have_no_room_for_copies_the_close_says_so_and_they_are_made
     assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
 
 
+def test_nodes_that_join_get_the_copies_that_there_were_no_nodes_for() -> None:
+    cluster = session(1, 3, 3)
+    inodes = [write(cluster, 0, b"/%d" % number, b"x%d" % number) for number in range(10)]
+    assert cluster.nodes[0].fs.short_of_copies() == (10, 20)
+    for number in (1, 2):
+        cluster.join(number)
+        assert {len(holders(cluster, ino)) for ino in inodes} == {number + 1}
+    assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
+    cluster.check()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_full_node_keeps_the_copies_that_are_asked_for(seed: int) -> None:
     cluster = session(4, seed)

@@ -10,7 +10,6 @@ A striped file has one copy.
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from amfs.fs.vfs.members import Members
 T = TypeVar("T")
 
 BYTES_IN_FLIGHT = 64 << 20  # of copies that one shard has made again after a death at a time; a larger file goes alone
+FILES_IN_FLIGHT = 64  # likewise
 SETTLE_S = 0.2  # after a change of the members, so that what dies together is seen together
 AGAIN_S = 5.0  # after copies could not be made
 ATTEMPTS = 3  # at a file that changes hands meanwhile
@@ -217,17 +217,19 @@ class Replicas:
     def look(self) -> None:
         """Members have come or gone, or copies could not be made: search for files that have too few."""
         self._changed = True
-        if not self._repairing and self._meta.copies_wanted():
+        if not self._repairing and (self._meta.copies_wanted() or self._in_motion()):  # records that come may want some
             self._repairing = True
             self._calls.spawn(self._repair())
 
     def _repair(self) -> Operation[None]:
+        said = 0
         try:
             while self._changed:
                 self._changed = False
                 yield Sleep(SETTLE_S)
                 short = [(ino, size) for ino, size, striped in self._meta.short_of_copies(len(self._members.live)) if not striped]
-                if short:
+                if short and len(short) != said:
+                    said = len(short)
                     few = f"{len(short)} files of amfs:/ ({sum(size for _, size in short)} bytes) have fewer copies than asked for"
                     self._calls.log(f"{few}: making them")
                 failed = False
@@ -237,8 +239,6 @@ class Replicas:
                 if failed or self._in_motion():
                     self._changed = True
                     yield Sleep(AGAIN_S if failed else SETTLE_S)
-                    if failed:
-                        self._calls.log("some of them could not be made yet", logging.WARNING)
         finally:
             self._repairing = False
 
@@ -248,11 +248,11 @@ def _copying(ino: int) -> object:
 
 
 def _batches(short: list[tuple[int, int]]) -> Iterator[list[int]]:
-    """Files of which not more than ``BYTES_IN_FLIGHT`` lie between two nodes at a time."""
+    """Files that are copied side by side."""
     batch: list[int] = []
     bytes_in_batch = 0
     for ino, size in short:
-        if batch and bytes_in_batch + size > BYTES_IN_FLIGHT:
+        if batch and (bytes_in_batch + size > BYTES_IN_FLIGHT or len(batch) == FILES_IN_FLIGHT):
             yield batch
             batch, bytes_in_batch = [], 0
         batch.append(ino)
