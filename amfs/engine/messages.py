@@ -213,6 +213,16 @@ class RunGone(Message, frozen=True, tag=10):
     counters: dict[str, int]
 
 
+class Spilled(Message, frozen=True, tag=11):
+    """Node -> submitter, now and then: what this node has of the run in its spill directory, and what went there and came back so far."""
+
+    run: int
+    node: int
+    on_disk: int
+    spilled: int
+    returned: int
+
+
 # ── dispatcher <-> worker ──────────────────────────────────────────────────────────────────────────
 
 
@@ -479,7 +489,7 @@ class FsResponse(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone
+    RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled
     | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content

@@ -25,6 +25,7 @@ from amfs.engine.worker_state import File, Run, TaskEntry
 LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
 SMALL_BYTES = 1 << 16  # files of this size are fetched whatever the state of memory: they come with the answer that says where they are
 FULL_TIMES = 3  # how often in a row the spill directory may be full before nothing is expected of it any more
+TELL_S = 0.25  # between two news of what is spilled
 ALONE_S = 0.5  # how long it waits if there is no other node that might take something away
 LOOK_AHEAD = 64  # READY tasks that are looked at when the first of them has to wait
 
@@ -250,6 +251,7 @@ class Spilling(Availability):
         memory.move(file, PlaceEvent.COPIED)
         run.counters["spilled_bytes"] += file.size
         run.counters["spilled_files"] += 1
+        self._tell_spilled(run)
         if memory.over(self.wanted, self._reserved()) > 0 and file.name not in self._in_use():
             self._evict(file)
 
@@ -267,6 +269,14 @@ class Spilling(Availability):
         self.memory.move(file, PlaceEvent.RETURNED)
         run.counters["returned_bytes"] += file.size
         run.counters["returned_files"] += 1
+        self._tell_spilled(run)
+
+    def _tell_spilled(self, run: Run) -> None:
+        if self.now >= run.spilled_told_at + TELL_S:
+            run.spilled_told_at = self.now
+            counters = run.counters
+            told = m.Spilled(run.id, self.node, self.memory.on_disk, counters["spilled_bytes"], counters["returned_bytes"])
+            self.send(run.submitter, told)
 
     def _disk_failed(self, error: str, full: bool) -> None:
         """A disk that is full is tried again; one that fails is not used for anything new."""

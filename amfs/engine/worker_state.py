@@ -75,7 +75,7 @@ class Run:
 
     __slots__ = (
         "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "in_service", "info",
-        "parked", "paths", "reported", "spoilers", "submitter", "tasks", "unstored",
+        "parked", "paths", "reported", "spilled_told_at", "spoilers", "submitter", "tasks", "unstored",
     )  # fmt: skip
 
     def __init__(self, run: int, submitter: int, info: m.RunInfo) -> None:
@@ -91,6 +91,7 @@ class Run:
         self.spoilers: dict[str, list[tuple[int, int]]] = {}  # file -> tasks under whom it changed, and when each ended
         self.unstored: dict[str, str] = {}  # file that could not be written here -> why, in words
         self.ended = 0  # tasks that ended here
+        self.spilled_told_at = 0.0  # when the submitter was told last what was spilled
         self.closing = False
         self.in_service = True  # else its tasks fail here, and this node asks nobody for more
         self.flags = (KEEP_FAILED if info.keep_sandbox else 0) | (WANT_OUTPUT if info.want_output else 0)

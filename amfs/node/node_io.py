@@ -60,7 +60,8 @@ log = logging.getLogger("amfs.node")
 
 INLINE_BYTES_MAX = 1 << 16
 CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
-ROOM_EVERY_S = 0.05  # how often is looked how full the memory is
+ROOM_EVERY_S = 0.05  # how often is looked how full the memory is,
+OTHERS_EVERY_S = 1.0  # and how often how much of that the file system has, which may have to be counted
 _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
@@ -106,6 +107,8 @@ class NodeIO:
         self.spilled = SpillDirectory(store, self.limits.spill)
         self.spilled.on_start(lambda: setattr(self, "grown", True))
         self._room_read_at = 0.0
+        self._others_read_at = 0.0
+        self._others = 0
         self.acts: dict[type, Callable[[Any], Send | None]] = {
             Launch: self.launch,
             Kill: self.kill,
@@ -185,7 +188,10 @@ class NodeIO:
             taken = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
             free = min(free, max(0, self.limits.limit - taken))
         elif self.files is not None:
-            others = self.files.io.usage()[0]
+            if self._room_read_at > self._others_read_at + OTHERS_EVERY_S:
+                self._others_read_at = self._room_read_at
+                self._others = self.files.io.usage()[0]
+            others = self._others
         return RoomRead(free, others)
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────

@@ -217,6 +217,9 @@ class RunDriver:
                     reader.content(blob)
         elif isinstance(message, m.OutOfService):
             self.tally.out_of_service(message.node)
+        elif isinstance(message, m.Spilled):
+            if self.trace is not None:
+                self.trace.spilled(message.node, message.on_disk, message.spilled, message.returned)
         elif isinstance(message, m.FileFailed):
             for name, cause in zip(message.names, message.causes, strict=True):
                 for reader in self.readers.pop(name, ()):

@@ -1,8 +1,8 @@
 """The trace of a run as a file in the trace format of Chrome, which Perfetto and ``amfs report`` read.
 
 Owns the file's layout, both ways. One process per node, one thread per slot, one complete event (``"ph": "X"``) per attempt at a task,
-counters for tasks finished and bytes moved under a process named "run". The file is a JSON array with one event a line; the format
-allows the closing bracket to be missing, so a run that was cut off leaves a trace that can be read up to its last whole line.
+counters for tasks finished and bytes moved under a process named "run", for bytes spilled under their node. The file is a JSON array with
+one event a line; the format allows the closing bracket to be missing, so a run that was cut off leaves a trace that can be read up to its last whole line.
 Knows nothing of sockets or machines; takes ``Result`` values as they arrive. Not thread-safe.
 """
 
@@ -106,6 +106,12 @@ class TraceWriter:
         self._now_us = max(self._now_us, end)
         if self._now_us - self._counted_us >= _COUNTER_US:
             self._counters()
+
+    def spilled(self, node: int, on_disk: int, spilled: int, returned: int) -> None:
+        """Record how much a node has in its spill directory now, and has copied to it and back so far."""
+        at = max(self._now_us, int(time.time() * 1e6) - self._started_us)
+        counts = {"in the spill directory": on_disk, "spilled": spilled, "brought back": returned}
+        self._event({"ph": "C", "name": "bytes spilled", "pid": node, "ts": at, "args": counts})
 
     def close(self, summary: Mapping[str, object] | None = None) -> None:
         """Write the last counters, ``summary`` (plain values, shown by ``amfs report``) and the closing bracket. Repeatable."""

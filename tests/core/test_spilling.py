@@ -77,6 +77,15 @@ def test_what_is_above_the_mark_is_spilled_and_comes_back_before_its_reader_star
     assert node.place("a") == Place.BOTH, "another time it leaves memory without being copied"
 
 
+def test_the_submitter_hears_now_and_then_what_was_spilled() -> None:
+    node = Small().makes(1, "a", 500 * KIB).makes(2, "b", 400 * KIB).spilled("a", size=500 * KIB)
+    assert node.take(m.Spilled) == m.Spilled(RUN, 0, 500 * KIB, 500 * KIB, 0)
+    node.assign(mine(3, "a"))
+    back = node.effect(BringBack)
+    node.feed(JobDone(back.serial, "", 500 * KIB))
+    assert not node.take_all(m.Spilled), "so soon after"
+
+
 def test_what_is_needed_last_goes_first() -> None:
     """Files that nobody reads here, then those whose readers wait for more, then the last of the queue; never those of running tasks."""
     node = Small(MemoryLimits(limit=LIMIT, high_water=0.5, spill="/disk"), slots=1)

@@ -59,10 +59,12 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_five_times_the_memory_and_the_right_bytes(tmp_path: Path, disk: Path) -> None:
     (tmp_path / "list").write_text(workflow())
-    options = ("--local", "--store-limit", LIMIT, "--spill", str(disk), "--slots", "2", "--no-journal")
+    options = ("--local", "--store-limit", LIMIT, "--spill", str(disk), "--slots", "2", "--no-journal", "--trace", "trace")
     ran = amfs("run", *options, "list", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert found(tmp_path) == expected()
+    told = [event["args"] for event in json.loads((tmp_path / "trace").read_text()) if event["name"] == "bytes spilled"]
+    assert told and told[0]["spilled"] >= SIZE // 2
     assert not list(disk.iterdir()), "the spill directory is removed at the end"
     assert "spilled" in ran.stderr
 
