@@ -2,7 +2,8 @@
 
 Owns the file's layout, both ways. One process per node, one thread per slot, one complete event (``"ph": "X"``) per attempt at a task,
 counters for tasks finished and bytes moved under a process named "run", for bytes spilled under their node. The file is a JSON array with
-one event a line; the format allows the closing bracket to be missing, so a run that was cut off leaves a trace that can be read up to its last whole line.
+one event a line; the format allows the closing bracket to be missing, so a run that was cut off leaves a trace that can be read up to
+its last whole line.
 Knows nothing of sockets or machines; takes ``Result`` values as they arrive. Not thread-safe.
 """
 
