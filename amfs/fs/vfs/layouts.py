@@ -162,6 +162,8 @@ class Layouts:
         if attr.layout == STRIPED:
             count = min(-(-attr.size // max(attr.stripe, 1)), 4 * len(self._members.live) + 1024)
             return list(dict.fromkeys(self._owners.of_stripe(attr.ino, index) for index in range(count)))
-        if attr.writer >= 0:
+        if attr.writer >= 0 and attr.copies <= 1:
             return [attr.writer]
-        return list((yield from self._owners.ask(p.Holders(attr.ino))))
+        holders = yield from self._owners.ask(p.Holders(attr.ino))
+        # Of more copies others have what the writer's node had copied last.
+        return list(holders if attr.writer < 0 else dict.fromkeys((attr.writer, *holders)))
