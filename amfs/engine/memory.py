@@ -18,6 +18,7 @@ ON_DISK = frozenset((Place.SPILLING, Place.BOTH, Place.SPILLED, Place.RETURNING)
 
 
 ORDER_S = 0.25  # after which what is needed when is looked at anew,
+TASKS_AT_ONCE = 256  # more of them are seldom with the launcher
 FEW = 256  # at once if there are so few files in memory
 
 
@@ -56,15 +57,30 @@ class Memory:
         self.spills = bool(limits.limit and limits.spill)
         self.fault = "" if limits.spill else limits.why_no_spill  # why nothing can be spilled, in words
         self.failed = False  # the disk gave an error: nothing is spilled any more
+        self.easy = -1.0  # as long as no more bytes are in memory nobody need think of it
+        self._eased_for = 0.0  # the mean for which that was reckoned
         self._victims: list[Any] = []  # in the order of ``_victims_at``, the last first
         self._victims_at = 0.0
         self._barren = False  # a look for something to go was in vain, and nothing has changed since
+        self._ease()
 
     # ── the account ────────────────────────────────────────────────────────────────────────────────
 
     def move(self, file: Content, event: PlaceEvent) -> None:
         """Raises InvalidTransition."""
         old = file.place
+        if old == Place.NOWHERE and event == PlaceEvent.STORED:  # the two moves that most files make, without detours
+            file.place = Place.HELD
+            self.used += file.size
+            self.files[file.name] = file
+            self._barren = False
+            return
+        if old == Place.HELD and event == PlaceEvent.REMOVED:
+            file.place = Place.NOWHERE
+            self.used -= file.size
+            self.free += file.size  # until it is read again
+            del self.files[file.name]
+            return
         new = PLACE_NEXT[old][event]
         if new is None:
             raise illegal("content", file.name, old, event)
@@ -83,6 +99,13 @@ class Memory:
         self.leaving += size * ((new == Place.SPILLING) - (old == Place.SPILLING))
         self.away += size * ((new in (Place.SPILLED, Place.RETURNING)) - (old in (Place.SPILLED, Place.RETURNING)))
         self._barren = False
+        self._ease()
+
+    def _ease(self) -> None:
+        """Reckon ``easy``: room for what TASKS_AT_ONCE tasks make is left, and nothing is to be brought back."""
+        self._eased_for = self.made_mean * 1.25
+        making = self._eased_for * TASKS_AT_ONCE
+        self.easy = -1 if self.away else min(self.mark - self.others, self.used + self.free) - making
 
     def promise(self, file: Content, size: int) -> None:
         """Keep room for a file that is about to come."""
@@ -96,11 +119,14 @@ class Memory:
     def made(self, size: int) -> None:
         """A task has made so many bytes."""
         self.made_mean += (size - self.made_mean) * (0.2 if self.made_mean else 1.0)
+        if self.made_mean > self._eased_for:
+            self._ease()
 
     def read(self, free: int, others: int) -> None:
         if others != self.others or free != self.free:
             self._barren = False
         self.free, self.others = free, others
+        self._ease()
 
     # ── how much room ──────────────────────────────────────────────────────────────────────────────
 

@@ -74,6 +74,7 @@ class Spilling(Availability):
         if self.granted or self.fetches or not self.memory.ample(target):
             return False
         self.wanted = 0.0
+        self.blocked_at = -1.0
         return True
 
     def pump_within_memory(self, target: int) -> None:

@@ -128,10 +128,13 @@ class Worker(Spilling):
 
     def _pump(self) -> None:
         """Keep the launcher's slots full, and a little more in its queue, so that it never has to ask."""
-        ready = self.ready
+        ready, memory = self.ready, self.memory
+        hard = memory.limit and (memory.used + memory.coming > memory.easy or self.granted or self.fetches or self.wanted)
+        if not (ready or hard):
+            return
         ahead = min(self.limits.backlog_max, int(self.slots * self.limits.backlog_s / self.mean_s))
         target = self.slots + ahead
-        if self.memory.limit and not self.plenty(target):
+        if hard and not self.plenty(target):
             self.pump_within_memory(target)
             return
         if not ready:
@@ -245,6 +248,7 @@ class Worker(Spilling):
 
     def on_exited(self, event: TasksExited) -> None:
         node = self.node
+        self.memory.changed()
         for serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss, made, stdout, stderr, detail in event.completions:
             entry = self.inflight.pop(serial, None)
             if entry is None:
@@ -256,7 +260,6 @@ class Worker(Spilling):
                 self._close_if_empty(run)
                 continue
             spec = entry.spec
-            self.memory.changed()
             self.mean_s += ((end_us - start_us) * 1e-6 - self.mean_s) * 0.1
             if self.mean_s < 1e-5:
                 self.mean_s = 1e-5
@@ -280,7 +283,8 @@ class Worker(Spilling):
                 self._end(entry, result)
                 continue
             if spec.outputs:
-                self.memory.made(result.bytes_out)
+                if self.memory.limit:
+                    self.memory.made(result.bytes_out)
                 self._outputs_made(entry, made)
             if entry.flushing:
                 entry.result = result
