@@ -296,10 +296,10 @@ class SimFiles:
                 except OSError as error:
                     assert not fewer, f"{path!r} is gone: {error}"
                     continue
+                if attr.layout == STRIPED:  # since it was made: then it has one copy
+                    continue
                 if attr.finished != 1:
                     assert not fewer, f"{path!r} is lost, or never finished: {attr}"
-                    continue
-                if attr.layout == STRIPED:  # since it was made: then it has one copy
                     continue
                 for node in holders:
                     found = bytes(nodes[node].files.parts.get(ino, b""))

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
 from amfs.engine.attr import Attr, Facts
 from amfs.fs.vfs.calls import Operation, together, work
+from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.evictor import Evictor
-from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.replicas import Replicas
 
 
@@ -26,15 +25,13 @@ def closing_is_answered_before_copies_exist(patch: pytest.MonkeyPatch) -> None:
 def flushing_is_answered_before_copies_exist(patch: pytest.MonkeyPatch) -> None:
     """And the last closing believes that what has not changed since was copied."""
 
-    def flush(self: OpenFiles, ino: int) -> Operation[int]:
-        attr = yield from self._owners.ask(p.Getattr(ino))
-        if attr.writer == self._members.node:
-            digest = yield from self._digest(ino, (yield from work(w.LiveFacts(attr))))
-            if digest is not None:
-                self._flushed[ino] = digest
+    def flush(self: Checkpoints, ino: int, facts: Facts) -> Operation[int]:
+        digest = yield from self._digest(ino, facts)
+        if digest is not None:
+            self._flushed[ino] = digest
         return 0
 
-    patch.setattr(OpenFiles, "_flush", flush)
+    patch.setattr(Checkpoints, "flush", flush)
 
 
 def a_copy_that_failed_is_counted(patch: pytest.MonkeyPatch) -> None:
@@ -70,11 +67,11 @@ def who_had_the_old_content_counts_as_having_the_new(patch: pytest.MonkeyPatch) 
 
 def what_was_flushed_is_believed_to_be_all(patch: pytest.MonkeyPatch) -> None:
     """Without a look whether something was written since."""
-    real = OpenFiles._copy_last
+    real = Checkpoints.finish
 
-    def last(self: OpenFiles, ino: int, facts: Facts) -> Operation[tuple[int, bool]]:
+    def finish(self: Checkpoints, ino: int, facts: Facts) -> Operation[tuple[int, bool]]:
         if self._flushed.pop(ino, None) is not None:
             return 0, True
         return (yield from real(self, ino, facts))
 
-    patch.setattr(OpenFiles, "_copy_last", last)
+    patch.setattr(Checkpoints, "finish", finish)

@@ -21,6 +21,7 @@ from amfs.engine.states import OpenState
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
+from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
@@ -58,7 +59,7 @@ class OpenFiles:
         self._caches = caches
         self._opener = opener
         self._files: dict[int, OpenFile] = {}
-        self._flushed: dict[int, bytes] = {}  # of what others have copied while it is written here: the digest
+        self._checkpoints = Checkpoints(calls, members, owners)
         calls.serve(
             p.Recall.by(self._recall),
             p.Proxy.by(self._open_proxy),
@@ -297,7 +298,7 @@ class OpenFiles:
                 file = self._of(ino)
                 if written is not None and file.copies > 1:
                     # One that has outgrown this node lies in stripes, each once.
-                    error, same = (errno.ENOSPC, False) if file.stripe else (yield from self._copy_last(ino, written))
+                    error, same = (errno.ENOSPC, False) if file.stripe else (yield from self._checkpoints.finish(ino, written))
                     file = self._of(ino)
             used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
             if not used:
@@ -383,7 +384,6 @@ class OpenFiles:
             return errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)
 
     def _flush(self, ino: int) -> Operation[int]:
-        """The part may be written on meanwhile, also without a word (by a mapping). By the digest the last closing sees that it was not."""
         yield Acquire(_closing(ino))
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
@@ -391,35 +391,11 @@ class OpenFiles:
                 return errno.ENOSPC  # it has outgrown this node, and lies in stripes, each once
             if attr.writer == self._members.node and attr.layout == WHOLE:
                 facts = yield from work(w.LiveFacts(attr))
-                digest = yield from self._digest(ino, facts)
-                error = yield from self._checkpoint(ino, facts)
-                if not error and digest is not None:
-                    self._flushed[ino] = digest
-                return error
+                return (yield from self._checkpoints.flush(ino, facts))
         finally:
             self._calls.release(_closing(ino))
             self._forget(ino)
         return (yield from self._owners.ask(p.Secure(ino))) if attr.writer < 0 else 0
-
-    def _copy_last(self, ino: int, facts: Facts) -> Operation[tuple[int, bool]]:
-        """Before the shard is told that it is finished: why there are fewer copies than asked for, and does the record know of them?"""
-        digest = self._flushed.pop(ino, None)
-        if digest is not None and digest == (yield from self._digest(ino, facts)):
-            return 0, True
-        try:
-            return (yield from self._checkpoint(ino, facts)), True
-        except OSError as error:
-            return number_of(error), False
-
-    def _checkpoint(self, ino: int, facts: Facts) -> Operation[int]:
-        return (yield from self._owners.ask(p.Checkpoint(ino, facts, self._calls.number())))
-
-    def _digest(self, ino: int, facts: Facts) -> Operation[bytes | None]:
-        try:
-            taken, size = yield from work(w.Digest(ino, Opened(LOCAL, self._members.node, 0, facts.size, self._members.known)))
-        except OSError:
-            return None
-        return taken if size == facts.size else None
 
     def keep_brought(self, ino: int) -> None:
         """What lies here is a copy that stays, whatever becomes of an opening under way."""

@@ -1,0 +1,51 @@
+"""Copies of what a file that is written here contains by now: asked of its shard, and whether they still are all that is here. Pure.
+
+Only ``open_files`` knows who writes, and calls while nothing is closed.
+"""
+
+from __future__ import annotations
+
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.attr import LOCAL, Facts, Opened
+from amfs.fs.vfs.calls import Calls, Operation, number_of, work
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.owners import Owners
+
+
+class Checkpoints:
+    """Has other nodes copy files that are written here."""
+
+    def __init__(self, calls: Calls, members: Members, owners: Owners) -> None:
+        self._calls = calls
+        self._members = members
+        self._owners = owners
+        self._flushed: dict[int, bytes] = {}  # of what others have copied while it is written here: the digest
+
+    def flush(self, ino: int, facts: Facts) -> Operation[int]:
+        """It may be written on meanwhile, also without a word (by a mapping). Answers as ``Checkpoint``."""
+        digest = yield from self._digest(ino, facts)  # before the copies: what is written later must show
+        error = yield from self._take(ino, facts)
+        if not error and digest is not None:
+            self._flushed[ino] = digest
+        return error
+
+    def finish(self, ino: int, facts: Facts) -> Operation[tuple[int, bool]]:
+        """Nobody writes it any more: why there are fewer copies than asked for, and does the record know of them?"""
+        digest = self._flushed.pop(ino, None)
+        if digest is not None and digest == (yield from self._digest(ino, facts)):
+            return 0, True
+        try:
+            return (yield from self._take(ino, facts)), True
+        except OSError as error:
+            return number_of(error), False
+
+    def _take(self, ino: int, facts: Facts) -> Operation[int]:
+        return (yield from self._owners.ask(p.Checkpoint(ino, facts, self._calls.number())))
+
+    def _digest(self, ino: int, facts: Facts) -> Operation[bytes | None]:
+        try:
+            taken, size = yield from work(w.Digest(ino, Opened(LOCAL, self._members.node, 0, facts.size, self._members.known)))
+        except OSError:
+            return None
+        return taken if size == facts.size else None
