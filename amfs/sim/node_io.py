@@ -460,6 +460,8 @@ class NodeIO:
     def evict(self, effect: Evict) -> None:
         assert effect.copy in self.disk, f"{effect.name} is evicted, and its copy {effect.copy} is not there"
         path = self.path_of(effect.name)
+        for serial, given in self.given.items():
+            assert path not in given, f"{effect.name} leaves memory, and task {self.running[serial][0].tid} has it"
         self.files.pop(path, None)
         self.links[path] = effect.copy
 

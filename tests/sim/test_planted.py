@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import planted
 import planted_files
+import planted_memory
 import planted_replicas
 import pytest
 
@@ -95,8 +96,15 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "a_copy_that_failed_is_counted": (True, (3, 48)),
     "copies_are_not_made_again": (False, (56, 123)),
     "heirs_take_nothing_over": (False, (2, 9)),
+    "what_tasks_have_leaves_memory": (True, (24, 52)),
+    "a_task_starts_before_its_inputs_are_back": (True, (24, 52)),
+    "what_cannot_be_read_back_is_waited_for": (False, (77,)),
+    "copies_stay_on_the_disk": (True, (15, 24)),
+    "a_full_disk_is_not_tried_again": (False, (281, 72)),
+    "nobody_makes_room": (True, (73, 123)),
+    "a_single_copy_counts_as_one_of_several": (True, (24, 62)),
 }
-PLANTS = {**vars(planted), **vars(planted_files), **vars(planted_replicas)}
+PLANTS = {**vars(planted), **vars(planted_files), **vars(planted_memory), **vars(planted_replicas)}
 HUNTED = [name for name in MUTANTS if name not in BEHIND_ANOTHER_LOCK | TOO_RARE]
 HUNT_SEEDS = 500
 #: Events of one seed after which it is said to feed on itself; sound machines stay well below.

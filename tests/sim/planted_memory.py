@@ -1,0 +1,63 @@
+"""Faults planted into a worker whose memory is full, like those of ``planted``."""
+
+from __future__ import annotations
+
+import pytest
+
+from amfs.engine.events import BringBack
+from amfs.engine.memory import Content, Memory
+from amfs.engine.spilling import Spilling
+from amfs.engine.states import Place
+from amfs.engine.worker_state import File, Run, WorkerState
+
+
+def what_tasks_have_leaves_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Spilling, "_in_use", lambda self: set())
+
+
+def a_task_starts_before_its_inputs_are_back(patch: pytest.MonkeyPatch) -> None:
+    """It is given the place in the store where they will be."""
+
+    def bring_back(self: Spilling, run: Run, file: File) -> None:
+        file.job = self._job("back", run, file.name, None)
+        self.out.append(BringBack(file.job, file.name, file.copy))
+        file.place = Place.BOTH
+        self.memory.away -= file.size
+        self.memory.used += file.size
+        self.memory.files[file.name] = file
+
+    patch.setattr(Spilling, "_bring_back", bring_back)
+
+
+def what_cannot_be_read_back_is_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Spilling, "_give_up", lambda self, run, file: None)
+
+
+def copies_stay_on_the_disk(patch: pytest.MonkeyPatch) -> None:
+    real = WorkerState._removed
+
+    def removed(self: WorkerState, file: File) -> None:
+        keep = list(self._drop_spilled)
+        real(self, file)
+        self._drop_spilled = keep
+
+    patch.setattr(WorkerState, "_removed", removed)
+
+
+def a_full_disk_is_not_tried_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Spilling, "on_memory_timer", lambda self, key: None)
+
+
+def nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Memory, "over", lambda self, wanted=0.0, reserved=0: 0.0)
+
+
+def a_single_copy_counts_as_one_of_several(patch: pytest.MonkeyPatch) -> None:
+    """What only this node has is given up like what others have."""
+    real = Memory._may_go
+
+    def may_go(self: Memory, file: Content) -> bool:
+        file.spare = True
+        return real(self, file)
+
+    patch.setattr(Memory, "_may_go", may_go)
