@@ -327,6 +327,7 @@ class Flush(PeerCall[int], frozen=True):
     """What was written of a file through the asked node so far shall survive. Answers as ``Checkpoint``."""
 
     ino: int
+    number: int  # the same when the asker asks again
 
 
 class SpareCopies(PeerCall[int], frozen=True):

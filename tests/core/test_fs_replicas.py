@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 import pytest
 from fs_cluster import Cluster
 
+from amfs.engine import fs_works as w
 from amfs.engine.attr import STRIPED, Attr
 from amfs.sim.file_backend import STRIPE
 
@@ -191,6 +193,31 @@ def test_a_file_that_is_written_through_another_node_is_copied_when_that_writer_
     cluster.kill(first)  # its program has it open still
     cluster.wander(30)
     assert read(cluster, second, b"/log") == b"first second"
+
+
+@pytest.mark.parametrize("way", ["close", "close through another node", "attribute"])
+def test_a_copy_may_take_longer_than_a_question(way: str) -> None:
+    cluster = session(3, 4, 1 if way == "attribute" else 2)
+    handle, attr = cluster.call(0, "open_path", b"/big", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    cluster.call(0, "write", handle, 0, b"x" * 100)
+    ask: tuple[Any, ...]
+    if way == "close":
+        ask = (0, "close", handle)
+    elif way == "attribute":
+        cluster.call(0, "close", handle)
+        ask = (1, "set_xattr_path", b"/big", REPLICAS, b"2", 0)
+    else:
+        ask = (1, "close", cluster.call(1, "open_path", b"/big", os.O_WRONLY, 0o644, -1, 0, -1)[0])
+    cluster.held_works.add(w.Fetch)
+    fetches = cluster.contents.fetches
+    token = cluster.start(*ask)
+    while cluster.time < 200:
+        cluster.step()
+        assert token not in cluster.answers, "answered before there is a copy"
+    cluster.held_works.clear()
+    cluster.finish(token)
+    assert cluster.contents.fetches - fetches == 1
+    assert sum(Attr(*attr).ino in node.parts for node in cluster.nodes.values()) == 2
 
 
 @pytest.mark.parametrize("seed", range(6))

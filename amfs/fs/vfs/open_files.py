@@ -26,6 +26,7 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.replicas import Once
 
 PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 
@@ -60,12 +61,13 @@ class OpenFiles:
         self._opener = opener
         self._files: dict[int, OpenFile] = {}
         self._checkpoints = Checkpoints(calls, members, owners)
+        once = Once(calls)
         calls.serve(
             p.Recall.by(self._recall),
             p.Proxy.by(self._open_proxy),
             p.Keep.by(self._keep),
             p.Live.by(self._live),
-            p.Flush.by(lambda peer, call: self._flush(call.ino)),
+            p.Flush.by(lambda peer, call: once.run(("flush", call.ino), (peer, call.number), lambda: self._flush(call.ino))),
             p.SetTimes.by(lambda peer, call: work(w.SetTimes(call.ino, call.atime, call.mtime))),
         )
 
@@ -378,10 +380,13 @@ class OpenFiles:
             return 0
         if attr.writer < 0:
             return (yield from self._owners.ask(p.Secure(ino)))
-        try:
-            return (yield from ask(attr.writer, p.Flush(ino)))
-        except OSError as error:
-            return errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)
+        number = self._calls.number()
+        while True:
+            try:
+                return (yield from ask(attr.writer, p.Flush(ino, number)))
+            except OSError as error:
+                if error.errno != errno.ETIMEDOUT or attr.writer not in self._members.live:
+                    return errno.EIO if error.errno == errno.EHOSTDOWN else number_of(error)
 
     def _flush(self, ino: int) -> Operation[int]:
         yield Acquire(_closing(ino))
