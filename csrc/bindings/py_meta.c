@@ -68,14 +68,8 @@ static PyMethodDef own_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMethodDef *const tables[] = {py_meta_places_methods,
-                                      py_meta_entries_methods,
-                                      py_meta_inodes_methods,
-                                      py_meta_backups_methods,
-                                      py_meta_copies_methods,
-                                      py_meta_replicas_methods,
-                                      py_meta_dirs_methods,
-                                      own_methods};
+static PyMethodDef *const tables[] = {py_meta_places_methods, py_meta_entries_methods,  py_meta_inodes_methods, py_meta_backups_methods,
+                                      py_meta_copies_methods, py_meta_replicas_methods, py_meta_dirs_methods,   own_methods};
 
 static PyMethodDef meta_methods[128]; /* all of them: a type takes one table, and keeps it */
 

@@ -75,7 +75,8 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     if (inode == NULL) return leave(meta, ENOENT);
     bool wrote = written != NULL && inode->writer == node;
     if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
-    if (wrote && (inode->layout != META_WHOLE || inode->copies > 1 || !only_us(meta, inode->watchers, node) || !fsmeta_set_only(inode->holders, node)))
+    if (wrote && (inode->layout != META_WHOLE || inode->copies > 1 || !only_us(meta, inode->watchers, node) ||
+                  !fsmeta_set_only(inode->holders, node)))
         return leave(meta, META_BUSY);
     if (wrote && fsmeta_watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {

@@ -26,8 +26,7 @@ static uint64_t look(struct peer_meta *peer_meta) {
 /* The first that may go or has waited since `before`, or of an owner's. With the lock held. */
 static struct peer_meta_held *take_held(struct peer_meta *peer_meta, const void *owner, int64_t before_ms) {
     struct peer_meta_held **at = &peer_meta->held;
-    while (*at != NULL &&
-           (owner != NULL ? (*at)->owner != owner : (*at)->ticket > peer_meta->known && (*at)->since_ms > before_ms))
+    while (*at != NULL && (owner != NULL ? (*at)->owner != owner : (*at)->ticket > peer_meta->known && (*at)->since_ms > before_ms))
         at = &(*at)->next;
     struct peer_meta_held *held = *at;
     if (held == NULL) return NULL;

@@ -41,7 +41,7 @@ def pack_record(a: Attr) -> bytes:
 
 def unpack_record(data: bytes) -> Attr:
     values = RECORD.unpack(data)
-    return Attr(*values[:9], *values[10:], copies=values[9])
+    return Attr._make((*values[:9], *values[10:], values[9]))
 
 
 def question(
