@@ -108,8 +108,8 @@ def check(
             if found in may or (ANY in may and found != "EIO"):
                 continue
             if found == "EIO":
-                if len(lost) >= 2 and name not in listed:
-                    continue  # the owner of its record and that one's backup went together: nobody knows the name any more
+                if len(lost) >= 2 and (name in named or name not in listed):
+                    continue  # the owner of its record or its name, and that one's backup, may have gone together
                 if name not in named:
                     wrong.append(f"{name} is EIO by {way}, and amfs ls -l does not mark it as lost")
                 elif not lost:

@@ -300,10 +300,9 @@ def run(plan: Plan, keep: Path, baselines: Baselines) -> Outcome:
                     run_workflow(plan, home, session, outcome, baselines)
                 else:
                     run_fs(plan, home, session, outcome)
-                session.down()
             finally:
-                if outcome.findings or sys.exc_info()[1] is not None:
-                    describe(session, home)
+                describe(session, home, bool(outcome.findings) or sys.exc_info()[1] is not None)
+            session.down()
             outcome.findings += session.leftovers()
     except Finding as finding:
         outcome.findings.append(str(finding))
@@ -332,12 +331,15 @@ def no_files(directory: str, names: list[str]) -> list[str]:
     return [name for name in names if name.startswith("mount-") or name == "work" or stat.S_ISSOCK(os.lstat(f"{directory}/{name}").st_mode)]
 
 
-def describe(session: Session, home: Path) -> None:
-    """What the session says of itself, beside its logs."""
-    with contextlib.suppress(Exception):
-        text = "\n".join(f"{pid} {what}" for pid, what in session.processes())
-        for node in session.nodes:
-            if node.lives():
-                said = session.run(node.host, "status", session.name)
-                text += f"\nnode {node.number}:\n{said.stdout}{said.stderr}"
-        (home / "described.txt").write_text(text)
+def describe(session: Session, home: Path, wrong: bool) -> None:
+    """Keep the logs of the nodes, which go with the session; and, if something is ``wrong``, what the session says of itself."""
+    for log in home.glob("*/*/node-*.log"):
+        shutil.copy(log, home / log.name)
+    if wrong:
+        with contextlib.suppress(Exception):
+            text = "\n".join(f"{pid} {what}" for pid, what in session.processes())
+            for node in session.nodes:
+                if node.lives():
+                    said = session.run(node.host, "status", session.name)
+                    text += f"\nnode {node.number}:\n{said.stdout}{said.stderr}"
+            (home / "described.txt").write_text(text)
