@@ -123,7 +123,7 @@ class NodeIO:
             BringBack: self.spilled.bring_back,
             Evict: self.spilled.evict,
             Restore: self.spilled.restore,
-            DropSpilled: self.spilled.drop,
+            DropSpilled: self.drop_spilled,
             ReadRoom: lambda effect: self.immediate.append(self._read_room()),
         }
         if files is not None:
@@ -263,6 +263,10 @@ class NodeIO:
         self.launcher.drop_context(effect.run)
         if not self.keep_files:
             self.store.drop_scope(effect.scope)
+
+    def drop_spilled(self, effect: DropSpilled) -> None:
+        if not self.keep_files:
+            self.spilled.drop(effect)
 
     def delete(self, effect: Delete) -> None:
         self.store.delete(effect.names)

@@ -169,7 +169,11 @@ class Store:
         for directory, name in files_below(top):
             if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
-                facts = os.stat(path)  # a spilled file is a link
+                try:
+                    facts = os.stat(path)  # a spilled file is a link
+                except FileNotFoundError:  # and the disk has lost what it led to
+                    os.unlink(path)
+                    continue
                 inner = path[len(top):].lstrip("/")
                 if inner.startswith(ABSOLUTE + "/"):
                     inner = inner[len(ABSOLUTE):]
@@ -189,11 +193,21 @@ class Store:
         return files, size
 
     def take_back(self, place: Path) -> None:
-        """Bring in what an interrupted run set aside, and remove it there."""
-        if place.is_dir():
-            shutil.copytree(place, self.root, dirs_exist_ok=True)
-            shutil.rmtree(place, ignore_errors=True)
-            self.adopted = True
+        """Bring in what an interrupted run set aside, as far as there is room, and remove it there."""
+        if not place.is_dir():
+            return
+        for directory, name in files_below(str(place)):
+            source = f"{directory}/{name}"
+            target = self.root + source[len(str(place)):]
+            try:
+                make_directories(os.path.dirname(target))
+                shutil.copy2(source, target)
+            except OSError:  # there is no room for it: it is made again, and so is the rest
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+                break
+        shutil.rmtree(place, ignore_errors=True)
+        self.adopted = True
 
     def close(self) -> None:
         """Remove everything."""

@@ -157,7 +157,27 @@ def test_a_killed_run_leaves_a_spill_directory_to_the_run_that_resumes_it(tmp_pa
     ran = amfs("run", *options, "--resume", "list", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert found(tmp_path) == expected()
-    until(lambda: not list(disk.iterdir()), "the directory of the killed run is left")
+    assert f"{COUNT} done before" in ran.stderr, ran.stderr
+    assert not list(disk.iterdir()), "the directory of the killed run is left"
+
+
+def test_an_interrupted_run_sets_aside_what_was_spilled_too(tmp_path: Path, disk: Path) -> None:
+    (tmp_path / "list").write_text(workflow(f"touch {tmp_path}/there; sleep 20"))
+    options = ("--local", "--store-limit", LIMIT, "--spill", str(disk), "--journal", "journal", "--slots", "1")
+    words = [sys.executable, "-m", "amfs", "run", *options, "list"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: (tmp_path / "there").exists(), "it does not get so far")
+    finally:
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert process.returncode == 130 and "could not be set aside" not in said, said
+    assert not list(disk.iterdir())
+    (tmp_path / "list").write_text(workflow("true"))
+    ran = amfs("run", *options, "--resume", "list", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert found(tmp_path) == expected()
+    assert f"{COUNT} done before" in ran.stderr, ran.stderr
 
 
 def test_the_spill_directory_of_a_killed_session_is_swept(tmp_path: Path, disk: Path) -> None:

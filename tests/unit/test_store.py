@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,3 +69,36 @@ def test_a_store_that_is_closed_meanwhile_leaves_nothing(store: Store) -> None:
     store.close()
     store.remover.shutdown()
     assert not store.path.exists()
+
+
+def test_what_was_set_aside_is_brought_in_as_far_as_there_is_room(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        put(store, f"1/d/{name}", name.encode())
+    assert store.set_aside("1/", tmp_path / "aside") == (3, 3)
+    store.drop_scope("1/")
+    copy, copied = shutil.copy2, []
+
+    def copy_until_full(source: str, target: str) -> None:
+        copy(source, target)
+        copied.append(target)
+        if len(copied) == 2:
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(shutil, "copy2", copy_until_full)
+    store.take_back(tmp_path / "aside")
+    assert len(list(store.inventory("1/"))) == 1, "no file that is there in part"
+    assert store.adopted and not (tmp_path / "aside").exists()
+
+
+def test_a_spilled_file_that_the_disk_has_lost_is_none(store: Store, tmp_path: Path) -> None:
+    put(store, "1/a")
+    put(store, "1/b", b"bytes")
+    (tmp_path / "1f").write_bytes(b"bytes")
+    for name, there in (("a", tmp_path / "gone"), ("b", tmp_path / "1f")):
+        link = Path(store.back) / "1f"
+        link.symlink_to(there)
+        store.replace(str(link), f"1/{name}")
+    assert [(key, size) for key, size, _ in store.inventory("1/")] == [("1/b", 5)]
+    assert not os.path.lexists(store.path_of("1/a")), "another one can be made in its place"
