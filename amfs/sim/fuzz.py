@@ -20,7 +20,7 @@ from amfs.sim import checker
 from amfs.sim import faults as fault_plan
 from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
-from amfs.sim.files import SimFiles
+from amfs.sim.files import ANSWER_S, SimFiles
 from amfs.sim.scenario import Scenario
 from amfs.sim.swarm import draw
 from amfs.sim.world import World
@@ -174,7 +174,9 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         world.let_pass(1.0)
         client.die()
     if files is not None:
-        world.run(files.is_done, world.now + latest)
+        # In a network that stays cut each request of a user may wait for its whole time.
+        cut_s = scenario.files.steps * ANSWER_S if scenario.files is not None and faults.partition_for_good else 0.0
+        world.run(files.is_done, world.now + latest + cut_s)
         world.let_pass(1.0)
         files.end()
     world.cut = None
