@@ -19,15 +19,21 @@ class Majority:
         self.members = members
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._heard: dict[int, float] = {}
+        self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
 
     def follow(self, members: list[int]) -> None:
         self.members = members
         self.gone.intersection_update(members)
         self._heard = {node: at for node, at in self._heard.items() if node in members}
+        self._voted.clear()
 
     def hear(self, node: int, at: float) -> None:
         if at > self._heard.get(node, -math.inf):
             self._heard[node] = at
+
+    def vote(self, node: int, now: float) -> None:
+        """It does not hear the manager, either."""
+        self._voted[node] = now
 
     def allow_for_pause(self, late: float, now: float) -> None:
         self._heard = {node: min(at + late, now) for node, at in self._heard.items()}
@@ -40,7 +46,14 @@ class Majority:
         return [node for node in self.members if node != manager and node not in self.gone]
 
     def without(self, lost: Collection[int], now: float) -> bool:
-        """May those who are heard take ``lost`` for dead?"""
+        """May the manager and those that it hears take ``lost`` for dead?"""
+        return self._is_majority({node for node in self.members if node not in lost and self.heard(node, now)})
+
+    def agrees(self, now: float) -> bool:
+        """May this node take the place of a manager that the majority does not hear?"""
+        return self._is_majority({node for node, at in self._voted.items() if now - at <= self.lately_s})
+
+    def _is_majority(self, others: set[int]) -> bool:
         count = [node for node in self.members if node not in self.gone]
-        ours = [node for node in count if node not in lost and (node == self.node or self.heard(node, now))]
+        ours = [node for node in count if node == self.node or node in others]
         return 2 * len(ours) > len(count) or (2 * len(ours) == len(count) and bool(ours) and ours[0] == count[0])

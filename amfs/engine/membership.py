@@ -248,9 +248,13 @@ class Membership(Machine):
             return
         if peer == view.manager:
             self.manager_heard = self.now
-        elif not self.is_manager and peer not in self.answered:
-            self.answered.add(peer)  # or we would answer each other for ever
-            self.send(peer, m.Heartbeat(view.epoch))
+        elif not self.is_manager:
+            # Only who does not hear the manager sends heartbeats to others, and only who does not, either, answers.
+            self.majority.vote(peer, self.now)
+            silent = view.manager in self.majority.gone or self.now - self.manager_heard > self.limits.probe_s
+            if silent and peer not in self.answered:
+                self.answered.add(peer)  # or we would answer each other for ever
+                self.send(peer, m.Heartbeat(view.epoch))
             self._follow_the_gone()
         if message.epoch < view.epoch:
             self.send(peer, view)  # it missed something, or belongs to the losing side of a split
@@ -342,7 +346,7 @@ class Membership(Machine):
             self._end_cut_off()
 
     def _ask_who_lives(self) -> None:
-        """A node hears nobody but the manager. To follow that, it has to know who else lives; each of the others answers a heartbeat."""
+        """A node hears nobody but the manager. To follow that, it asks the others, who answer if they do not hear the manager, either."""
         view = self.view
         assert view is not None
         for node in self.majority.successors(view.manager):
@@ -363,7 +367,7 @@ class Membership(Machine):
         view = self.view
         assert view is not None
         lost = view.manager
-        if not self.majority.without((lost,), self.now):
+        if not self.majority.agrees(self.now):
             return
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
         for client in self.clients:

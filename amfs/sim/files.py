@@ -88,7 +88,11 @@ class User(Process):
 
     def _ask(self, request: q.Request[Any]) -> None:
         if self.gateway < 0:
-            self.gateway = self.rng.choice([node.id for node in self.all.cluster.alive()])
+            living = [node.id for node in self.all.cluster.alive()]
+            if not living:  # no side of a cut had the majority
+                self.done = True
+                return
+            self.gateway = self.rng.choice(living)
         self._serial += 1
         self._asked = request
         self.world.note(self.id, "asks", (self.gateway, request))

@@ -29,6 +29,7 @@ from amfs.engine.events import (
     ViewChanged,
 )
 from amfs.engine.fs_works import AwaitBackup
+from amfs.engine.views import are_rivals
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
@@ -232,7 +233,7 @@ class SimNode(Process):
             self.arrive(("event", PeerGone(peer)))
 
     def _look_at_view(self) -> None:
-        """A node never goes back to a view that was overtaken."""
+        """A node never goes back to a view that was overtaken, and no two nodes are in sessions that have left each other out."""
         old, view = self.seen, self.core.membership.view
         assert view is not None
         assert old is None or (view.epoch, -view.manager) > (old.epoch, -old.manager), (
@@ -240,6 +241,11 @@ class SimNode(Process):
         )
         if old is not None and self.core.fs is not None:
             self.files.contents.gone |= {each.node for each in old.members} - {each.node for each in view.members}
+        for process in self.world.processes.values():
+            if isinstance(process, SimNode) and process.alive and (other := process.core.membership.view) is not None:
+                assert not are_rivals(view, other), (
+                    f"two sessions: node {self.id} follows node {view.manager}, node {process.id} follows node {other.manager}"
+                )
         self.seen = view
 
     def _view(self) -> None:

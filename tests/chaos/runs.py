@@ -161,7 +161,8 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
         status = wait(process, RUN_S, "the run")
         if plan.kind == "submitter":
             time.sleep(plan.disturbance.choice)
-            (place / loads.TRACE).rename(home / "first-trace.json")
+            with contextlib.suppress(FileNotFoundError):  # killed before it had one
+                (place / loads.TRACE).rename(home / "first-trace.json")
             status = wait(submit(session, place, ["--resume", *arguments], log), RUN_S, "the resumed run")
             outcome.what = "resumed"
         elif status and plan.kind == "cut" and "--resume" in log.read_text():

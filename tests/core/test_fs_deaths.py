@@ -14,6 +14,7 @@ from fs_cluster import Cluster, Node, Real
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
 from amfs.engine.partition import PartitionTable
+from amfs.fs.vfs.calls import PATIENCE_S
 from amfs.sim.file_backend import STRIPE
 
 LISTED = 1000
@@ -58,6 +59,37 @@ def owner(cluster: Cluster, partition: int) -> int:
 
 
 # ── directories ────────────────────────────────────────────────────────────────────────────────────
+
+
+def new_node(cluster: Cluster, number: int) -> Node:
+    """It is a member, and nothing has been said to it yet."""
+    node = cluster.nodes[number] = Node(cluster, number)
+    cluster.table = cluster.table.with_node(number)
+    return node
+
+
+def name_at(cluster: Cluster, node: int) -> bytes:
+    """A name in the topmost directory whose entry is that node's."""
+    meta = cluster.nodes[0].meta
+    return next(name for name in (b"n%d" % n for n in range(1000)) if owner(cluster, meta.name_partition(1, name)) == node)
+
+
+def test_a_node_is_introduced_while_a_change_of_directories_waits() -> None:
+    """It waited for its turn, while the change waited for it: for half a minute no directory could be made, when a node joined just after
+    another had died (simulator seed 1032)."""
+    cluster = Cluster(3)
+    cluster.held_links = {(0, 1)}
+    name = name_at(cluster, 1)
+    token = cluster.start(0, "mkdir_path", b"/" + name, 0o755, False)
+    new = new_node(cluster, 3)
+    cluster.view()
+    while not new.fs.members.introduced:
+        assert cluster.step() and cluster.time < PATIENCE_S / 2
+    assert token not in cluster.answers
+    cluster.held_links.clear()
+    cluster.finish(token)
+    cluster.settle()
+    assert listed(cluster, 3) == [name]
 
 
 @pytest.mark.parametrize("dead", [0, 1, 2])

@@ -294,8 +294,18 @@ def test_a_manager_whose_process_has_ended_is_followed_as_soon_as_the_majority_a
     assert (view.manager, [one.node for one in view.members]) == (1, [1, 2, 3])
 
 
+def test_a_successor_that_alone_does_not_hear_the_manager_does_not_take_over() -> None:
+    """Only the path between the two was cut: each took the other for dead, with the same majority (simulator seed 1037)."""
+    node = node_in(view_of(1, 0, 0, 1, 2, 3), 1)
+    for _ in range(round(LIMITS.cut_off_s / BEAT) - 1):
+        node.advance(BEAT).feed(PeersHeard({2: node.now, 3: node.now}))
+    assert not node.machine.is_manager and not node.effects_of(Stop)
+
+
 def test_nodes_that_ask_each_other_who_lives_do_not_do_so_for_ever() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 2)
+    node.tell(1, m.Heartbeat(1)).nothing_left()  # it hears the manager itself
+    node.advance(2 * BEAT).forget()
     node.tell(1, m.Heartbeat(1), m.Heartbeat(1))
     assert node.take(m.Heartbeat, 1) == m.Heartbeat(1)
     node.nothing_left()

@@ -270,7 +270,7 @@ class Calls:
 
     def _serve(self, peer: int, call: PeerCall[Any], answer: Answer) -> None:
         if not self.members.introduced and type(call) not in WITHOUT_DIRECTORIES:
-            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve(peer, call, answer))
+            self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve_late(peer, call, answer))
             return
         if peer == self.members.node and type(call) in CHANGES_NAMES:
             answer = self._hold(answer)
@@ -291,6 +291,13 @@ class Calls:
             self.spawn(result, answer)
         else:
             answer(None, result)
+
+    def _serve_late(self, peer: int, call: PeerCall[Any], answer: Answer) -> None:
+        """What a manager that has died meanwhile had begun has been taken back everywhere; it must not be done after that."""
+        if peer == self.members.node or peer in self.members.live:
+            self._serve(peer, call, answer)
+        else:
+            answer(failure(errno.EHOSTDOWN), None)
 
     # ── events ─────────────────────────────────────────────────────────────────────────────────────
 

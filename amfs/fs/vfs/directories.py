@@ -22,7 +22,8 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 
 BRANCHES = 2
-LOCK = "directories"
+LOCK = "directories"  # one change after the other
+SPREADING = "spreading"  # no node is introduced while a change is on its way to all
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 
 
@@ -204,9 +205,13 @@ class Directories:
     def _spread(self, asker: int, change: p.AnyChange) -> Operation[list[int]]:
         """Apply ``change``, which node ``asker`` wants, on every node, this one first; the answers of all."""
         me = self._members.node
-        order = (me, *sorted(self._members.live - {me}))
-        self._spreads += 1
-        return (yield from self._take_spread(me, p.Spread(change, order, 0, asker, self._spreads)))
+        yield Acquire(SPREADING)
+        try:
+            order = (me, *sorted(self._members.live - {me}))
+            self._spreads += 1
+            return (yield from self._take_spread(me, p.Spread(change, order, 0, asker, self._spreads)))
+        finally:
+            self._calls.release(SPREADING)
 
     def _take_spread(self, peer: int, call: p.Spread) -> Operation[list[int]]:
         manager = call.order[0]
@@ -322,10 +327,11 @@ class Directories:
     # ── a new node ─────────────────────────────────────────────────────────────────────────────────
 
     def introduce(self, node: int) -> Operation[None]:
-        """The manager gives a new node all directories."""
-        yield Acquire(LOCK)
+        """The manager gives a new node all directories. A change under way may be waiting for this node, which answers nothing before."""
+        while not self._members.introduced:
+            yield Sleep(PAUSE_LAST_S)  # until it has taken office
+        yield Acquire(SPREADING)
         try:
-            yield from self._know_all()
             while node in self._members.live and self._members.manager == self._members.node:
                 try:
                     yield from ask(node, p.Directories(self._meta.export_dirs()))
@@ -335,7 +341,7 @@ class Directories:
                         raise
                     yield Sleep(PAUSE_LAST_S)  # it has not heard yet that we are the manager
         finally:
-            self._calls.release(LOCK)
+            self._calls.release(SPREADING)
 
     def take_office(self) -> Operation[None]:
         """This node is the manager from now on."""
