@@ -283,6 +283,8 @@ class SimFiles:
         if any(set(node.core.live) != set(nodes) for node in nodes.values()):
             return  # the network is cut for good
         metas = {number: node.files.meta for number, node in nodes.items()}
+        if not metas:
+            return  # no side of a cut had the majority
         table = next(iter(metas.values()))
         fewer = len(self.cluster.contents.gone) < min(2, self.load.copies)
         for user in self.users:
