@@ -191,6 +191,12 @@ class Memory:
         fault = self.fault
         if not fault and self.limits.spill_limit:
             fault = "the spill directory holds all that it may (--spill-limit)"
+        if self.free < self.limit - self.used - self.coming - self.others:  # somebody else uses the same memory
+            return (
+                f"of the memory where its store is {size_text(self.free)} are free, and {taken} are taken by files of runs, and "
+                f"{fault or 'none of them may leave'}. Use more nodes, another place for the store (--store), or with --spill a directory "
+                "on a disk"
+            )
         return (
             f"{taken} of {limit} (--store-limit) are taken by files that are still needed, and {fault or 'none of them may leave'}. "
             "Give a larger --store-limit, more nodes, or with --spill a directory on a disk"

@@ -92,7 +92,8 @@ class Spilling(Availability):
         if not self._looking:
             self._looking = True
             self.set_timer("room", LOOK_S)
-        patience = self.memory.limits.patience_s if len(self.alive) > 1 else ALONE_S
+        others = len(self.alive) > 1 and self.memory.used > 0  # who may take something away
+        patience = self.memory.limits.patience_s if others else ALONE_S
         if not self._is_stuck() or self._let_one_go(target):
             self.blocked_at = -1.0
         elif self.memory.used >= self._hopeless or 0 <= self.blocked_at <= self.now - patience:

@@ -66,14 +66,17 @@ def memory_limits(store: Store, *, limit: int = 0, high_water: float = 0.0, spil
 
 
 class SpillDirectory:
-    """What one node has spilled. ``path`` need not exist yet."""
+    """What one node has spilled. ``path`` does not exist yet."""
 
     def __init__(self, store: Store, path: str) -> None:
+        """``path`` "": there is none. Raises OSError."""
         self.store = store
         self.path = path
         self._marked: orphans.Marked | None = None
         self._copier: Copier | None = None
         self._started: Callable[[], None] = lambda: None
+        if path:  # so that it is found when this process was killed; later there may be no room for that
+            (store.path / orphans.SPILL).write_text(path)
 
     def on_start(self, call: Callable[[], None]) -> None:
         """``call`` when there is one more descriptor to watch."""
@@ -96,8 +99,6 @@ class SpillDirectory:
             path.mkdir(mode=0o700)
             self._marked = orphans.Marked(path, orphans.mark(path, self.store.session))
             (path / orphans.STORE).write_text(str(self.store.path))
-            (self.store.path / orphans.SPILL).write_text(self.path)
-            os.makedirs(self.store.back, 0o700, exist_ok=True)
         if self._copier is None:
             self._copier = Copier(THREADS)
             self._started()
