@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 INLINE_BYTES_MAX = 1 << 16
 FETCH_PATIENCE_S = 30.0
 DISK_BYTES_S = 5e8  # of the disk with the spill directory
-DISK_FAULTS = 3  # a disk that is full, or fails, does so that often
+DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.spilling)
+DISK_ERRORS = 3  # how often one that fails does so
 
 
 class Started(NamedTuple):
@@ -441,7 +442,8 @@ class NodeIO:
         """The disk does one thing after the other."""
         world, faults = self.world, self.world.faults
         error, own = ("", False) if content is not None else ("no such file", False)
-        if not error and self.disk_faults < DISK_FAULTS and world.rng.random() < (faults.disk_full or faults.disk_errors):
+        often = DISK_FULL if faults.disk_full else DISK_ERRORS
+        if not error and self.disk_faults < often and world.rng.random() < (faults.disk_full or faults.disk_errors):
             self.disk_faults += 1
             error, own = ("no space left on device", True) if faults.disk_full else ("input/output error", False)
         size, stamp = content or (0, 0)
