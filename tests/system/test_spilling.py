@@ -129,6 +129,26 @@ def test_a_disk_without_room_is_named(tmp_path: Path, disk: Path) -> None:
     assert "No space left on device" in ran.stderr or "holds all that it may" in ran.stderr
 
 
+def test_shared_storage_that_is_full_fails_the_task_whole_and_a_second_run_does_the_rest(tmp_path: Path, disk: Path) -> None:
+    """Of 2 MB, in a name space of its own; where an ordinary user may not have one, something else has the name for a while."""
+    shared = disk / "shared"
+    shared.mkdir()
+    big = "big -b sh -o big -a -c 'head -c 3000000 /dev/zero > big'"
+    (tmp_path / "list").write_text(f"{big}\nsmall -b sh -o small -a -c 'echo 1 > small'\n")
+    run = f"{sys.executable} -m amfs run --local --journal {tmp_path}/journal -C {shared}"
+    spaces = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    fill, ease = f"mount -t tmpfs -o size=2m none {shared}", f"mount -o remount,size=20m {shared}"
+    if subprocess.run([*spaces, "mount", "-t", "tmpfs", "none", str(shared)], capture_output=True).returncode:
+        spaces, fill = [], f"mkdir {shared}/big"
+        ease = f"rmdir {shared}/big"
+    script = f"{fill}; {run} list; echo $?; ls -A {shared}; {ease}; {run} --resume list; echo $?; wc -c < {shared}/big"
+    ran = subprocess.run([*spaces, "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    first, *left, second, size = ran.stdout.split()
+    assert (first, second, size) == ("1", "0", "3000000"), ran.stdout + ran.stderr
+    assert "cannot write its output" in ran.stderr and "Traceback" not in ran.stderr
+    assert left == (["small"] if spaces else ["big", "small"]), "something half-written is there"
+
+
 def test_what_the_disk_has_lost_is_made_again(tmp_path: Path, disk: Path) -> None:
     """Files vanish from the spill directory, others become shorter: no task reads anything wrong."""
     shorten = "chmod u+w $f; truncate -s 1000 $f"
