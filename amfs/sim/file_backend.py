@@ -48,6 +48,7 @@ class Contents:
         self.handles = 0
         self.fetches = 0  # parts that nodes have fetched from each other
         self.digests = 0  # taken
+        self.names_may_go = False  # a node died when not all names were on two nodes
 
     def leave(self, number: int) -> None:
         """A node is no more: what others hold open through it is broken, and what it held open through others is closed."""
@@ -56,6 +57,13 @@ class Contents:
         for handle, (ino, opened) in list(gone.handles.items()):
             gone.forget_handle(handle)
             gone.closed(ino, opened)
+
+
+    def look_at_names(self, partitions: int) -> None:
+        """A node is about to die: are the names of all partitions on two living nodes?"""
+        counts = [node.meta.count_backups() for node in self.nodes.values()]
+        twice = sum(backed for own, backed, _ in counts if own == backed) == partitions
+        self.names_may_go = self.names_may_go or not twice
 
 
 class SimFileBackend:

@@ -23,6 +23,7 @@ from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.cluster import Cluster
 from amfs.sim.file_backend import STRIPE
+from amfs.sim.node import SimNode
 from amfs.sim.process import Process
 from amfs.sim.settings import FileLoad
 
@@ -31,6 +32,9 @@ ANSWER_S = 60.0  # for one request, as ``client.connection`` has it
 FILES = 4  # of each user
 #: What a program may be told when nodes die: what was lost with them, and what nobody can say of what was under way.
 LOST = frozenset((errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE, errno.EBADF, errno.EEXIST))
+
+
+IN_STEP = 2  # of Meta.shadow_state
 
 
 class Lost(Exception):
@@ -73,12 +77,20 @@ class User(Process):
         self.own = {self.home + b"/%d" % i: File() for i in range(FILES)}
         self.gateway = -1
         self.left = files.load.steps
+        self._ahead: list[tuple[bytes, File]] = []  # what it still looks at, at the end
         self.done = False
         self._serial = 0
         self._names = FILES
         self._changing: tuple[bytes, ...] = ()  # the files that the step changes
         self._step: Step | None = None
         self._asked: q.Request[Any] | None = None
+
+    def inspect(self) -> None:
+        """Look at all files that it has made, once more."""
+        if self.alive:
+            self._ahead = list(self.own.items())
+            self.done = False
+            self.start()
 
     # ── asking ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -123,10 +135,9 @@ class User(Process):
             step = self._step
             try:
                 if step is None:
-                    if self.left <= 0:
+                    if self.left <= 0 and not self._ahead:
                         self.done = True
                         return
-                    self.left -= 1
                     step = self._step = self._next()
                     request = next(step)
                 else:
@@ -160,6 +171,10 @@ class User(Process):
     # ── steps ──────────────────────────────────────────────────────────────────────────────────────
 
     def _next(self) -> Step:
+        if self._ahead:
+            self._changing = ()
+            return self._read(*self._ahead.pop())
+        self.left -= 1
         name, other = self.rng.choice(list(self.own)), self.rng.choice(list(self.own))
         chosen = self.rng.random()
         self._changing = (name,)
@@ -211,7 +226,7 @@ class User(Process):
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
-            assert None in may_be or self.all.names_may_go(), f"{path!r} is not there for user {self.number}"
+            assert None in may_be, f"{path!r} is not there for user {self.number}"
             return
         found = yield q.Read(handle, 0, 1 << 20)
         could = [each and each[:30] for each in may_be]
@@ -239,7 +254,7 @@ class User(Process):
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
-            assert not there or self.all.names_may_go(), f"user {self.number} cannot remove {name!r}: it is not there"
+            assert not there or self.all.may_be_cut, f"user {self.number} cannot remove {name!r}: it is not there"
         file.may(None)
 
 
@@ -266,14 +281,31 @@ class SimFiles:
     def is_done(self) -> bool:
         return all(user.done for user in self.users)
 
+    def inspect(self, latest: float) -> None:
+        """After all that was done, and has happened to nodes: what is there?"""
+        for user in self.users:
+            user.inspect()
+        self.cluster.world.run(self.is_done, latest)
+        self.cluster.world.let_pass(1.0)
+
+    def lose_one_more(self, latest: float) -> None:
+        """A node dies when nothing else happens: every name is there afterwards."""
+        alive = sorted(node.id for node in self.cluster.alive())
+        if len(alive) < 2:
+            return
+        self.nodes_may_go = True
+        self.cluster.crash(random.Random(f"last {self.load.seed}").choice(alive))
+        self.cluster.world.run(self._has_settled, latest)
+        self.inspect(latest)
+
+    def _has_settled(self) -> bool:
+        alive = {node.id for node in self.cluster.alive()}
+        systems = [node.core.fs for node in self.cluster.alive()]
+        return all(isinstance(fs, FileSystem) and fs.members.live == alive and not fs.mover.in_motion() for fs in systems)
+
     def end(self) -> None:
         for user in self.users:
             user.die()
-
-    def names_may_go(self) -> bool:
-        """Each is known to two nodes, and which of two deaths was noticed is not known here."""
-        assert self.cluster.contents is not None
-        return self.may_be_cut or len(self.cluster.contents.gone) > 1
 
     def check_copies(self) -> None:
         """Long after the last request: what was secured is whole, and on as many nodes as shall have it, if no more nodes have gone than it
@@ -313,9 +345,23 @@ class SimFiles:
                 wanted = min(attr.copies, len(nodes))
                 assert len(holders) >= wanted, f"{path!r} lies on nodes {holders}: {wanted} are asked for"
 
+    def _check_backups(self, node: SimNode) -> None:
+        """Every partition of it has a backup in step, and that says so, too."""
+        meta = node.files.meta
+        alive = {other.id: other.files.meta for other in self.cluster.alive()}
+        own, backed, _ = meta.count_backups()
+        assert own == backed or len(alive) == 1, f"{own - backed} partitions of node {node.id} have no backup in step"
+        for part in range(len(self.cluster.view.table)):
+            if meta.owner(part) == node.id:
+                told, believe = set(meta.backups_of(part)), {other for other in alive if alive[other].shadow_state(part) == IN_STEP}
+                assert told == believe, f"node {node.id} tells {told} of partition {part}, and {believe} believe to be in step"
+
     def check_nothing_left(self) -> None:
         """Long after the last request: nothing is under way, all nodes know the same directories, and the records agree with themselves."""
         directories = set()
+        contents = self.cluster.contents
+        assert contents is not None
+        twice = not contents.names_may_go and not self.may_be_cut
         for node in self.cluster.alive():
             fs = node.core.fs
             assert isinstance(fs, FileSystem)
@@ -323,5 +369,7 @@ class SimFiles:
                 assert fs.calls.idle(), f"the file system of node {node.id} still waits"
                 assert not fs.mover.in_motion() and not fs.mover.is_fetching(), f"partitions of node {node.id} are still on their way"
                 directories.add(node.files.meta.counts()["dirs"])
+                self._check_backups(node)
             node.files.meta.check()
+            assert not twice or not node.files.meta.count_backups()[2], f"names at node {node.id} are lost, and were on two nodes"
         assert len(directories) <= 1, f"nodes know {directories} directories"

@@ -178,6 +178,9 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         cut_s = scenario.files.steps * ANSWER_S if scenario.files is not None and faults.partition_for_good else 0.0
         world.run(files.is_done, world.now + latest + cut_s)
         world.let_pass(1.0)
+        files.inspect(world.now + latest)
+        if not settings.quiet and not files.may_be_cut:
+            files.lose_one_more(world.now + latest)
         files.end()
     world.cut = None
     _clean_up(world, lambda: checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s)))

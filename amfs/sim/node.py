@@ -164,6 +164,7 @@ class SimNode(Process):
     def die(self) -> None:
         super().die()
         if self.core.fs is not None:
+            self.files.contents.look_at_names(len(self.core.fs.members.owners))
             self.files.contents.leave(self.id)
 
     def tell(self, event: Event) -> None:

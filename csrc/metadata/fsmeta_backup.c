@@ -222,6 +222,20 @@ int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count,
 
 /* ── the end ── */
 
+static void free_teller(struct teller *teller) {
+    free(teller->refusals);
+    free(teller);
+}
+
+void fsmeta_forget_teller(struct meta *meta, int32_t node) {
+    struct teller **at = &meta->tellers;
+    while (*at != NULL && (*at)->node != node) at = &(*at)->next;
+    struct teller *teller = *at;
+    if (teller == NULL) return;
+    *at = teller->next;
+    free_teller(teller);
+}
+
 void fsmeta_free_backups(struct meta *meta) {
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
         for (struct target *target = meta->targets[i], *next; target != NULL; target = next) {
@@ -236,7 +250,6 @@ void fsmeta_free_backups(struct meta *meta) {
     }
     for (struct teller *teller = meta->tellers, *next; teller != NULL; teller = next) {
         next = teller->next;
-        free(teller->refusals);
-        free(teller);
+        free_teller(teller);
     }
 }

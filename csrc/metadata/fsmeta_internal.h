@@ -246,6 +246,7 @@ void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
 void fsmeta_log_inode(struct meta *meta, struct inode *inode);
 void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino);
 void fsmeta_forget_shadow(struct meta *meta, size_t partition); /* all that is here of it */
+void fsmeta_forget_teller(struct meta *meta, int32_t node);
 void fsmeta_free_backups(struct meta *meta);
 bool fsmeta_is_shadow(const struct meta *meta, size_t partition);
 

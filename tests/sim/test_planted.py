@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import planted
+import planted_backups
 import planted_files
 import planted_memory
 import planted_replicas
@@ -103,8 +104,14 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "a_full_disk_is_not_tried_again": (False, (281, 72)),
     "nobody_makes_room": (True, (73, 123)),
     "a_single_copy_counts_as_one_of_several": (True, (24, 62)),
+    "heirs_forget_what_they_were_told": (False, (3, 56)),
+    "heirs_ask_nobody": (False, (9,)),
+    "a_batch_is_answered_before_it_is_there": (False, (3, 56)),
+    "a_new_table_brings_no_new_backups": (False, (3,)),
+    "a_partition_that_comes_is_told_to_nobody_at_first": (False, (14,)),
+    "a_sender_keeps_the_backups_of_what_it_sent": (False, (9,)),
 }
-PLANTS = {**vars(planted), **vars(planted_files), **vars(planted_memory), **vars(planted_replicas)}
+PLANTS = {**vars(planted), **vars(planted_backups), **vars(planted_files), **vars(planted_memory), **vars(planted_replicas)}
 HUNTED = [name for name in MUTANTS if name not in BEHIND_ANOTHER_LOCK | TOO_RARE]
 HUNT_SEEDS = 500
 #: Events of one seed after which it is said to feed on itself; sound machines stay well below.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from amfs._native import Meta
@@ -27,11 +27,17 @@ from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sle
 from amfs.fs.vfs.members import Members
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
-PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served
+PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served; that are inherited in one turn of the loop
 STRIPES_LISTED = 10_000
 STRIPES_AT_ONCE = 64
 IN_STEP = 2  # of Meta.shadow_state
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
+
+
+def batched(ours: list[int], lost: list[int], most: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Both, ``most`` of each at once."""
+    for at in range(0, max(len(ours), len(lost)), most):
+        yield ours[at : at + most], lost[at : at + most]
 
 
 class PartitionMover:
@@ -294,7 +300,15 @@ class PartitionMover:
         questions = [ask(node, p.HandOver(version, tuple(some))) for node, some in senders.items()]
         if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
             return False
-        self._take_over(ours, [part for part in parts if part not in ours and not backups.get(part)])
+        lost = [part for part in parts if part not in ours and not backups.get(part)]
+        if lost:
+            what = f"the names of {len(lost)} of {len(self._members.owners)} partitions are lost: their node and its backup died together"
+            self._calls.log(f"{what}. A name that is not there is EIO in them, as nobody can say that it never was", logging.ERROR)
+        for some, none in batched(ours, lost, PARTITIONS_AT_ONCE):
+            if version != self._members.version:
+                return False
+            self._take_over(some, none)
+            yield Sleep(0.0)  # a million records take a tenth of a second: others have their turn
         return True
 
     def _take_over(self, ours: list[int], lost: list[int]) -> None:
@@ -309,9 +323,6 @@ class PartitionMover:
         for part in lost:
             self._meta.drop(part)
         self._meta.set_unsure(lost, True)
-        if lost:
-            what = f"the names of {len(lost)} of {len(self._members.owners)} partitions are lost: their node and its backup died together"
-            self._calls.log(f"{what}. A name that is not there is EIO in them, as nobody can say that it never was", logging.ERROR)
         self._arriving.difference_update(ours, lost)
         self._inherited.difference_update(ours, lost)
         self._freeze()
