@@ -529,3 +529,22 @@ def test_changes_that_backups_do_not_hear_of_are_errors_and_nothing_waits(seed: 
     assert read(cluster, 3, b"/after") == b"y"
     for node in cluster.nodes.values():
         node.meta.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_directories_are_made_while_nodes_join(seed: int) -> None:
+    """A new node has partitions before it knows the directories: its introduction must not wait for the change that waits for it."""
+    cluster = Cluster(2, seed)
+    cluster.settle()
+    names = [b"d%d" % number for number in range(12)]
+    asked = [cluster.start(number % 2, "mkdir_path", b"/" + name, 0o755, False) for number, name in enumerate(names)]
+    cluster.wander(60)
+    before = cluster.time
+    cluster.join(2)
+    cluster.join(3)
+    for token in asked:
+        cluster.finish(token)
+    assert cluster.time - before < 10, "something waited until it was given up"
+    for node in range(4):
+        assert listed(cluster, node) == sorted(names)
+    cluster.check()
