@@ -7,7 +7,7 @@ import pytest
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import LOCAL, Entry, Facts, Opened
-from amfs.fs.vfs.calls import Calls, Operation, work
+from amfs.fs.vfs.calls import Operation, work
 from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.mover import PartitionMover
 from amfs.fs.vfs.open_file import OpenFile
@@ -46,7 +46,6 @@ def a_renamed_file_keeps_its_old_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shard, "_remove", remove)
 
 
-
 def a_directory_is_made_by_the_manager_alone(patch: pytest.MonkeyPatch) -> None:
     def relay(self: Directories, call: p.Spread, mine: int) -> Operation[list[int]]:
         yield from ()
@@ -60,12 +59,6 @@ def new_nodes_are_not_introduced(patch: pytest.MonkeyPatch) -> None:
         yield from ()
 
     patch.setattr(Directories, "introduce", introduce)
-
-
-
-
-def questions_to_the_dead_are_never_answered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Calls, "fail", lambda self, node: None)
 
 
 def heirs_take_nothing_over(patch: pytest.MonkeyPatch) -> None:
