@@ -12,7 +12,9 @@ import pytest
 from fs_cluster import Cluster, Node, Real
 
 from amfs.engine import fs_works as w
+from amfs.engine import messages as m
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.engine.events import Received
 from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.calls import PATIENCE_S
 from amfs.sim.file_backend import STRIPE
@@ -547,4 +549,41 @@ def test_directories_are_made_while_nodes_join(seed: int) -> None:
     assert cluster.time - before < 10, "something waited until it was given up"
     for node in range(4):
         assert listed(cluster, node) == sorted(names)
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_records_that_come_once_more_replace_nothing_and_bring_nothing_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(2, seed)
+    for number in range(40):
+        write(cluster, number % 2, b"/f%d" % number, b"old")
+    sent: list[tuple[int, Received]] = []
+    tell = cluster.tell
+
+    def overhear(node: Node, event: Any) -> None:
+        if isinstance(event, Received) and isinstance(event.message, m.PeerRequest) and event.message.call[0] == "Arrive":
+            sent.append((node.number, event))
+        tell(node, event)
+
+    monkeypatch.setattr(cluster, "tell", overhear)
+    cluster.join(2)
+    cluster.join(3)
+    assert sent
+    again = list(sent)
+    for number in range(40):
+        if number % 3 == 0:
+            cluster.call(number % 4, "unlink_path", b"/f%d" % number)
+        elif number % 3 == 1:
+            write(cluster, number % 4, b"/f%d" % number, b"newer", flags=os.O_TRUNC)
+    for number in range(40, 60):
+        write(cluster, number % 4, b"/f%d" % number, b"new")
+    cluster.random.shuffle(again)
+    for node, event in again:
+        tell(cluster.nodes[node], event)
+    cluster.settle()
+    expected = {b"f%d" % number: (b"old", b"newer")[number % 3 == 1] for number in range(40) if number % 3}
+    expected |= {b"f%d" % number: b"new" for number in range(40, 60)}
+    assert listed(cluster, 0) == sorted(expected)
+    for name, content in expected.items():
+        assert read(cluster, cluster.random.randrange(4), b"/" + name) == content
     cluster.check()
