@@ -23,7 +23,7 @@ class Expected:
         self.may: dict[str, set[str]] = {}
         self.holders: dict[str, set[int]] = {}
         self.acknowledged = 0
-        self.wrong: list[str] = []
+        self.wrong: list[tuple[int, str]] = []  # what a program was told while it ran, and through which node
         self.unread = 0
 
     def take(self, log: Path) -> None:
@@ -44,7 +44,7 @@ class Expected:
                 pending = None
                 self._unknown(fact)
             elif state == "wrong":
-                self.wrong.append(f"{log.stem} at node {fact['at']}: {fact['names'][0]}: {fact['what']}")
+                self.wrong.append((fact["at"], f"{log.stem} at node {fact['at']}: {fact['names'][0]}: {fact['what']}"))
             elif state == "unread":
                 self.unread += 1
         if pending is not None:
@@ -100,7 +100,8 @@ def check(
     """What is wrong, and how many files were lost by name. ``reads``: ways to read, by their names; ``listing``: paths that ``amfs ls``
     shows, and those of them that it marks as lost; ``lost``: nodes that are members no more; ``replicas``: the nodes that had each whole
     file when it was closed (stripes lie once)."""
-    wrong, gone = list(expected.wrong), 0
+    # A node that is cut off, or was stopped, answers from what it knew until it ends: docs/file-system.md.
+    wrong, gone = [what for node, what in expected.wrong if node not in lost], 0
     listed, named = listing
     for name, may in sorted(expected.may.items()):
         seen = {way: look(read, name) for way, read in reads.items()}
