@@ -138,6 +138,7 @@ int meta_set_backups(struct meta *meta, const int32_t *backups, size_t partition
         free_stream(stream);
     }
     meta->telling = true;
+    meta->burying = false;
     return leave(meta, 0);
 }
 

@@ -101,7 +101,7 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
     bool *partitions = calloc(count + 1, sizeof *partitions);
     struct forget forget = {meta, node, partitions, lost, context};
     if (partitions == NULL) return leave(meta, ENOMEM);
-    meta->telling = false; /* no batch of it may come after this */
+    meta->burying = true; /* no batch of it may come after this */
     fsmeta_forget_teller(meta, node);
     for (size_t i = 0; i < count; i++) partitions[i] = meta->owners[i] == node;
     fsmeta_table_sift(&meta->dirs, forget_in_dir, &forget);

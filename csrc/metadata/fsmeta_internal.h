@@ -189,6 +189,7 @@ struct meta {
     struct stream *streams;   /* what they are told */
     struct teller *tellers;   /* nodes that tell this one */
     bool telling;             /* false: between a table and what is to be done by it */
+    bool burying;             /* between the death of a node and the table without it: nothing is taken as a backup */
     uint64_t ticket;          /* of the last change that is told */
     size_t moving_count, mine_count;
     uint64_t version, last_cursor;

@@ -289,3 +289,18 @@ def test_damaged_batches_are_refused_or_forgotten(seed: int) -> None:
         refusals = backup.backup_take(0, bytes(batch))
         assert len(refusals) % 2 == 0 and all(part < PARTITIONS for (part,) in struct.iter_unpack("<H", refusals))
     backup.check()
+
+
+def test_no_batch_of_a_dead_node_comes_after_it_was_forgotten() -> None:
+    owner, backup = pair()
+    deliver(owner, backup)
+    made(owner, b"late", attr=Attr(mode=FILE, writer=0))
+    batch = owner.backup_next(1)
+    assert batch is not None
+    backup.forget_node(0)
+    with refused(META_BUSY):
+        backup.backup_take(0, batch)
+    backup.set_table([1] * PARTITIONS, 3)
+    backup.set_backups([-1] * PARTITIONS, [])
+    with refused(META_NOT_MINE):
+        backup.backup_take(0, batch)
