@@ -149,7 +149,8 @@ int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, si
     struct teller *teller = teller_of(meta, source);
     if (teller == NULL) return leave(meta, ENOMEM);
     bool known = number + items <= teller->number; /* then it has come another way, and this node may have a later table by now */
-    if (!known && (version != meta->version || !meta->telling || meta->burying)) return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
+    if (!known && (version != meta->version || !meta->telling || meta->burying))
+        return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
     if (number > teller->number) return leave(meta, EPROTO); /* none is ever left out */
     forget_refusals(teller, number);
     for (; items > 0; items--, number++) {
