@@ -338,7 +338,8 @@ class Meta:
     def count_backups(self) -> tuple[int, int, int]:
         """Partitions of this node, those in step with a backup, those of which names were lost."""
     def backup_next(self, node: int) -> bytes | None: ...
-    def backup_answered(self, node: int, error: int, answer: bytes) -> None: ...
+    def backup_answered(self, node: int, error: int, answer: bytes) -> bool:
+        """Whether the next batch may go at once."""
     def backup_take(self, source: int, batch: bytes) -> bytes: ...
     def backup_for_asker(self, node: int, ticket: int) -> bytes | None:
         """What a node takes before an answer by which something was changed. None: the answer waits for others, too."""

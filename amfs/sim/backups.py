@@ -10,7 +10,7 @@ from amfs.engine.fs_works import AwaitBackup
 from amfs.sim.file_backend import Contents, SimFileBackend
 from amfs.sim.process import Process
 
-AGAIN_S = 0.01  # after a batch that did not come, or came to another table
+AGAIN_S = 0.01  # after a batch that did not come, came to another table, or was refused
 
 
 class BackupSender:
@@ -58,8 +58,7 @@ class BackupSender:
     def _answered(self, node: int, error: int, answer: bytes) -> None:
         if not self._process.alive:
             return
-        self._files.meta.backup_answered(node, error, answer)
-        if error:
+        if not self._files.meta.backup_answered(node, error, answer):
             self._pausing.add(node)
             self._later(AGAIN_S, self._again, node)
         else:

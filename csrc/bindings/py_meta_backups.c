@@ -85,7 +85,7 @@ static PyObject *backup_answered(PyObject *self, PyObject *args) {
     const char *answer;
     Py_ssize_t count;
     if (!PyArg_ParseTuple(args, "iiy#:backup_answered", &node, &error, &answer, &count)) return NULL;
-    return py_meta_nothing_or(meta_backup_answered(of(self), node, error, (const uint8_t *)answer, (size_t)count));
+    return PyBool_FromLong(meta_backup_answered(of(self), node, error, (const uint8_t *)answer, (size_t)count));
 }
 
 static PyObject *backup_for_asker(PyObject *self, PyObject *args) {

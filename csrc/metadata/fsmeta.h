@@ -331,9 +331,9 @@ struct meta_backup_counts {
 };
 void meta_count_backups(struct meta *meta, struct meta_backup_counts *counts);
 /* The next batch for `node`, which the caller frees; size 0: there is nothing, or one is under way. Then its answer; an error: it may have come or not, and
- * is said again. */
+ * is said again. False: the caller waits before it takes another, since it would fare no better now. */
 int meta_backup_next(struct meta *meta, int32_t node, uint8_t **bytes, size_t *size);
-int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count);
+bool meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count);
 /* `node` has asked for a change with this ticket, and is answered next. True: nobody else has to know of it before that, if the asker takes this batch first
  * (size 0: it has it). */
 bool meta_backup_for_asker(struct meta *meta, int32_t node, uint64_t ticket, uint8_t *to, size_t room, size_t *size);

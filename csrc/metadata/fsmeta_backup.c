@@ -202,12 +202,15 @@ void fsmeta_backup_settled(struct meta *meta, struct stream *stream, uint8_t kin
     }
 }
 
-/* It is not in step, but what is on its way may make it believe so: it is released first, and then begun with again. */
-void fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition) {
+/* It is not in step, but what is on its way may make it believe so: it is released first, and then begun with again. True: it has refused to begin, for want
+ * of memory or as its table is that of another session, and would do so again. */
+bool fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition) {
     struct target *target = fsmeta_find_target(meta, partition, stream->node);
-    if (target == NULL || target->state == META_BACKUP_WAITING || target->state == META_BACKUP_RELEASING) return;
+    if (target == NULL || target->state == META_BACKUP_WAITING || target->state == META_BACKUP_RELEASING) return false;
+    bool began = target->state == META_BACKUP_SYNCING;
     fsmeta_move_target(target, META_BACKUP_REPLACED);
     fsmeta_put_item(meta, stream, 'R', partition);
+    return began;
 }
 
 int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count, bool unsure) {

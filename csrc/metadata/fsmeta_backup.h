@@ -24,7 +24,7 @@ struct target *fsmeta_find_target(const struct meta *meta, size_t partition, int
 void fsmeta_move_target(struct target *target, enum meta_backup_event event);
 bool fsmeta_is_told(const struct target *target);
 void fsmeta_backup_settled(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition); /* it has an item of this kind */
-void fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition);
+bool fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition);
 
 /* ── fsmeta_batches.c ── */
 void fsmeta_put_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition);

@@ -281,18 +281,19 @@ static void known_until(struct meta *meta, struct stream *stream, uint64_t numbe
     }
 }
 
-int meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count) {
+bool meta_backup_answered(struct meta *meta, int32_t node, int error, const uint8_t *answer, size_t count) {
+    bool refused = error != 0;
     enter(meta);
     struct stream *stream = fsmeta_find_stream(meta, node);
-    if (stream == NULL || !stream->busy) return leave(meta, 0);
+    if (stream == NULL || !stream->busy) return leave(meta, !refused);
     stream->busy = false;
-    if (error != 0) return leave(meta, 0);
+    if (error != 0) return leave(meta, false);
     for (size_t i = 0; i + 2 <= count; i += 2) {
         size_t partition = (size_t)fsmeta_number_at(answer + i, 2);
-        if (partition < atomic_load(&meta->partitions)) fsmeta_backup_refused(meta, stream, partition);
+        if (partition < atomic_load(&meta->partitions) && fsmeta_backup_refused(meta, stream, partition)) refused = true;
     }
     known_until(meta, stream, stream->flying);
-    return leave(meta, 0);
+    return leave(meta, !refused);
 }
 
 void meta_backup_heard(struct meta *meta, int32_t node, uint64_t number) {

@@ -130,11 +130,11 @@ static void answered(struct peer_meta_call *call, const struct peer_meta_answer 
     int32_t node = sending->node;
     uint64_t version = sending->version;
     free(sending);
-    meta_backup_answered(peer_meta->meta, node, answer->error, answer->bytes, answer->count);
-    /* It has another table, or the connection ended: again with the next table, connection or tick. */
-    if (answer->error != 0 && meta_version(peer_meta->meta) == version) return;
-    send_next(peer_meta, node);
-    give_held(peer_meta, NULL, INT64_MIN);
+    bool goes_on = meta_backup_answered(peer_meta->meta, node, answer->error, answer->bytes, answer->count);
+    /* It has another table or no memory, or the connection ended: again with the next table, connection, change or tick. */
+    if (!goes_on) goes_on = meta_version(peer_meta->meta) != version;
+    if (goes_on) send_next(peer_meta, node);
+    if (goes_on || answer->error == 0) give_held(peer_meta, NULL, INT64_MIN);
 }
 
 void peer_meta_send_backups(struct peer_meta *peer_meta) {

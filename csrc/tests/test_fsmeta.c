@@ -190,7 +190,8 @@ static bool tell_once(const struct telling *telling, uint64_t *state) {
     int error = meta_backup_take(telling->to, 0, batch, size, answer, &count);
     CHECK(error == 0 && count == 0);
     free(batch);
-    CHECK(meta_backup_answered(telling->from, 1, next_random(state) % 8 == 0 ? EIO : 0, answer, count) == 0);
+    bool lost = next_random(state) % 8 == 0;
+    CHECK(meta_backup_answered(telling->from, 1, lost ? EIO : 0, answer, count) == !lost);
     return true;
 }
 

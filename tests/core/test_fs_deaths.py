@@ -13,6 +13,7 @@ from fs_cluster import Cluster, Node, Real
 
 from amfs.engine import fs_works as w
 from amfs.engine import messages as m
+from amfs.engine import peer_requests as p
 from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
 from amfs.engine.events import Received
 from amfs.engine.partition import PartitionTable
@@ -92,6 +93,28 @@ def test_a_node_is_introduced_while_a_change_of_directories_waits() -> None:
     cluster.finish(token)
     cluster.settle()
     assert listed(cluster, 3) == [name]
+
+
+def test_what_a_dead_node_has_asked_of_a_node_without_directories_is_not_done() -> None:
+    """A manager reserved the name of a directory and died; the new node entered it after all others had taken it back. The name led to no
+    directory for ever, and whoever looked it up asked again and again (simulator seed 1032)."""
+    cluster = Cluster(3)
+    before = cluster.table.owners
+    new_node(cluster, 3)
+    cluster.held_links = {(0, 3)}
+    parts = ((name, cluster.nodes[0].meta.name_partition(1, name)) for name in (b"n%d" % n for n in range(1000)))
+    name = next(name for name, part in parts if owner(cluster, part) == 3 and before[part] != 0)
+    cluster.view()
+    while cluster.time < 1.0:
+        assert cluster.step()  # until its partition is there
+    cluster.tell(cluster.nodes[3], Received(0, m.PeerRequest(1, p.ReserveDirectory(1, name))))
+    assert not cluster.nodes[3].fs.members.introduced
+    cluster.kill(0)
+    cluster.settle()
+    assert cluster.nodes[3].fs.members.introduced
+    assert refused(cluster, 1, "list_path", b"/" + name, 0, LISTED) == errno.ENOENT
+    cluster.call(1, "mkdir_path", b"/" + name, 0o755, False)
+    assert all(name in listed(cluster, node) for node in (1, 2, 3))
 
 
 @pytest.mark.parametrize("dead", [0, 1, 2])

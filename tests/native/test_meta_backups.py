@@ -148,6 +148,24 @@ def test_a_batch_after_one_that_is_missing_is_not_taken() -> None:
         backup.backup_take(0, batch)
 
 
+def test_a_node_that_refuses_to_begin_is_not_asked_again_at_once() -> None:
+    """Two sessions had tables of one version: batches and refusals went to and fro without a pause (simulator seed 1682)."""
+    owner, backup = pair()
+    backup.set_table([1] * PARTITIONS, 2)
+    backup.set_backups([-1] * PARTITIONS, [0])
+    for kind in "SR" * 2:
+        batch = owner.backup_next(1)
+        assert batch is not None and chr(batch[28]) == kind
+        assert owner.backup_answered(1, 0, backup.backup_take(0, batch)) == (kind == "R")
+    assert owner.count_backups()[1] == 0 and not owner.backup_answered(1, errno.EIO, b"")
+    for meta in (owner, backup):
+        meta.set_table([0] * PARTITIONS, 3)
+    owner.set_backups([1] * PARTITIONS, [1])
+    backup.set_backups([-1] * PARTITIONS, [0])
+    deliver(owner, backup)
+    assert owner.count_backups()[1] == PARTITIONS
+
+
 def test_a_refusal_is_said_until_it_was_heard() -> None:
     owner, backup = pair()
     deliver(owner, backup)

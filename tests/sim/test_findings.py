@@ -5,12 +5,16 @@ from __future__ import annotations
 import planted
 import pytest
 
+from amfs._native import Meta
 from amfs.config import DispatcherLimits, SubmitterLimits
 from amfs.engine.workflow import Task
 from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
+from amfs.sim.backups import BackupSender
 from amfs.sim.cluster import Cluster
+from amfs.sim.file_backend import Contents, SimFileBackend
 from amfs.sim.fuzz import Finding, run_scenario
+from amfs.sim.process import Process
 from amfs.sim.scenario import FaultEvent, Scenario, Settings, SimTask
 from amfs.sim.settings import Faults, Limits
 from amfs.sim.workload import Workload
@@ -118,3 +122,21 @@ def test_urgent_tasks_leave_the_room_to_what_they_wait_for(monkeypatch: pytest.M
     planted.urgent_tasks_use_up_the_room(monkeypatch)
     with pytest.raises(Finding, match="not done by"):
         run_scenario(what_waits_takes_the_room())
+
+
+def test_a_backup_that_refuses_to_begin_is_not_told_again_without_a_pause() -> None:
+    """Seed 1682: two sessions had tables of one version; a node of the one refused 20,000 batches a second of nodes of the other."""
+    world = World(1, event_budget=10_000)
+    contents = Contents(world.rng, lambda: 0, lambda number, event: None, lambda a, b: True)
+    nodes = [SimFileBackend(contents, number, Meta(number)) for number in range(2)]
+    for node in nodes:
+        node.meta.set_table([node.number] * 8, 3)
+        node.meta.set_backups([1 - node.number] * 8, [1 - node.number])
+    BackupSender(Process(world, 0, 1, links=None), contents, nodes[0]).look(frozenset((1,)))
+    world.let_pass(10.0)
+    assert world.events > 100, "nothing was told: the test proves nothing"
+    for node in nodes:
+        node.meta.set_table([0] * 8, 4)
+        node.meta.set_backups([1 if node.number == 0 else -1] * 8, [1 - node.number])
+    world.let_pass(1.0)
+    assert nodes[0].meta.count_backups()[1] == 8
