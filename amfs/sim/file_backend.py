@@ -51,13 +51,15 @@ class Contents:
         self.names_may_go = False  # a node died when not all names were on two nodes
 
     def leave(self, number: int) -> None:
-        """A node is no more: what others hold open through it is broken, and what it held open through others is closed."""
-        gone = self.nodes.pop(number)
+        """A node is no more: what others hold open through it is broken, and what it held open through others is closed. The others may have
+        taken it out before it ends by itself."""
+        gone = self.nodes.pop(number, None)
+        if gone is None:
+            return
         self.gone.add(number)
         for handle, (ino, opened) in list(gone.handles.items()):
             gone.forget_handle(handle)
             gone.closed(ino, opened)
-
 
     def look_at_names(self, partitions: int) -> None:
         """A node is about to die: are the names of all partitions on two living nodes?"""
