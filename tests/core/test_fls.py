@@ -283,7 +283,7 @@ class AgainstModel(RuleBasedStateMachine):
     @rule(name=names, node=nodes)
     def release(self, name: str, node: int) -> None:
         known = self.files.get(name)
-        if known is not None:
+        if known is not None and known != Known(made=True):  # of what was let go no readers are counted
             known.released += 1
             self.drop_if_used_up(name, known)
         self.say(node, m.Release(RUN, (name,)))
