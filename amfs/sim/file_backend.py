@@ -51,8 +51,8 @@ class Contents:
         self.names_may_go = False  # a node died when not all names were on two nodes
 
     def leave(self, number: int) -> None:
-        """A node is no more: what others hold open through it is broken, and what it held open through others is closed. The others may have
-        taken it out before it ends by itself."""
+        """A node is no more: what others hold open through it is broken, and what it held open through others is closed. A node that was
+        taken out, and then ends by itself, leaves once."""
         gone = self.nodes.pop(number, None)
         if gone is None:
             return
