@@ -26,7 +26,7 @@ WAYS = {"direct": "on the disk, past the page cache", "cached": "on the disk, th
 @REPEAT
 @OUTPUT
 def spill(directory: str, files: int, mib: int, times: float, slots: int, quick: bool, repeat: int, output: str) -> int:
-    """Run a workflow whose files are 5 times the memory limit, beside the same programs with their files on the disk.
+    """Run a workflow whose files are --times the memory limit, beside the same programs with their files on the disk.
 
     The exit status is 1 if something could not be measured; a missed target does not change it.
     """

@@ -214,7 +214,7 @@ class RunGone(Message, frozen=True, tag=10):
 
 
 class Spilled(Message, frozen=True, tag=11):
-    """Node -> submitter, now and then: what this node has of the run in its spill directory, and what went there and came back so far."""
+    """Node -> submitter, now and then: bytes of the run in this node's spill directory, and bytes that went there and came back."""
 
     run: int
     node: int

@@ -162,7 +162,7 @@ class Closed(InodeCall[Attr | None], frozen=True):
     used: bool  # the asker still has it open
     known: int  # the losses of which the asker has heard
     lost: bool  # some of what it wrote was lost, as far as it knows
-    same: bool = False  # nothing was written since the last ``Checkpoint``: who has the content then has it still
+    same: bool = False  # nothing was written since the last ``Checkpoint``: its copies are whole
 
 
 class Unused(InodeCall[None], frozen=True):
@@ -563,12 +563,12 @@ BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
 #: They may take as long as copying a file does, and may be asked again: when no answer comes in time, and when the asked node dies.
 LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring))
-#: No record of the shard, that is; what is told of partitions waits for backups on its own.
+#: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
     KeepCopy,
 ))  # fmt: skip
-#: What a node asks itself of these is answered when the backups know it. (That it has opened or closed a file goes with it, when it dies.)
+#: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies.)
 CHANGES_NAMES = frozenset((
     Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish, Checkpoint, Secure,
 ))  # fmt: skip

@@ -1,9 +1,9 @@
-"""The worker's care for its node's memory: what leaves it, what comes back, and which tasks wait for room. Pure.
+"""The memory's side of a worker: files that leave memory, files that come back, and tasks that wait for room. Pure.
 
 Owns the moves of files between memory and the spill directory, the READY tasks whose inputs are on their way back, and the files that are
 to be fetched when there is room. The account is in ``memory``. Room is made in this order: copies that other nodes have go; single files go
 to the spill directory, those first that are needed last; tasks that make files wait. Nothing waits for ever: a task waits only as long as
-something can still make room, then it reads its inputs from the spill directory, or fails and says what helps.
+something can still make room, then it reads its inputs from the spill directory, or fails with a message that names the remedies.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Spilling(Availability):
             self._bring_back(entry.run, file)
         return True
 
-    # ── what leaves, what comes back ───────────────────────────────────────────────────────────────
+    # ── files that leave, files that come back ─────────────────────────────────────────────────────
 
     def _in_use(self) -> set[str]:
         """Files that tasks have, or are about to."""
@@ -171,9 +171,9 @@ class Spilling(Availability):
         return names
 
     def _rank(self) -> Callable[[File], tuple[int, int]]:
-        """What is needed last goes first: what other nodes have, what no task here reads, what only tasks read that wait for more (those
-        last in the list first), then what READY tasks read (those last in the queue first). What is on the disk already goes before what
-        is not and READY tasks do not read either."""
+        """Files that are needed last go first, in this order: files that other nodes have, or that are on the disk already; files that no
+        task here reads; files that only tasks read that wait for more (last in the list first); files that READY tasks read (last in the
+        queue first)."""
         ready: dict[str, int] = {}
         for position, entry in enumerate(self.ready):
             for name in (*entry.spec.inputs, *entry.spec.shared):
@@ -197,7 +197,7 @@ class Spilling(Availability):
         return rank
 
     def _make_room(self) -> bool:
-        """Whether some was made at once; what is copied first leaves later."""
+        """Whether some was made at once. A file that must be copied first leaves later."""
         memory, freed = self.memory, False
         over = memory.over(self.wanted, self._reserved())
         if over <= 0:
@@ -323,7 +323,7 @@ class Spilling(Availability):
         else:
             del run.files[name]
 
-    # ── what comes from other nodes ────────────────────────────────────────────────────────────────
+    # ── files from other nodes ─────────────────────────────────────────────────────────────────────
 
     def _may_fetch(self, run: Run, file: File) -> bool:
         memory = self.memory

@@ -287,7 +287,7 @@ class FusepyAdapter:
             file.handle.flush()
 
     def flush(self, number: int) -> None:
-        """A descriptor is closed: what was written through it lies where it shall."""
+        """A descriptor is closed: as many nodes as shall have the bytes that were written through it."""
         file = self._files[number]
         file.handle.flush()
         if file.writing and self.meta.copies_wanted():

@@ -14,6 +14,7 @@ from contextlib import suppress
 from amfs.net.addresses import split
 
 _AT_ONCE_MS = 2  # for an answer over a local network; a later one is seen by the next question
+_WAITED_FOR = 8  # with so many that do not answer nobody is waited for: the poll loop asks, and many nodes may be cut off at once
 
 
 class Probes:
@@ -31,7 +32,7 @@ class Probes:
                 return error == errno.ECONNREFUSED
         poll = select.poll()
         poll.register(attempt, select.POLLOUT)
-        if not poll.poll(_AT_ONCE_MS):
+        if not poll.poll(_AT_ONCE_MS if len(self._tried) < _WAITED_FOR else 0):
             self._tried[endpoint] = attempt
             return False
         with attempt:

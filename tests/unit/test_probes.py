@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from pathlib import Path
+
+import pytest
 
 from amfs.net.probes import Probes
 
@@ -36,6 +39,27 @@ def test_a_socket_of_a_killed_process_is_refused_and_one_that_is_not_there_says_
     assert refused(probes, f"ipc://{path}"), "its file is left"
     path.unlink()
     assert not refused(probes, f"ipc://{path}"), "somebody may have removed it while the node lives"
+
+
+def test_nobody_is_waited_for_when_many_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a cut would stop the poll loop for as many waits as it has cut off nodes."""
+    waited: list[int] = []
+
+    class Poll:
+        def register(self, one: socket.socket, events: int) -> None: ...
+
+        def poll(self, milliseconds: int) -> list[object]:
+            waited.append(milliseconds)
+            return []
+
+    monkeypatch.setattr(select, "poll", Poll)
+    monkeypatch.setattr("amfs.net.probes._begin", lambda endpoint: (socket.socket(), 0))
+    probes = Probes()
+    for _ in range(2):
+        for host in range(100):
+            assert not probes.is_refused(f"tcp://{host}:1")
+    probes.close()
+    assert (len(waited), sum(waited)) == (200, 16), "milliseconds"
 
 
 def test_names_and_silent_hosts_say_nothing() -> None:
