@@ -254,7 +254,7 @@ class Meta:
         """(attr, whether it is gone, nodes to tell)"""
     def open(self, ino: int, node: int, writing: bool) -> tuple[_Attr, tuple[int, ...], tuple[int, ...]]:
         """(attr, nodes that have the whole content, nodes to tell)"""
-    def wrote(self, ino: int, node: int, attr: tuple[int, ...]) -> tuple[_Attr, tuple[int, ...]]:
+    def wrote(self, ino: int, node: int, attr: tuple[int, ...], origin: bytes = b"") -> tuple[_Attr, tuple[int, ...]]:
         """(attr, nodes to tell). EPERM: that node is not its writer."""
     def unused(self, ino: int, node: int) -> bool:
         """Whether it is gone."""
@@ -265,7 +265,7 @@ class Meta:
     def checkpoint(self, ino: int, node: int, attr: tuple[int, ...], copies: Sequence[int]) -> tuple[int, ...]:
         """Its writer goes on; what it has written so far it has, and so have these. Who had what it contained before, and has not this.
         EPERM: not its writer; EAGAIN: it lies in stripes."""
-    def wrote_same(self, ino: int, node: int) -> tuple[_Attr, tuple[int, ...]]:
+    def wrote_same(self, ino: int, node: int, origin: bytes = b"") -> tuple[_Attr, tuple[int, ...]]:
         """As ``wrote``, where nothing was written since ``checkpoint``."""
     def short_of_copies(self, most: int) -> builtins.list[tuple[int, int, bool]]:
         """(inode, bytes, is it striped) of finished files of here that fewer nodes hold than shall, or than ``most`` if that

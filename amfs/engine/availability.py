@@ -12,9 +12,11 @@ import logging
 import msgspec
 
 from amfs.engine import messages as m
+from amfs.engine import origin as origins
 from amfs.engine.events import AdoptFiles, CopyOut, Evict, FetchData, JobDone, MembersChanged, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import in_namespace, shared_path
+from amfs.engine.records import unpack_body
 from amfs.engine.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
 
@@ -223,6 +225,13 @@ class Availability(WorkerState):
         self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
         self._seek_anew(run, file)
 
+    def _gone_from_session(self, run: Run, file: File) -> None:
+        """A task of this run had made it, and the session has lost its content: it is made again for those who wait."""
+        file.fetching = False
+        self._move_file(file, FileEvent.HOLDER_LOST)
+        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), m.ON_SHARED))
+        self._seek_anew(run, file)
+
     def _seek_anew(self, run: Run, file: File) -> None:
         """Nobody is known to have it any more: ask where it is, if somebody here still wants it."""
         if not self._wanted(file):
@@ -278,12 +287,21 @@ class Availability(WorkerState):
         for name in message.names:
             self._copy_out(run, name, None)
 
+    def origin(self, entry: TaskEntry) -> bytes:
+        """What the records of files keep that this task has made."""
+        options = entry.spec.options
+        return origins.pack(entry.run.info, options.name if options is not None else "", self.node, unpack_body(entry.spec.body)[1])
+
     def _copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
         file = run.files.get(name)
         if file is not None:
             file.users += 1
-        path = shared_path(run.info.base, name[len(run.info.scope):], run.info.hashed_outputs)
-        self.out.append(CopyOut(self._job("flush", run, name, entry), name, path))
+        short = name[len(run.info.scope):]
+        path = shared_path(run.info.base, short, run.info.hashed_outputs)
+        origin = b""
+        if entry is not None and in_namespace(short):
+            origin = self.origin(entry)
+        self.out.append(CopyOut(self._job("flush", run, name, entry), name, path, origin))
 
     def on_job_done(self, event: JobDone) -> None:
         job = self.jobs.pop(event.serial, None)
@@ -320,6 +338,8 @@ class Availability(WorkerState):
                     self.memory.move(file, PlaceEvent.STORED_ON_DISK)
                     self.out.append(Evict(name, event.serial))
                 self._fetched(run, file, event.size)
+        elif event.lost_of and event.lost_of == origins.run_mark(run.info):
+            self._gone_from_session(run, file)
         elif event.error:  # stage
             self._unreadable(run, file, event.error)
         else:

@@ -65,16 +65,18 @@ class EndAttempt(Struct, frozen=True):
     ended: AttemptEnded
     good: bool
     needs: Callable[[str], bool] | None = None  # is an attempt that ended well to be doubted if it looked for this path in vain?
+    origin: bytes = b""  # as ``CopyOut`` has it
 
 
 class MoveForTask(Struct, frozen=True):
     """For the file system: have the content of ``path`` in the store of a run as ``key`` (``inward``), or the other way round; answered by
-    the effect ``MovedForTask`` with the same serial."""
+    the effect ``MovedForTask`` with the same serial. ``origin``: as ``CopyOut`` has it."""
 
     serial: int
     inward: bool
     path: bytes
     key: str
+    origin: bytes = b""
 
 
 class ViewChanged(Struct, frozen=True):
@@ -106,6 +108,7 @@ class JobDone(Struct, frozen=True):
     error: str
     size: int
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
+    lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``engine.origin.run_mark``) had made it
 
 
 class RoomRead(Struct, frozen=True):
@@ -178,6 +181,12 @@ class FilesSeen(Struct, frozen=True):
     """Event: the answer to ``LookFor``: these of its names are there, and no task is still writing them."""
 
     serial: int
+    names: Sequence[str]
+
+
+class FilesLost(Struct, frozen=True):
+    """Event: the answer to ``FindLost``: of these the content was lost, and tasks of this run had made it."""
+
     names: Sequence[str]
 
 
@@ -326,11 +335,13 @@ class StageIn(Struct, frozen=True):
 
 
 class CopyOut(Struct, frozen=True):
-    """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial)."""
+    """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial). ``origin``: what the record
+    of a file of the session's file system is to keep of the task that made it (``engine.origin``)."""
 
     serial: int
     name: str
     path: str
+    origin: bytes = b""
 
 
 class ReadStore(Struct, frozen=True):
@@ -436,6 +447,12 @@ class LookFor(Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class FindLost(Struct, frozen=True):
+    """Effect: of which of these files of the session was the content lost? Answered by ``FilesLost``."""
+
+    names: tuple[str, ...]
+
+
 class RunOver(Struct, frozen=True):
     """Effect: nothing of the run is left anywhere. ``reason`` '' if it ended by itself."""
 
@@ -472,17 +489,18 @@ class MovedForTask(Struct, frozen=True):
     serial: int
     error: OSError | None
     size: int
+    lost_of: str = ""  # as ``JobDone`` has it
 
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
-    | NotExpanded | FilesSeen | ForgetFiles
+    | NotExpanded | FilesSeen | FilesLost | ForgetFiles
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
     | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom
-    | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | RunOver | FsReplied | FsWork
+    | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask
 )  # fmt: skip

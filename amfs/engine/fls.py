@@ -26,7 +26,7 @@ class FileRecord:
     """What the shard knows of one file."""
 
     __slots__ = (
-        "cause", "final", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters",
+        "cause", "final", "gone", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -41,6 +41,7 @@ class FileRecord:
         self.final = False
         self.shared = False
         self.lost = False  # it was VALID, and its last holder died
+        self.gone = False  # it was shared, as a file of the session, whose content is lost
         self.settler = -1  # submitter to tell when it is on shared storage: it settled the file before the publication came here
         self.cause = ""
 
@@ -58,7 +59,7 @@ class FlsShard(Machine):
         self.keeping: set[int] = set()
         self.gone = GoneRuns()
         self.clients: dict[int, int] = {}  # run -> its submitter
-        self._missing: dict[int, list[str]] = {}
+        self._missing: dict[tuple[int, int], list[str]] = {}  # (run, -1 or ON_SHARED)
         self._located: dict[tuple[int, int], list[m.FileAt]] = {}  # (run, to)
         self._drops: dict[tuple[int, int], list[str]] = {}
         self._flushes: dict[tuple[int, int], list[str]] = {}
@@ -107,6 +108,7 @@ class FlsShard(Machine):
                 record.size = file.size
             if file.retention == SHARED_RETENTION:
                 record.shared = True
+                record.gone = False
             elif peer not in record.holders:
                 record.holders.append(peer)
             if file.retention >= 0:
@@ -149,7 +151,7 @@ class FlsShard(Machine):
             else:
                 record.waiters[peer] = None
                 if record.made or message.run in self.keeping:
-                    self._missing.setdefault(message.run, []).append(name)
+                    self._miss(message.run, record)
         if failed:
             self.send(
                 peer, m.FileFailed(message.run, tuple(r.name for r in failed), tuple(r.cause for r in failed))
@@ -167,10 +169,14 @@ class FlsShard(Machine):
                     self._drop_if_done(message.run, record)
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
+        if message.run in self.gone:
+            return
         records = self.runs.get(message.run, {})
         for name in message.names:
             record = records.get(name)
-            if record is not None:
+            if message.holder == m.ON_SHARED:
+                self._lose_shared(message.run, record or self._record(message.run, name))
+            elif record is not None:
                 self._lose_holder(message.run, record, message.holder)
 
     # ── submitter and dispatchers tell ─────────────────────────────────────────────────────────────
@@ -212,9 +218,9 @@ class FlsShard(Machine):
             self.clients[message.run] = message.client
             if message.epoch < self.epoch:
                 self.keeping.add(message.run)  # some of its records were elsewhere before
-                wanted = [record.name for record in self.runs.get(message.run, {}).values() if record.waiters]
-                if wanted:
-                    self._missing.setdefault(message.run, []).extend(wanted)
+                for record in self.runs.get(message.run, {}).values():
+                    if record.waiters:
+                        self._miss(message.run, record)
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.clients.pop(message.run, None)
@@ -238,7 +244,7 @@ class FlsShard(Machine):
                 record.waiters.pop(node, None)
                 self._lose_holder(run, record, node)
                 if record.waiters:  # word that it was made may have died with the node
-                    self._missing.setdefault(run, []).append(record.name)
+                    self._miss(run, record)
                 if record.settler >= 0:
                     # The publication may have died with it. Nobody can tell, and the run must end.
                     record.lost = True
@@ -270,6 +276,17 @@ class FlsShard(Machine):
                 self._move(record, LookupEvent.LAST_HOLDER_LOST)
                 record.lost = True
 
+    def _lose_shared(self, run: int, record: FileRecord) -> None:
+        record.made = record.gone = True
+        record.shared = False
+        if record.state == _VALID and not record.holders:
+            self._move(record, LookupEvent.LAST_HOLDER_LOST)
+            record.lost = True
+
+    def _miss(self, run: int, record: FileRecord) -> None:
+        """Somebody wants it, and nobody has it: its submitter is told."""
+        self._missing.setdefault((run, m.ON_SHARED if record.gone else -1), []).append(record.name)
+
     def _drop_if_done(self, run: int, record: FileRecord) -> None:
         """All readers have finished: tell the holders to delete it, unless it must reach shared storage first."""
         if record.state != _VALID or run in self.keeping or (record.final and not record.shared):
@@ -286,9 +303,9 @@ class FlsShard(Machine):
                 self.send(to, m.Located(run, tuple(files)))
             self._located = {}
         if self._missing:
-            for run, names in self._missing.items():
+            for (run, where), names in self._missing.items():
                 if run in self.clients:
-                    self.send(self.clients[run], m.Lost(run, tuple(names), -1))
+                    self.send(self.clients[run], m.Lost(run, tuple(names), where))
             self._missing = {}
         if self._drops:
             for (run, to), names in self._drops.items():

@@ -20,6 +20,8 @@ CLIENT_ID_MIN = 1 << 32
 KEEP = 1 << 20
 FINAL = 1
 
+ON_SHARED = -2  # in ``Lost``, in place of a node: what was a file of the session's file system
+
 
 def retention(readers: int, final: bool = False) -> int:
     """Pack what happens to an output: dropped after ``readers`` releases; copied to shared storage first if ``final``."""
@@ -53,6 +55,7 @@ class Options(Struct, frozen=True):
     paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
     blind: str = ""  # it declares no files: its working directory in the session's file system, absolute; "": an ordinary task
     lenient: bool = False  # of a blind task: it may end well without a file that its command line names, for nobody makes that file
+    name: str = ""  # the id of a task that makes files of the session's file system: their records keep it
 
 
 class TaskSpec(Struct, frozen=True):
@@ -86,6 +89,7 @@ class RunInfo(Struct, frozen=True):
     paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths
     journal: str = ""  # mark of the journal that the run keeps, "": none. Of several runs with one journal only the last goes on
     life: int = 0  # the how-manieth run with this journal it is
+    kept: str = ""  # path of the journal, for people
 
 
 class Result(Struct, frozen=True):
@@ -339,8 +343,10 @@ class Flush(Message, frozen=True, tag=37):
 
 
 class Lost(Message, frozen=True, tag=38):
-    """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them). FLS -> submitter, holder -1: these
-    are wanted and nobody has them; those of them that were made are to be made again. Repeatable: what is lost is lost once."""
+    """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them); ON_SHARED: the session's file system
+    has lost the content, which a task of this run had made. FLS -> submitter, holder -1: these are wanted and nobody has them; those of
+    them that were made are to be made again; ON_SHARED: they were files of the session, and are to be that again. Repeatable: what is lost
+    is lost once."""
 
     run: int
     names: tuple[str, ...]

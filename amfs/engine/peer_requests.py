@@ -163,6 +163,7 @@ class Closed(InodeCall[Attr | None], frozen=True):
     known: int  # the losses of which the asker has heard
     lost: bool  # some of what it wrote was lost, as far as it knows
     same: bool = False  # nothing was written since the last ``Checkpoint``: its copies are whole
+    origin: bytes = b""  # a task has made what was written, and this is to be kept of it (``engine.origin``)
 
 
 class Unused(InodeCall[None], frozen=True):
@@ -223,10 +224,11 @@ class SetPending(InodeCall[None], frozen=True):
 
 
 class Publish(PeerCall[Published], frozen=True):
-    """What an attempt has made is everybody's from now on."""
+    """What an attempt has made is everybody's from now on. ``origin``: as ``Closed`` has it."""
 
     pending: int
     inodes: tuple[int, ...]
+    origin: bytes = b""
 
 
 class Touch(PeerCall[None], frozen=True):
@@ -568,7 +570,8 @@ CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
     KeepCopy,
 ))  # fmt: skip
-#: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies.)
+#: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
+#: that a task has made one is to be known.)
 CHANGES_NAMES = frozenset((
     Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish, Checkpoint, Secure,
 ))  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from amfs.engine.checks import Plan
+from amfs.engine.paths import in_namespace
 from amfs.engine.workflow import Task
 
 
@@ -157,7 +158,7 @@ class ResumedList:
             if found is not None:
                 adopt += found[0]
                 ready += found[1]
-            elif sizes is not None and not task.keep and self.wanted.isdisjoint(self._names(tid)):
+            elif sizes is not None and not (task.keep or any(map(in_namespace, task.outputs))) and self.wanted.isdisjoint(self._names(tid)):
                 self.deferred[tid] = None
             else:
                 again += self._wanted_by(tid)  # only a task that does run wants what others made
@@ -215,7 +216,7 @@ class ResumedList:
             name = self.plan.aliases.get(written, written)
             if self.left.get(name, (-1, 0))[0] == size:
                 adopt.append(Adopted(name, *self.left[name], -1))
-            elif written in task.keep and self.remains.size_on_shared(name) == size:
+            elif (written in task.keep or in_namespace(written)) and self.remains.size_on_shared(name) == size:
                 ready.append(name)
             else:
                 return None

@@ -85,6 +85,18 @@ class SpecMaker:
             origin,
         )
 
+    def is_final(self, task: Task, name: str) -> bool:
+        """Did the end of the task mean that this output of it is on shared storage, or in the session's file system?"""
+        if self.keep_all or not task.staged or name.startswith("/") or in_namespace(name):
+            return True
+        return any(self.plan.aliases.get(kept, kept) == name for kept in task.keep)
+
+    def unmade(self, tid: int, task: Task) -> list[str]:
+        """The files that a task declares which stands for others, unless one of these is known and makes them; and its token."""
+        aliases, writers, scope = self.plan.aliases, self.plan.writers, self.scope
+        keys = [scope + name for name in (aliases.get(name, name) for name in task.outputs) if writers.get(name) == tid]
+        return keys + [scope + token(tid)] * (tid in self.asked)
+
     def body(self, task: Task) -> bytes:
         argv = task.argv
         program = argv[0] if in_its_mount(task) else self.plan.programs.get(argv[0], argv[0])
@@ -99,11 +111,12 @@ class SpecMaker:
         return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
 
     def options(self, task: Task, depth: int, places: dict[str, str]) -> m.Options | None:
+        name = task.id if task.blind or any(map(in_namespace, task.outputs)) else ""
         retries = self.default_retries if task.retries < 0 else task.retries
         if (
             task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
             and task.node < 0 and not task.reduce and task.staged and not depth and not places
-            and not task.blind
+            and not name
         ):  # fmt: skip
             return None
         return m.Options(
@@ -119,6 +132,7 @@ class SpecMaker:
             depth,
             places,
             blind_directory(task) if task.blind else "",
+            name=name,
         )
 
 

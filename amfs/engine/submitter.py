@@ -24,6 +24,7 @@ from amfs.engine.events import (
     Expand,
     Expanded,
     FilesFlushed,
+    FilesLost,
     FilesSeen,
     ForgetFiles,
     NotExpanded,
@@ -40,7 +41,7 @@ from amfs.engine.hierarchy import Hierarchy
 from amfs.engine.machine import Machine
 from amfs.engine.parking import Parking
 from amfs.engine.partition import PartitionTable
-from amfs.engine.paths import in_namespace
+from amfs.engine.remaking import Remaking
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
 from amfs.engine.tokens import is_token, task_of, token
@@ -99,6 +100,7 @@ class Submitter(Machine):
         self.waiting_gone: set[int] = set()
         self.counters: dict[str, int] = {}
         self.redone_times: dict[int, int] = {}
+        self.remaking = Remaking()
         self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
         self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
@@ -113,6 +115,7 @@ class Submitter(Machine):
             AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, ForgetFiles: self.on_forget,
             Expanded: self.on_expanded, NotExpanded: self.on_not_expanded, StopRun: self.on_stop, TimerFired: self.on_timer,
             PeerDown: self.on_peer_down, FilesSeen: lambda event: self.parking.seen(event.serial, event.names),
+            FilesLost: self.on_files_lost,
         }  # fmt: skip
         if plan.later:
             self.hierarchy = Hierarchy(tasks, plan)
@@ -155,6 +158,7 @@ class Submitter(Machine):
                     self.set_timer("run ready", self.limits.ready_s)
         self.unready.intersection_update(now)
         self.again.extend(self.credits.set_dispatchers(dispatchers, now))
+        self.remaking.losses += bool(dead)
         self.lost.update(dead)
         self.lost.difference_update(now)  # the other side of a cut network has won
         for node in dead:
@@ -167,11 +171,9 @@ class Submitter(Machine):
             self._tell_heirs(told)
 
     def _tell_heirs(self, told: PartitionTable) -> None:
-        """Partitions have moved. What was said to the shards that had them (``told``) must be said to those that have them now.
-
-        Nothing else is to be done about a node that is gone: whoever still needs a file of it asks a shard, which names the file to us
-        (``on_lost``). A task that has its inputs already needs nothing, so their writers need not run again.
-        """
+        """Partitions have moved. What was said to the shards that had them (``told``) must be said to those that have them now. Nothing
+        is to be done about a node that is gone: whoever still needs a file of it asks a shard, which names the file to us (``on_lost``). A
+        task that has its inputs already needs nothing, so their writers need not run again."""
         state, scope = self.state, self.info.scope
         passed: list[str] = []
         for tid in self.maker.asked:
@@ -197,9 +199,8 @@ class Submitter(Machine):
     def _next(self) -> int:
         """The next new task to submit, or -1."""
         if not self.exhausted:
-            state = self.state
             for tid in self.order:
-                if not state[tid]:
+                if not self.state[tid]:
                     return tid
             self.exhausted = True
         return self.added.popleft() if self.added else -1
@@ -214,10 +215,8 @@ class Submitter(Machine):
             dispatcher = self.credits.next()
             self.credits.out[dispatcher].add(tid)
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
-            # What is on shared storage is not written a second time: somebody may be reading it.
-            there = spec.outputs if tid in self.redone_times else self.flushed.get(tid, ())
-            retentions = [kept & ~m.FINAL if name in there else kept for name, kept in zip(spec.outputs, spec.retentions, strict=True)]
-            batches.setdefault(dispatcher, []).append(self.parking.renewed(msgspec.structs.replace(spec, retentions=tuple(retentions))))
+            kept = self.remaking.renewed(spec, spec.outputs if tid in self.redone_times else self.flushed.get(tid, ()))
+            batches.setdefault(dispatcher, []).append(self.parking.renewed(msgspec.structs.replace(spec, retentions=kept)))
         for dispatcher, specs in batches.items():
             self.parking.sent(specs)
             self.send(dispatcher, m.Submit(self.run, tuple(specs)))
@@ -305,7 +304,7 @@ class Submitter(Machine):
             self.failed += 1
             if outcome == Outcome.UPSTREAM_FAILED:
                 self.causes[tid] = cause
-            self._poison(self._unmade(tid), tid)
+            self._poison(self.maker.unmade(tid, self.tasks[tid]), tid)
         else:
             self.state[tid] = FINISHED
             self.finished += 1
@@ -314,12 +313,6 @@ class Submitter(Machine):
         if tid in self.missed:
             self._tell_of_missed(tid)
         self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
-
-    def _unmade(self, tid: int) -> list[str]:
-        """The files that a task declares which stands for others, unless one of these is known and makes them; and its token."""
-        aliases, writers, scope = self.plan.aliases, self.plan.writers, self.info.scope
-        keys = [scope + name for name in (aliases.get(name, name) for name in self.tasks[tid].outputs) if writers.get(name) == tid]
-        return keys + [scope + token(tid)] * (tid in self.maker.asked)
 
     # ── results in ─────────────────────────────────────────────────────────────────────────────────
 
@@ -340,6 +333,7 @@ class Submitter(Machine):
             state[tid] = FINISHED
             self.finished += 1
             self.flushed.pop(tid, None)
+            self.remaking.made(self.info.scope + self.plan.aliases.get(name, name) for name in self.tasks[tid].outputs)
             if tid in self.maker.asked:
                 self.passed.append(self.info.scope + token(tid))
             if self.where is not None:
@@ -365,9 +359,8 @@ class Submitter(Machine):
         task that has not ended the shard is told when it has."""
         if message.run != self.run or self.ending:
             return
-        cut = len(self.info.scope)
         for key in message.names:
-            short = key[cut:]
+            short = key[len(self.info.scope) :]
             if is_token(short):
                 if self.state[task_of(short)] == FAILED:
                     self._poison([key], task_of(short))
@@ -377,11 +370,16 @@ class Submitter(Machine):
             writer = self.plan.writers.get(short)
             if writer is None:
                 continue  # a part of a reduction: its dispatcher knows
-            if self.state[writer] == FINISHED and not self._is_final(writer, short):
+            if message.holder == m.ON_SHARED:
+                self.remaking.lost(key)
+                self.maker.ready.discard(short)
+            if self.state[writer] == FINISHED and (self.remaking.is_lost(key) or not self.maker.is_final(self.tasks[writer], short)):
                 self._redo(writer)
             elif self.state[writer] == SKIPPED and short not in self.maker.ready:
-                self._end(f"{short}, which an earlier run has made, is lost; run again with --resume")
-                return
+                if not self.remaking.losses:  # then no shard names what it has never heard of, and the task could wait for ever
+                    self._end(f"{short}, which an earlier run has made, is lost; run again with --resume")
+                    return
+                self._redo(writer)
             else:
                 self.missed.setdefault(writer, {})[key] = None
                 self._tell_of_missed(writer)
@@ -396,7 +394,7 @@ class Submitter(Machine):
             parts: tuple[list[str], list[str]] = ([], [])  # to be asked for, on shared storage
             for key in keys:
                 name = key[len(self.info.scope) :]
-                parts[self.state[tid] == SKIPPED or self._is_final(tid, name)].append(key)
+                parts[self.state[tid] == SKIPPED or self.maker.is_final(self.tasks[tid], name)].append(key)
             self._tell_shared(parts[1])
             for shard, names in self.table.group(parts[0]).items():
                 self.send(shard, m.Locate(self.run, tuple(names)))
@@ -407,22 +405,24 @@ class Submitter(Machine):
         for shard, names in self.table.group(keys).items():
             self.send(shard, m.Poison(self.run, tuple(names), cause))
 
-    def _is_final(self, writer: int, name: str) -> bool:
-        """Did the end of its writer mean that the file is on shared storage?"""
-        task, aliases = self.tasks[writer], self.plan.aliases
-        if self.maker.keep_all or not task.staged or name.startswith("/") or in_namespace(name):
-            return True
-        return any(aliases.get(kept, kept) == name for kept in task.keep)
-
     def _redo(self, tid: int) -> None:
         times = self.redone_times[tid] = self.redone_times.get(tid, 0) + 1
         if times > self.limits.redo_max:
             if not self.ending:
                 self._end(f"what task {self.tasks[tid].id} makes was lost {times} times")
             return
+        if self.state[tid] == SKIPPED:
+            self.remaking.revived.add(tid)
+            self.skipped -= 1
+        else:
+            self.finished -= 1
         self.state[tid] = PENDING
-        self.finished -= 1
         self.again.append(tid)
+
+    def on_files_lost(self, event: FilesLost) -> None:
+        """What the session has lost of the files of the run, when all its tasks have ended."""
+        self.remaking.looking = False
+        self.on_lost(self.node, m.Lost(self.run, tuple([self.info.scope + name for name in event.names]), m.ON_SHARED))
 
     def _tell_shared(self, keys: list[str]) -> None:
         """Shards that lost their memory learn from us what is on shared storage."""
@@ -456,7 +456,7 @@ class Submitter(Machine):
         finals: list[str] = []
         for name in closing.finals:
             writer = writers[name]
-            made = self.state[writer] == FINISHED and not self._is_final(writer, name)
+            made = self.state[writer] == FINISHED and not self.maker.is_final(self.tasks[writer], name)
             if name in closing.on_shared or not (made or (self.state[writer] == SKIPPED and name in closing.unsaved)):
                 continue
             if made and self.where is not None and self.where[writer] in self.lost:
@@ -583,13 +583,13 @@ class Submitter(Machine):
                     self._submit_again()
                     return
             if not self.closing.awaited and not self.ending:
-                self._end("")
+                self.out.extend(self.remaking.look(self.tasks, self.state, self.plan.aliases))
+                if not self.remaking.looking:
+                    self._end("")
 
     def check_invariants(self) -> None:
         self.parking.check_invariants()
-        assert self.finished == self.state.count(FINISHED)
-        assert self.failed == self.state.count(FAILED)
-        assert self.skipped == self.state.count(SKIPPED)
+        assert [self.finished, self.failed, self.skipped] == [self.state.count(how) for how in (FINISHED, FAILED, SKIPPED)]
         seen: set[int] = set()
         for tids in self.credits.out.values():
             assert not (seen & tids), f"tasks {seen & tids} are with two dispatchers"

@@ -246,6 +246,11 @@ class Worker(Spilling):
             return None
         return NamedFiles(unpack_body(entry.spec.body)[1][1:], options.blind).has
 
+    def origin_of(self, serial: int) -> bytes:
+        """What the records of files are to keep of the task that made them."""
+        entry = self.inflight.get(serial)
+        return self.origin(entry) if entry is not None else b""
+
     def on_exited(self, event: TasksExited) -> None:
         node = self.node
         self.memory.changed()

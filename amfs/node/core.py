@@ -230,7 +230,7 @@ class NodeCore:
             elif isinstance(effect, MovedForTask):
                 path = self.moving.pop(effect.serial)
                 error = f"{path}: {in_words(effect.error)}" if effect.error is not None else ""
-                self.staged.append(JobDone(effect.serial, error, effect.size))
+                self.staged.append(JobDone(effect.serial, error, effect.size, lost_of=effect.lost_of))
                 continue
             elif isinstance(effect, AttemptSettled):
                 self._settle_attempt(effect)
@@ -244,14 +244,15 @@ class NodeCore:
             self.staged.append(JobDone(effect.serial, why, 0))
             return
         self.moving[effect.serial] = effect.path
-        event = MoveForTask(effect.serial, isinstance(effect, StageIn), namespace_path(effect.path), effect.name)
+        origin = effect.origin if isinstance(effect, CopyOut) else b""
+        event = MoveForTask(effect.serial, isinstance(effect, StageIn), namespace_path(effect.path), effect.name, origin)
         self._collect("fs", self.fs.handle(event, self.worker.now), out, local)
 
     def _end_attempt(self, event: AttemptEnded, now: float, out: list[Effect], local: deque[m.Message]) -> None:
         """A blind task has ended. Whoever hears of it finds what it has made."""
         assert self.fs is not None
         serial, outcome = event.completion[:2]
-        end = EndAttempt(event, outcome == Outcome.OK, self.worker.needs(serial))
+        end = EndAttempt(event, outcome == Outcome.OK, self.worker.needs(serial), self.worker.origin_of(serial))
         self._collect("fs", self.fs.handle(end, now), out, local)
 
     def _settle_attempt(self, effect: AttemptSettled) -> None:

@@ -24,7 +24,9 @@ from amfs.engine.events import (
     Event,
     Expand,
     FilesFlushed,
+    FilesLost,
     FilesSeen,
+    FindLost,
     ForgetFiles,
     LookFor,
     Received,
@@ -33,7 +35,8 @@ from amfs.engine.events import (
     Send,
     StopRun,
 )
-from amfs.engine.paths import scope_of, shared_path
+from amfs.engine.origin import run_mark
+from amfs.engine.paths import in_namespace, scope_of, shared_path
 from amfs.engine.specs import SpecMaker
 from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
@@ -114,6 +117,7 @@ class RunDriver:
             paths=plan.paths,
             journal=mark if context.core is None else "",  # an embedded node has no other run
             life=life,
+            kept=os.path.abspath(options.journal) if options.journal is not None else "",
         )
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
@@ -146,13 +150,30 @@ class RunDriver:
             return True
         return name not in task.scratch and not self.plan.readers.get(self.plan.aliases.get(name, name), 0)
 
+    def _stays(self, task: Task, name: str) -> bool:
+        """Likewise, or in the session's file system?"""
+        return in_namespace(name) or self.final(task, name)
+
+    def _sizes_in_session(self, past: Past) -> Callable[[str], int]:
+        """Tells the sizes of files of the session that are there and whole, else -1."""
+        if self.context.options.session is None:
+            return lambda name: -1
+        from amfs.runs.lookups import SessionSizes
+
+        aliases = self.plan.aliases
+        done = (task for task in self.tasks if task_key(task) in past.done)
+        known = SessionSizes(self.context.options.session)
+        known.ask([aliases.get(name, name) for task in done for name in task.outputs if in_namespace(name)])
+        return known
+
     def _resume(self, past: Past) -> tuple[Resumed | None, ResumedList | None]:
         from amfs.engine.resume import Remains, ResumedList, resume_whole
 
         base, hashed = self.plan.base, self.options.hashed_outputs
+        in_session = self._sizes_in_session(past)
 
         def size_on_shared(name: str) -> int:
-            return size_of(self.context.shared, shared_path(base, name, hashed))
+            return in_session(name) if in_namespace(name) else size_of(self.context.shared, shared_path(base, name, hashed))
 
         store, scope = self.context.store, self.maker.scope
         files = store.inventory(scope) if store is not None and store.adopted else ()
@@ -160,7 +181,7 @@ class RunDriver:
         remains = Remains(lambda task: past.done.get(task_key(task)), size_on_shared, in_memory)
         if self.open_ended:
             return None, ResumedList(self.tasks, self.plan, remains)
-        return resume_whole(self.tasks, self.plan, remains, self.final, prefer_memory=hashed > 0), None
+        return resume_whole(self.tasks, self.plan, remains, self._stays, prefer_memory=hashed > 0), None
 
     def _take_over(self, files: Sequence[Adopted]) -> None:
         """The node goes on with files that an earlier run left in the store."""
@@ -236,19 +257,23 @@ class RunDriver:
             assert self.expander is not None
             self.expander.wanted(self, effect.tid)
         elif isinstance(effect, LookFor):
-            self._look_for(effect)
+            self._lookups().ask(effect.serial, effect.names)
+        elif isinstance(effect, FindLost):
+            loop = self.context.loop
+            found: Callable[[list[str]], None] = lambda names: loop.post(lambda: loop.tell(self.client, FilesLost(names)))  # noqa: E731
+            self._lookups().find_lost(effect.names, run_mark(self.info), found)
         elif isinstance(effect, RunOver):
             self.over = effect
 
-    def _look_for(self, look: LookFor) -> None:
+    def _lookups(self) -> Lookups:
         if self.lookups is None:
-            from amfs.runs.lookups import Lookups  # few runs have blind tasks
+            from amfs.runs.lookups import Lookups  # few runs have blind tasks, or lose files of the session
 
             loop = self.context.loop
             self.lookups = Lookups(
                 self.context.options.session or "", lambda *seen: loop.post(lambda: loop.tell(self.client, FilesSeen(*seen)))
             )
-        self.lookups.ask(look.serial, look.names)
+        return self.lookups
 
     def _ended(self, results: list[m.Result]) -> None:
         done: list[tuple[int, tuple[int, ...]]] = []

@@ -67,8 +67,10 @@ static PyObject *wrote(PyObject *self, PyObject *args) {
     int node;
     struct meta_attr in, out;
     struct meta_nodes tell = {NULL, 0, 0};
-    if (!PyArg_ParseTuple(args, "KiO&:wrote", &ino, &node, py_to_attr, &in)) return NULL;
-    int error = meta_wrote(of(self), ino, node, &in, &out, &tell);
+    const char *origin = NULL;
+    Py_ssize_t size = 0;
+    if (!PyArg_ParseTuple(args, "KiO&|y#:wrote", &ino, &node, py_to_attr, &in, &origin, &size)) return NULL;
+    int error = meta_made(of(self), ino, node, &in, origin, (size_t)size, &out, &tell);
     return error != 0 ? py_meta_failed_nodes(error, &tell) : Py_BuildValue("(NN)", py_attr_value(&out), py_meta_nodes(&tell));
 }
 
@@ -195,7 +197,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("set_pending", set_pending, "set_pending(ino, was, pending, asker)"),
     VARARGS("link", link_inode, "link(ino, delta, now)"),
     VARARGS("open", open_inode, "open(ino, node, writing)"),
-    VARARGS("wrote", wrote, "wrote(ino, node, attr)"),
+    VARARGS("wrote", wrote, "wrote(ino, node, attr, origin=b'')"),
     VARARGS("unused", unused, "unused(ino, node)"),
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),

@@ -24,8 +24,10 @@ static PyObject *wrote_same(PyObject *self, PyObject *args) {
     int node;
     struct meta_attr out;
     struct meta_nodes tell = {NULL, 0, 0};
-    if (!PyArg_ParseTuple(args, "Ki:wrote_same", &ino, &node)) return NULL;
-    int error = meta_wrote_same(of(self), ino, node, &out, &tell);
+    const char *origin = NULL;
+    Py_ssize_t size = 0;
+    if (!PyArg_ParseTuple(args, "Ki|y#:wrote_same", &ino, &node, &origin, &size)) return NULL;
+    int error = meta_wrote_same(of(self), ino, node, origin, (size_t)size, &out, &tell);
     return error != 0 ? py_meta_failed_nodes(error, &tell) : Py_BuildValue("(NN)", py_attr_value(&out), py_meta_nodes(&tell));
 }
 
@@ -95,7 +97,7 @@ static PyObject *expect_copies(PyObject *self, PyObject *unused_) {
 
 PyMethodDef py_meta_replicas_methods[] = {
     VARARGS("checkpoint", checkpoint, "checkpoint(ino, node, attr, copies)"),
-    VARARGS("wrote_same", wrote_same, "wrote_same(ino, node)"),
+    VARARGS("wrote_same", wrote_same, "wrote_same(ino, node, origin=b'')"),
     VARARGS("short_of_copies", short_of_copies, "short_of_copies(most)"),
     VARARGS("dir_set_copies", dir_set_copies, "dir_set_copies(ino, copies)"),
     VARARGS("dir_copies", dir_copies, "dir_copies(ino)"),

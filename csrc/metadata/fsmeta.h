@@ -172,6 +172,9 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
  * size or mtime differ from what was known, ctime is that of `in` if later. EPERM: `node` is not its writer. `tell` NULL: META_BUSY also if others
  * have old content, the file is claimed, or other nodes shall have its content. */
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell);
+/* Likewise, and a task has made what it contains now: its `origin` is kept with it (META_ORIGIN), as long as nobody writes it. Size 0: none has. */
+int meta_made(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const void *origin, size_t size,
+              struct meta_attr *out, struct meta_nodes *tell);
 /* What the data of a file says that `node` writes, before it closes it: until meta_wrote that is its size to who asks. Times of 0 are not known. */
 void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in);
 /* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
@@ -199,8 +202,9 @@ void meta_expect_copies(struct meta *meta); /* one does */
  * what it contained before and is not among them. EPERM: `node` is not its writer; EAGAIN: it lies in stripes. */
 int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const int32_t *copies, size_t count,
                     struct meta_nodes *old);
-/* The writer is done, and has written nothing since that: who has the content stays. As meta_wrote else. */
-int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, struct meta_attr *out, struct meta_nodes *tell);
+/* The writer is done, and has written nothing since that: who has the content stays. As meta_made else. */
+int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, const void *origin, size_t size, struct meta_attr *out,
+                    struct meta_nodes *tell);
 /* Finished files with content recorded here that fewer nodes have than shall, of which `most` live. Striped ones have one copy.
  * Calls `each` with the lock held. */
 int meta_short_of_copies(struct meta *meta, unsigned most, void (*each)(void *context, const struct meta_attr *attr), void *context);
@@ -208,6 +212,7 @@ int meta_dir_set_copies(struct meta *meta, uint64_t ino, uint8_t copies); /* 0: 
 uint8_t meta_dir_copies(struct meta *meta, uint64_t ino); /* of what is made in it; at least 1 */
 
 enum { META_XATTR_CREATE = 1, META_XATTR_REPLACE = 2 };
+#define META_ORIGIN "user.amfs.origin" /* the task that made a file; it goes when the file is written or cut, and is not listed */
 /* On directories too: their record is everywhere, so the caller broadcasts. Nobody is told: nobody caches them. ENODATA, EEXIST,
  * ERANGE/E2BIG (64 KiB a value, 64 KiB an inode: ENOSPC) */
 int meta_set_xattr(struct meta *meta, uint64_t ino, const char *name, const void *value, size_t size, int flags, int64_t now);

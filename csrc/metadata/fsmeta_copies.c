@@ -63,7 +63,7 @@ int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct 
         int32_t holder = fsmeta_set_at(inode->holders, i);
         if (holder != node && !is_among(holder, copies, count)) fsmeta_nodes_add(old, holder);
     }
-    fsmeta_record_content(inode, in);
+    fsmeta_record_content(meta, inode, in);
     fsmeta_set_clear(&inode->holders);
     inode->holders = holders;
     inode->lost = false;
@@ -71,7 +71,8 @@ int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct 
     return leave(meta, 0);
 }
 
-int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, struct meta_attr *out, struct meta_nodes *tell) {
+int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, const void *origin, size_t size, struct meta_attr *out,
+                    struct meta_nodes *tell) {
     struct inode *inode;
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
@@ -80,6 +81,7 @@ int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, struct meta_a
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
     if (error != 0) return leave(meta, error);
     fsmeta_end_writing(inode);
+    if (size > 0) fsmeta_set_origin(meta, inode, origin, size);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, node);
     fsmeta_inode_attr(inode, out);

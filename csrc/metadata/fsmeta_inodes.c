@@ -117,12 +117,13 @@ static int set_fault(const struct inode *inode, unsigned mask, const struct meta
     return mask & META_SET_SIZE && !S_ISREG(inode->mode) ? EINVAL : 0;
 }
 
-static void set_inode(struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
+static void set_inode(struct meta *meta, struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
     fsmeta_set_owned((struct owned){&inode->mode, &inode->uid, &inode->gid, &inode->atime, &inode->mtime, &inode->ctime}, mask, in, now);
     if (mask & META_SET_ATIME && inode->writer >= 0) inode->atimed = now;
     if (mask & META_SET_MTIME && inode->writer >= 0) inode->timed = now;
     if (mask & META_SET_RANK) inode->rank = in->rank;
     if (mask & META_SET_SIZE && inode->size != in->size) {
+        fsmeta_set_origin(meta, inode, NULL, 0);
         inode->size = in->size;
         if (in->size == 0) inode->blocks = 0;
         if (!(mask & META_SET_MTIME)) inode->mtime = now;
@@ -147,7 +148,7 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
-    set_inode(inode, mask, in, now, asker);
+    set_inode(meta, inode, mask, in, now, asker);
     fsmeta_note_copies(meta, inode->copies);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, asker);
@@ -160,7 +161,7 @@ int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now) {
     enter(meta);
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    set_inode(inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
+    set_inode(meta, inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
 }
@@ -241,7 +242,8 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     return leave(meta, 0);
 }
 
-void fsmeta_record_content(struct inode *inode, const struct meta_attr *in) {
+void fsmeta_record_content(struct meta *meta, struct inode *inode, const struct meta_attr *in) {
+    if (in->mtime != 0) fsmeta_set_origin(meta, inode, NULL, 0); /* it is not known whether anything was written */
     /* Times that were set after the last writing, but before we heard of that, stand; so do ours if there is no data that could tell (0). */
     bool timed = in->mtime == 0 || inode->timed > in->mtime;
     int64_t mtime = timed ? inode->mtime : in->mtime;
@@ -252,8 +254,8 @@ void fsmeta_record_content(struct inode *inode, const struct meta_attr *in) {
     if (in->mtime != 0 && in->atime != 0 && inode->atimed <= in->mtime) inode->atime = in->atime;
 }
 
-void fsmeta_record_written(struct inode *inode, int32_t node, const struct meta_attr *in) {
-    fsmeta_record_content(inode, in);
+void fsmeta_record_written(struct meta *meta, struct inode *inode, int32_t node, const struct meta_attr *in) {
+    fsmeta_record_content(meta, inode, in);
     fsmeta_end_writing(inode);
     inode->lost = in->finished == META_LOST;
     set_holder(inode, node);
@@ -267,6 +269,11 @@ void fsmeta_end_writing(struct inode *inode) {
 }
 
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell) {
+    return meta_made(meta, ino, node, in, NULL, 0, out, tell);
+}
+
+int meta_made(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const void *origin, size_t size,
+              struct meta_attr *out, struct meta_nodes *tell) {
     struct inode *inode;
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
@@ -275,7 +282,8 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
         error = META_BUSY; /* others may be about to write it through this node, or shall have it */
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
-    fsmeta_record_written(inode, node, in);
+    fsmeta_record_written(meta, inode, node, in);
+    if (size > 0) fsmeta_set_origin(meta, inode, origin, size);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, node);
     fsmeta_inode_attr(inode, out);
@@ -285,7 +293,7 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
 void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in) {
     struct inode *inode;
     enter(meta);
-    if (fsmeta_content_here(meta, ino, &inode) == 0 && inode->writer == node) fsmeta_record_content(inode, in);
+    if (fsmeta_content_here(meta, ino, &inode) == 0 && inode->writer == node) fsmeta_record_content(meta, inode, in);
     leave(meta, 0);
 }
 
@@ -518,7 +526,7 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
             error = META_BUSY; /* their copies are too long now */
     }
     if (error != 0) return leave(meta, error);
-    set_inode(inode, mask, in, now, meta->node);
+    set_inode(meta, inode, mask, in, now, meta->node);
     fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);

@@ -277,14 +277,14 @@ bool fsmeta_delete_if_gone(struct meta *meta, struct inode *inode); /* without l
 /* of a file or directory whose home is here */
 bool fsmeta_attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers);
 int fsmeta_set_target(struct meta *meta, struct inode *inode, const char *target, size_t length);
-void fsmeta_record_written(struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
+void fsmeta_record_written(struct meta *meta, struct inode *inode, int32_t node, const struct meta_attr *in); /* its writer is done */
 void fsmeta_stop_using(struct inode *inode, int32_t node);
 int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
 
 int fsmeta_content_here(const struct meta *meta, uint64_t ino,
                         struct inode **inode); /* META_NOT_MINE, ENOENT, EISDIR, EINVAL: no content */
 int fsmeta_list_nodes(node_set set, struct meta_nodes *nodes);
-void fsmeta_record_content(struct inode *inode, const struct meta_attr *in);
+void fsmeta_record_content(struct meta *meta, struct inode *inode, const struct meta_attr *in);
 void fsmeta_end_writing(struct inode *inode);
 
 /* ── fsmeta_copies.c ── */
@@ -299,6 +299,7 @@ bool fsmeta_free_use_link(void *context, struct link *link);
 /* ── fsmeta_xattr.c ── */
 int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);
 void fsmeta_free_xattrs(struct meta *meta, struct xattr **list);
+void fsmeta_set_origin(struct meta *meta, struct inode *inode, const void *origin, size_t size); /* size 0, or no room for it: none */
 
 /* ── fsmeta_dirs.c ── */
 struct dir *fsmeta_find_dir(const struct meta *meta, uint64_t ino);

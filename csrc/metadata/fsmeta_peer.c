@@ -80,7 +80,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
         return leave(meta, META_BUSY);
     if (wrote && fsmeta_watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
-        fsmeta_record_written(inode, node, written);
+        fsmeta_record_written(meta, inode, node, written);
         fsmeta_tell_all(meta, NULL, &inode->watchers, node);
     }
     if (!used) fsmeta_stop_using(inode, node);

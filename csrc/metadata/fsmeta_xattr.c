@@ -50,6 +50,19 @@ int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *nam
     return 0;
 }
 
+static bool is_origin(const struct xattr *xattr) {
+    return xattr->length == sizeof META_ORIGIN - 1 && memcmp(xattr->bytes, META_ORIGIN, sizeof META_ORIGIN - 1) == 0;
+}
+
+void fsmeta_set_origin(struct meta *meta, struct inode *inode, const void *origin, size_t size) {
+    struct xattr **at = find(&inode->xattrs, META_ORIGIN, sizeof META_ORIGIN - 1), *old = *at;
+    if (old != NULL) {
+        *at = old->next;
+        free_one(meta, old);
+    }
+    if (size > 0) fsmeta_set_one_xattr(meta, &inode->xattrs, META_ORIGIN, origin, size, 0);
+}
+
 /* Where the attributes of a file of here, or of any directory, hang. */
 static int attributes_of(struct meta *meta, uint64_t ino, struct xattr ***list, int64_t **ctime) {
     struct dir *dir = fsmeta_find_dir(meta, ino);
@@ -99,10 +112,12 @@ int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size
     int error = attributes_of(meta, ino, &list, &ctime);
     if (error != 0) return leave(meta, error);
     *size = 0;
-    for (const struct xattr *xattr = *list; xattr != NULL; xattr = xattr->next) *size += xattr->length + 1u;
+    for (const struct xattr *xattr = *list; xattr != NULL; xattr = xattr->next)
+        if (!is_origin(xattr)) *size += xattr->length + 1u; /* who copies a file with its attributes does not copy that */
     if (room == 0) return leave(meta, 0);
     if (room < *size) return leave(meta, ERANGE);
     for (const struct xattr *xattr = *list; xattr != NULL; xattr = xattr->next) {
+        if (is_origin(xattr)) continue;
         memcpy(to, xattr->bytes, xattr->length + 1u);
         to += xattr->length + 1u;
     }

@@ -72,7 +72,8 @@ class Attempts:
             yield from self._take_back(pending, made)
             return Traces(missing=tuple(missing), doubted=good)
         # By a link, too: a program may link a file to its name and remove the name by which it made it.
-        there = yield from self._publish(pending, list(dict.fromkeys(one.ino for one in made if one.kind in (FILE, LINK))))
+        inodes = list(dict.fromkeys(one.ino for one in made if one.kind in (FILE, LINK)))
+        there = yield from self._publish(pending, inodes, event.origin)
         paths = [self._path_of(one.dir, one.name) for one in made if one.kind not in (FILE, LINK) or one.ino in there]
         return Traces(made=tuple([path for path in paths if path][:NAMES_MAX]))
 
@@ -89,7 +90,7 @@ class Attempts:
 
     # ── it ended well ──────────────────────────────────────────────────────────────────────────────
 
-    def _publish(self, pending: int, inodes: list[int]) -> Operation[set[int]]:
+    def _publish(self, pending: int, inodes: list[int], origin: bytes) -> Operation[set[int]]:
         """Those of ``inodes`` that are everybody's now; the others have gone, or another attempt has taken them over."""
         there: set[int] = set()
         end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
@@ -97,7 +98,7 @@ class Attempts:
             by_owner: dict[int, list[int]] = {}
             for ino in inodes:
                 by_owner.setdefault(self._owners.of_inode(ino), []).append(ino)
-            answers = yield from together([ask(node, p.Publish(pending, tuple(some))) for node, some in by_owner.items()])
+            answers = yield from together([ask(node, p.Publish(pending, tuple(some), origin)) for node, some in by_owner.items()])
             later: list[int] = []
             for some, answer in zip(by_owner.values(), answers, strict=True):
                 if isinstance(answer, OSError):

@@ -20,7 +20,7 @@ from amfs.engine.events import FsWork, FsWorked, PeerDown, TimerFired
 from amfs.engine.fs_requests import answer_type, received
 from amfs.engine.fs_works import WorkOrder
 from amfs.engine.machine import Machine
-from amfs.engine.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, PeerCall, PeerHandler
+from amfs.engine.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, Closed, PeerCall, PeerHandler
 from amfs.errors import InvalidTransition
 from amfs.fs.vfs.members import Members
 
@@ -272,7 +272,7 @@ class Calls:
         if not self.members.introduced and type(call) not in WITHOUT_DIRECTORIES:
             self.spawn(self.introduced(), lambda error, _: answer(error, None) if error else self._serve_late(peer, call, answer))
             return
-        if peer == self.members.node and type(call) in CHANGES_NAMES:
+        if peer == self.members.node and (type(call) in CHANGES_NAMES or (isinstance(call, Closed) and call.origin)):
             answer = self._hold(answer)
         try:
             result = self._handlers[type(call)](peer, call)

@@ -157,7 +157,8 @@ class Handles:
     def stat(self, caller: Caller, handle: int) -> Operation[Attr]:
         return (yield from self._namespace.inode(self._of(caller, handle).ino))
 
-    def close(self, caller: Caller, handle: int) -> Operation[None]:
+    def close(self, caller: Caller, handle: int, origin: bytes = b"") -> Operation[None]:
+        """``origin``: of what it contains now, if a task has made it."""
         _, ino, _, writing = self._of(caller, handle)
         del self._handles[handle]
         failed: OSError | None = None
@@ -168,7 +169,7 @@ class Handles:
             failed = error
         if writing:
             caller.inodes.append(ino)
-        yield from self._files.close(caller.endpoint, ino, writing, facts)
+        yield from self._files.close(caller.endpoint, ino, writing, facts, origin if failed is None else b"")
         if failed is not None:
             raise failed
 
@@ -206,7 +207,7 @@ class Handles:
         yield from self.fill(caller, handle, path, w.Adopt(handle, scratch, attr.ino) if self.is_local(handle) else w.Pour(handle, scratch))
         return (yield from self._namespace.inode(attr.ino))
 
-    def fill(self, caller: Caller, handle: int, path: bytes, how: w.WorkOrder[Any]) -> Operation[int]:
+    def fill(self, caller: Caller, handle: int, path: bytes, how: w.WorkOrder[Any], origin: bytes = b"") -> Operation[int]:
         """Give a new file its content by a work, and close it; what that work ended with. If that fails there is no file: an empty one, or
         half of it, would pass for it."""
         failed: OSError | None = None
@@ -216,7 +217,7 @@ class Handles:
         except OSError as error:
             failed = error
         try:
-            yield from self.close(caller, handle)
+            yield from self.close(caller, handle, origin)
         except OSError as error:
             failed = failed or error
         if failed is not None:

@@ -54,7 +54,7 @@ from amfs.fs.vfs.paths import Paths
 from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
-from amfs.fs.vfs.task_files import TaskFiles
+from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.xattrs import Xattrs
 
 
@@ -87,7 +87,7 @@ class FileSystem(Machine):
         bringer = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, bringer)
         outside = Outside(calls, members, owners, paths, handles, digests)
-        self._task_files = TaskFiles(calls, members, paths, handles, digests)
+        self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside)
         self._clients: set[int] = set()
@@ -166,7 +166,8 @@ class FileSystem(Machine):
 
     def _on_move_for_task(self, event: MoveForTask) -> None:
         def answer(error: OSError | None, size: int) -> None:
-            self.out.append(MovedForTask(event.serial, error, size or 0))
+            lost_of = error.run if isinstance(error, ContentLost) else ""
+            self.out.append(MovedForTask(event.serial, error, size or 0, lost_of))
 
         self.calls.spawn(self._task_files.move(event), answer)
 

@@ -259,12 +259,12 @@ class OpenFiles:
 
     # ── closing ────────────────────────────────────────────────────────────────────────────────────
 
-    def close(self, endpoint: object, ino: int, writing: bool, facts: Facts | None = None) -> Operation[None]:
-        """One handle of a client is closed."""
+    def close(self, endpoint: object, ino: int, writing: bool, facts: Facts | None = None, origin: bytes = b"") -> Operation[None]:
+        """One handle of a client is closed. ``origin``: as ``Closed`` has it; not told if others write the file, too."""
         file = self._files.get(ino)
         if file is not None:
             file.end_use(endpoint, writing)
-        secured = yield from self._closed(ino, writing, facts)
+        secured = yield from self._closed(ino, writing, facts, origin)
         if writing and not secured and self._meta.copies_wanted():
             yield from self.secure(ino)
 
@@ -279,7 +279,7 @@ class OpenFiles:
         finally:
             self._meta.closed(ino)
 
-    def _closed(self, ino: int, wrote: bool, facts: Facts | None) -> Operation[bool]:
+    def _closed(self, ino: int, wrote: bool, facts: Facts | None, origin: bytes = b"") -> Operation[bool]:
         """Tell the shard what was written, and whether anybody here still uses it. True: it is finished, and has its copies."""
         if wrote:  # before our turn has come: the closing before us may find that nobody writes it any more
             self._of(ino).close_writer(facts)
@@ -306,7 +306,7 @@ class OpenFiles:
             if not used:
                 self._meta.claim(ino, False)
             if last or not (used or files):
-                yield from self._tell_closed(ino, written, used or files > 0, same)
+                yield from self._tell_closed(ino, written, used or files > 0, same, origin)
             if error:
                 self._calls.spawn(self._owners.ask(p.Secure(ino)))  # the shard goes on trying
                 raise failure(error)
@@ -320,7 +320,7 @@ class OpenFiles:
         if ino in self._files:
             self._files[ino].settle()
 
-    def _tell_closed(self, ino: int, facts: Facts | None, used: bool, same: bool) -> Operation[None]:
+    def _tell_closed(self, ino: int, facts: Facts | None, used: bool, same: bool, origin: bytes) -> Operation[None]:
         stripe = 0
         if facts is not None:
             file = self._of(ino)
@@ -328,7 +328,7 @@ class OpenFiles:
         since, known = self._meta.moment(), self._members.known
         try:
             lost = facts is not None and bool(self._members.lost) and (yield from work(w.IsLost(ino)))
-            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost, same))
+            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost, same, origin))
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise

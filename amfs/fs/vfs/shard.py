@@ -28,6 +28,7 @@ from amfs.engine.attr import (
     Facts,
     Listed,
 )
+from amfs.engine.origin import ATTRIBUTE
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, Calls, Operation, Sleep, ask, failure, together
 from amfs.fs.vfs.members import Members, version_of
@@ -234,7 +235,10 @@ class Shard:
         tell: set[int] = set()
         for ino in call.inodes:
             try:
-                tell.update(self._meta.set_pending(ino, call.pending, 0, peer)[1])
+                out, nodes = self._meta.set_pending(ino, call.pending, 0, peer)
+                tell.update(nodes)
+                if call.origin and stat.S_ISREG(Attr(*out).mode):
+                    self._meta.set_xattr(ino, ATTRIBUTE, call.origin, 0, Attr(*out).ctime)
             except OSError as error:
                 if error.errno in (META_NOT_MINE, META_BUSY):
                     found.elsewhere.append(ino)
@@ -325,7 +329,7 @@ class Shard:
         """``peer`` is done writing it; the record, and the nodes that must be told."""
         ino, stripe = attr.ino, call.stripe
         if call.same and not (stripe or call.lost) and peer in self._meta.holders(ino):
-            out, tell = self._meta.wrote_same(ino, peer)
+            out, tell = self._meta.wrote_same(ino, peer, call.origin)
             return Attr(*out), tell
         laid = attr
         if stripe:
@@ -336,7 +340,7 @@ class Shard:
         lost = call.lost or (laid.layout == STRIPED and self._was_lost(ino, laid.stripe, facts.size, call.known))
         done = attr._replace(**facts._asdict(), ctime=max(attr.ctime, facts.mtime), finished=LOST if lost else 1)
         before = self._meta.holders(ino)
-        out, tell = self._meta.wrote(ino, peer, done)
+        out, tell = self._meta.wrote(ino, peer, done, call.origin)
         for node in set(before) - {peer}:
             self._calls.tell(node, p.DropWhole(ino))  # not stripes: it may lie in some by the time that node hears of this
         return Attr(*out), tell

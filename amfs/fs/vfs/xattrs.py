@@ -8,6 +8,7 @@ import stat
 from amfs._native import Meta
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import COPIES_MAX, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.engine.origin import ATTRIBUTE as ORIGIN
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Operation, failure
@@ -62,7 +63,7 @@ class Xattrs:
         return b",".join(str(node).encode() for node in (yield from self._layouts.nodes(attr)))
 
     def set(self, caller: Caller, ino: int, name: bytes, value: bytes, flags: int) -> Operation[None]:
-        if name == LOCATION:
+        if name in (LOCATION, ORIGIN):
             raise failure(errno.EPERM)
         if name == LOSSES and ino == ROOT:
             if value.strip() != b"accepted":
@@ -105,7 +106,7 @@ class Xattrs:
             yield from self._layouts.place(caller, ino, -1)
         elif name == REPLICAS and of_directory:
             yield from self._layouts.set_copies(caller, ino, 0)
-        elif name in (LOCATION, LAYOUT, REPLICAS):
+        elif name in (LOCATION, LAYOUT, REPLICAS, ORIGIN):
             raise failure(errno.EPERM)
         else:
             caller.inodes.append(ino)

@@ -1,0 +1,112 @@
+"""What tasks have made in ``amfs:/`` and a node has taken along is made again: in the run, by a resumed one, and no more than needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fs_session import PATIENCE_S, kill, running
+
+from amfs.client.files import Files
+from amfs.engine.origin import ATTRIBUTE, Origin, unpack
+from amfs.net.records import SessionRecord
+
+
+def amfs(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "amfs", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def wait_until(what: Callable[[], bool], why: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.05)
+
+
+def lose(session: SessionRecord, files: Files, node: int) -> None:
+    kill(session, node)
+    wait_until(lambda: node not in {usage.node for usage in files.df()}, "the death is not noticed")
+
+
+def origin(files: Files, path: str) -> Origin | None:
+    try:
+        return unpack(files.getxattr(path, ATTRIBUTE))
+    except OSError:
+        return None
+
+
+#: What ``two`` makes of what ``one`` makes; so long that it is not fetched by a node before a task there can start.
+TWO = "".join(f"{number}\n" for number in range(40000))
+
+
+def chain(directory: Path) -> str:
+    """``one`` and ``two`` run on node 2, where what they make lies; ``three`` waits for the file ``gate``. Each writes into ``log``."""
+    log, gate = directory / "log", directory / "gate"
+    return f"""
+one -b sh -node-soft 2 -o one -a -c -a 'echo one >> {log}; seq 0 39999 > one'
+two -b sh -node-soft 2 -i one -o amfs:/d/two -a -c -a 'echo two >> {log}; cp one amfs:/d/two'
+other -b sh -node-soft 2 -o amfs:/d/other -a -c -a 'echo other >> {log}; echo 3 > amfs:/d/other'
+hold -b sh -node-soft 1 -o held -scratch held -a -c -a 'echo hold >> {log}; until test -e {gate}; do sleep 0.05; done; : > held'
+three -b sh -node-soft 1 -i amfs:/d/two -i held -o amfs:/d/three -a -c -a 'echo three >> {log}; tail -n 1 amfs:/d/two > amfs:/d/three'
+"""
+
+
+def test_a_reader_waits_while_what_it_reads_is_made_again(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    with running(3) as session, Files(node=0) as files:
+        files.mkdir("/d")
+        (tmp_path / "list").write_text(chain(tmp_path))
+        run = subprocess.Popen([sys.executable, "-m", "amfs", "run", "list"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: log.exists() and {"hold", "other", "two"} <= set(log.read_text().split()), "the tasks do not start")
+            wait_until(lambda: origin(files, "/d/two") is not None and origin(files, "/d/other") is not None, "nothing is made")
+            assert files.getxattr("/d/two", "user.amfs.location") == b"2"
+            lose(session, files, 2)
+            with pytest.raises(OSError, match="Input/output error"):
+                files.read_bytes("/d/two")
+            gate.touch()
+        finally:
+            gate.touch()
+            _, err = run.communicate(timeout=PATIENCE_S)
+        assert run.returncode == 0, err
+        assert files.read_bytes("/d/three") == b"39999\n"
+        assert files.read_bytes("/d/two").decode() == TWO
+        assert files.read_bytes("/d/other") == b"3\n", "nobody reads it, but who ran the list"
+        assert Counter(log.read_text().split()) == {"one": 2, "two": 2, "other": 2, "hold": 1, "three": 1}
+        assert {origin(files, f"/d/{name}").node for name in ("two", "other", "three")} <= {0, 1}  # type: ignore[union-attr]
+
+
+def test_a_resumed_run_makes_again_what_was_lost_and_nothing_else(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    gate.touch()
+    with running(3) as session, Files(node=0) as files:
+        files.mkdir("/d")
+        (tmp_path / "list").write_text(chain(tmp_path))
+        ran = amfs("run", "list", cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        assert sorted(log.read_text().split()) == ["hold", "one", "other", "three", "two"]
+        known = origin(files, "/d/two")
+        assert known is not None and (known.task, known.node, known.command[:3]) == ("two", 2, "sh "), known
+        files.rename("/d/other", "/d/kept")
+        files.rename("/d/kept", "/d/other")
+        assert origin(files, "/d/other") is not None, "it is the same file"
+        with files.open("/d/three", "ab") as file:
+            file.write(b"")
+        assert origin(files, "/d/three") is None, "opened to be written by somebody else"
+        assert b"origin" not in b"".join(map(str.encode, files.listxattr("/d/two")))
+        with pytest.raises(PermissionError):
+            files.setxattr("/d/two", ATTRIBUTE, b"forged")
+        lose(session, files, 2)
+        assert files.getxattr("/d/three", "user.amfs.location") != b"2"
+        again = amfs("run", "--resume", "list", cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        assert Counter(log.read_text().split()) == {"one": 2, "two": 2, "other": 2, "hold": 1, "three": 1}, "what was lost"
+        assert files.read_bytes("/d/two").decode() == TWO and files.read_bytes("/d/other") == b"3\n"
+        last = amfs("run", "--resume", "list", cwd=tmp_path)
+        assert last.returncode == 0 and len(log.read_text().split()) == 8, "all is there"
