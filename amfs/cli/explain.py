@@ -1,4 +1,4 @@
-"""``amfs explain``: why is a task not running?
+"""``amfs explain``: why is a task not running? (The story of a file: ``explain_file``.)
 
 Owns the search for an answer: in the list (the tasks that make its inputs), in the journal of the last run of the list (finished tasks),
 and, when a session is up, on its nodes (queues, slots, files on their way).
@@ -9,56 +9,83 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from amfs.cli.completion import session_names
+from amfs.cli.fs_common import output_option, print_json
 from amfs.errors import SessionError, UsageError
 
 if TYPE_CHECKING:
     from amfs.engine.workflow import Task
+    from amfs.runs.lineage import RunOf
 
 WAITS_SHOWN = 5
 CHAIN_SHOWN = 6
 
 
 @click.command()
-@click.argument("task", metavar="TASK")
-@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
+@click.argument("what", metavar="TASK|FILE")
+@click.argument("file", metavar="[LIST]", required=False, type=click.Path(dir_okay=False))
 @click.option("-C", "--directory", type=click.Path(file_okay=False), default=".", help="Where the run stands (default: here).")
 @click.option("--journal", type=click.Path(dir_okay=False), help="The run's journal (default: as for amfs run).")
 @click.option(
     "--session", metavar="NAME", shell_complete=session_names, help="Ask the nodes of this session (default: the newest live one, if any).",
 )
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
-def explain(task: str, file: str, directory: str, journal: str | None, session: str | None, timeout: float) -> int:
-    """Say why TASK of the list FILE is not running: what it waits for, who makes that, and what the nodes know of it."""
-    from pathlib import Path
+@output_option
+def explain(what: str, file: str | None, directory: str, journal: str | None, session: str | None, timeout: float, form: str) -> int:
+    """Say why TASK of LIST is not running: what it waits for, who makes that, and what the nodes know of it.
 
-    from amfs.engine.workflow import complete
-    from amfs.runs.journal import default_path, read
-    from amfs.translate.detect import load
+    Or tell the story of a FILE: of one of a session (amfs:/...), by what lies there and its run; of any other that tasks of LIST make
+    or read.
+    """
+    from amfs.cli.explain_file import explain_run_file, explain_session_file
+    from amfs.engine.workflow import canonical
+    from amfs.runs.lineage import of_list
 
-    base = os.path.abspath(directory)
-    tasks = [complete(each) for each in load(file).tasks]
-    index = _find(tasks, task, file)
-    past = read(Path(journal) if journal else default_path(file, base))
-    for line in reasons(tasks, index, base, past.done.keys() if past is not None else ()):
-        click.echo(line)
+    if file is None:
+        try:
+            return explain_session_file(what, session, None, form)
+        except UsageError:
+            why = f"{what}: a file of a session begins with amfs:/; to explain a task, or another file, name the list of its run, too"
+            raise UsageError(why) from None
+    run = of_list(file, os.path.abspath(directory), Path(journal) if journal else None)
+    if run.named(what) is None:
+        if what.startswith("amfs:"):
+            return explain_session_file(what, session, run, form)
+        name = canonical(what, run.base)
+        if run.maker(name) is not None or run.readers(name):
+            return explain_run_file(name, run, form, session)
+    told = _explain_task(run, what, file, session, timeout)
+    if form == "json":
+        print_json({"task": what, "list": run.file, "lines": told})
+    else:
+        for line in told:
+            click.echo(line)
+    return 0
+
+
+def _explain_task(run: RunOf, what: str, file: str, session: str | None, timeout: float) -> list[str]:
+    from amfs.runs.journal import read
+
+    tasks = run.tasks
+    index = _find(tasks, what, file)
+    past = read(Path(run.journal)) if run.journal else None
+    told = reasons(tasks, index, run.base, run.done)
     embedded = _embedded(past.header.store) if past is not None else "there is no journal of a run of this list here"
     if embedded:
-        click.echo(embedded)
+        told.append(embedded)
     if session is not None or past is None or not past.header.store:
-        for line in _ask_nodes(index, session, timeout):
-            click.echo(re.sub(r"\btask #(\d+)\b", lambda found: _called(tasks, int(found[1])), line))
-    return 0
+        nodes = _ask_nodes(index, session, timeout)
+        told += [re.sub(r"\btask #(\d+)\b", lambda found: _called(tasks, int(found[1])), line) for line in nodes]
+    return told
 
 
 def _embedded(store: str) -> str:
     """Whether the last run, that kept its files in ``store``, is going on inside its own command; '' if it was a session's."""
-    from pathlib import Path
-
     from amfs.host import orphans
 
     if not store:

@@ -248,7 +248,7 @@ def stat(paths: tuple[str, ...], dereference: bool, pattern: str, form: str, ses
             if pattern:
                 line(formatted(pattern, path, attr))
                 continue
-            more = _whereabouts(work, path, attr)
+            more = whereabouts(work, path, attr)
             if form == "json":
                 facts.append({**fields_of(path, attr), **more})
             else:
@@ -259,7 +259,7 @@ def stat(paths: tuple[str, ...], dereference: bool, pattern: str, form: str, ses
         return work.status
 
 
-def _whereabouts(work: Work, path: bytes, attr: Attr) -> dict[str, Any]:
+def whereabouts(work: Work, path: bytes, attr: Attr) -> dict[str, Any]:
     """Where the bytes are, and the rule of a directory."""
     if modes.S_ISLNK(attr.mode):
         return bytes_field("target", work.files.readlink(path))
@@ -293,7 +293,7 @@ def _stat_lines(path: bytes, attr: Attr, more: dict[str, Any]) -> list[str]:
         state = _LOST_TEXT if attr.finished == LOST else "finished" if attr.finished else writing
         pinned = f", pinned to node {attr.rank}" if attr.rank >= 0 else ""
         asked = f"; {attr.copies} copies asked for" if attr.copies > 1 else ""
-        lines.append(f"Layout: {layout}, {state}; on {_nodes_text(more['nodes'])}{pinned}{asked}")
+        lines.append(f"Layout: {layout}, {state}; on {nodes_text(more['nodes'])}{pinned}{asked}")
     elif more.get("rule"):
         rule = more["rule"]
         lines.append(f"Layout: new files are {rule['layout']}" + (f", {human(rule['stripe'])} each" if rule["stripe"] else ""))
@@ -302,7 +302,7 @@ def _stat_lines(path: bytes, attr: Attr, more: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _nodes_text(nodes: Sequence[int]) -> str:
+def nodes_text(nodes: Sequence[int]) -> str:
     if not nodes:
         return "no node"
     return f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"

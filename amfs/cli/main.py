@@ -87,7 +87,7 @@ COMMANDS: dict[str, Entry] = {
     "check": Entry("amfs.cli.check:check", LOOK, "Say what is wrong with Swift scripts, without running them."),
     "info": Entry("amfs.cli.info:info", LOOK, "Say what is in a workflow, without running it."),
     "graph": Entry("amfs.cli.graph:graph", LOOK, "Draw a workflow as SVG, Graphviz, Mermaid or PNG."),
-    "explain": Entry("amfs.cli.explain:explain", LOOK, "Say why a task is not running."),
+    "explain": Entry("amfs.cli.explain:explain", LOOK, "Say why a task is not running, or how a file came to be."),
     "report": Entry("amfs.cli.report:report", LOOK, "Make an HTML page from the trace of a run."),
     "bench": Entry("amfs.cli.bench:bench", LOOK, "Measure this machine and amfs on it."),
     "completion": Entry("amfs.cli.completion:completion", LOOK, "Print the script that makes bash, zsh or fish complete amfs."),

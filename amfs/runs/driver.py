@@ -137,7 +137,8 @@ class RunDriver:
         self.journal_fault = ""  # why it can be written no more
         if options.journal is not None:
             store = str(context.store.path) if context.store is not None else ""
-            header = Header(options.source, plan.base, store, mark=mark, life=life)
+            file = os.path.abspath(options.source) if os.path.isfile(options.source) else ""
+            header = Header(options.source, plan.base, store, mark=mark, life=life, file=file)
             self.journal = Journal(options.journal, header, past if options.resume else None)
             if context.store is not None:
                 (context.store.path / JOURNAL).write_text(os.path.abspath(options.journal))

@@ -29,7 +29,8 @@ SUFFIX = ".journal"  # a file named so is ours, whatever is in it
 
 class Header(msgspec.Struct, array_like=True):
     """Whose journal it is. ``store``: where the files of an embedded run are, for adoption; ``mark`` and ``life``: by which the nodes of a
-    session know the runs that have kept this journal, one after the other; ``complete`` needs no record: it is counted."""
+    session know the runs that have kept this journal, one after the other; ``complete`` needs no record: it is counted. ``file``: where the
+    tasks were read from, absolute; '' if that was no file."""
 
     source: str
     base: str
@@ -37,6 +38,7 @@ class Header(msgspec.Struct, array_like=True):
     format: int = FORMAT
     mark: str = ""
     life: int = 1
+    file: str = ""
 
 
 class Past(msgspec.Struct):

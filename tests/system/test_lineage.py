@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -17,9 +18,9 @@ from amfs.engine.origin import ATTRIBUTE, Origin, unpack
 from amfs.net.records import SessionRecord
 
 
-def amfs(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def amfs(*arguments: str, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "amfs", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(command, cwd=cwd, input=input, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def wait_until(what: Callable[[], bool], why: str) -> None:
@@ -102,11 +103,25 @@ def test_a_resumed_run_makes_again_what_was_lost_and_nothing_else(tmp_path: Path
         assert b"origin" not in b"".join(map(str.encode, files.listxattr("/d/two")))
         with pytest.raises(PermissionError):
             files.setxattr("/d/two", ATTRIBUTE, b"forged")
+        before = amfs("explain", "amfs:/d/two", cwd=tmp_path).stdout.splitlines()
+        assert before[1] == f"  {len(TWO)} bytes, whole, finished; on node 2" and before[2].startswith("  made by task two on node 2, 20")
+        assert before[-2:] == ["  read by:", "    task three (finished)"]
+        nobody = amfs("explain", "amfs:/d/three", cwd=tmp_path).stdout
+        assert "no task is known to have made what is there now" in nobody
         lose(session, files, 2)
         assert files.getxattr("/d/three", "user.amfs.location") != b"2"
+        told = amfs("explain", "amfs:/d/two", cwd=tmp_path).stdout
+        assert "LOST: its content, or some of it, lay on node 2, which has died" in told
+        assert told.splitlines()[-1] == f"  to have it again: amfs run --resume --session {session.name} {tmp_path}/list"
+        story = json.loads(amfs("explain", "amfs:/d/two", "--output", "json", cwd=tmp_path).stdout)
+        assert (story["state"], story["dead_nodes"], story["made_by"]["task"], story["nodes"]) == ("lost", [2], "two", [])
+        assert story["task"]["inputs"] == [{"name": "one", "made_by": "one", "state": "between tasks"}]
+        fails = amfs("run", "-", "--session", session.name, cwd=tmp_path, input="x -b cat -i amfs:/d/two -o y -a amfs:/d/two\n")
+        assert fails.returncode == 1 and "its content was lost with node 2, which died ('amfs explain' says how" in fails.stderr
         again = amfs("run", "--resume", "list", cwd=tmp_path)
         assert again.returncode == 0, again.stderr
         assert Counter(log.read_text().split()) == {"one": 2, "two": 2, "other": 2, "hold": 1, "three": 1}, "what was lost"
         assert files.read_bytes("/d/two").decode() == TWO and files.read_bytes("/d/other") == b"3\n"
+        assert "whole, finished; on node" in amfs("explain", "amfs:/d/two", cwd=tmp_path).stdout
         last = amfs("run", "--resume", "list", cwd=tmp_path)
         assert last.returncode == 0 and len(log.read_text().split()) == 8, "all is there"
