@@ -22,6 +22,8 @@
  *     havesmall  believe that COUNT files of write are there, by another process of this program with the same NAME
  *     havebig    believe that a file of COUNT MiB is there
  *     drop       ask the kernel to forget the pages of that file
+ *     mkdir      make a directory
+ *     rmdir      remove the directories of mkdir
  *     unlink     the files of create and write
  *     clean      every file
  *
@@ -59,6 +61,7 @@ typedef struct { /* shared by all processes */
     double begun[CLIENTS_MAX], ended[CLIENTS_MAX];
     long done[CLIENTS_MAX];     /* operations of the phase */
     long empty[CLIENTS_MAX];    /* files that create made */
+    long dirs[CLIENTS_MAX];     /* directories that mkdir made */
     long small[CLIENTS_MAX];    /* files that write made */
     long mib[CLIENTS_MAX];      /* length of the big file, 0: none */
     char why[PATH_BYTES + 128]; /* what went wrong, the first to say so */
@@ -240,17 +243,52 @@ static long unlink_files(void) {
     return done;
 }
 
+static long make_directories(const order_t *order, double stop) {
+    long done = 0;
+    for (; more(done, order, stop); done++) {
+        if (mkdir(name('d', me, shared->dirs[me]), 0755) != 0) fail("cannot make");
+        shared->dirs[me]++;
+    }
+    return done;
+}
+
+static long remove_directories(void) {
+    long done = 0;
+    for (; shared->dirs[me] > 0; done++)
+        if (rmdir(name('d', me, --shared->dirs[me])) != 0) fail("cannot remove");
+    return done;
+}
+
 static long clean(void) {
-    long done = unlink_files();
+    long done = unlink_files() + remove_directories();
     if (shared->mib[me] > 0 && unlink(name('b', me, 0)) != 0) fail("cannot unlink");
     done += shared->mib[me] > 0;
     shared->mib[me] = 0;
     return done;
 }
 
-static const char *const phases[] = {"create",  "write",     "stat",      "open",    "read", "once",   "readn1", "bigwrite",
-                                     "bigread", "bigreadn1", "havesmall", "havebig", "drop", "unlink", "clean"};
-enum { CREATE, WRITE, STAT, OPEN, READ, ONCE, READN1, BIGWRITE, BIGREAD, BIGREADN1, HAVESMALL, HAVEBIG, DROP, UNLINK, CLEAN, PHASES };
+static const char *const phases[] = {"create",    "write",     "stat",    "open", "read",  "once",  "readn1", "bigwrite", "bigread",
+                                     "bigreadn1", "havesmall", "havebig", "drop", "mkdir", "rmdir", "unlink", "clean"};
+enum {
+    CREATE,
+    WRITE,
+    STAT,
+    OPEN,
+    READ,
+    ONCE,
+    READN1,
+    BIGWRITE,
+    BIGREAD,
+    BIGREADN1,
+    HAVESMALL,
+    HAVEBIG,
+    DROP,
+    MKDIR,
+    RMDIR,
+    UNLINK,
+    CLEAN,
+    PHASES
+};
 
 static long run(const order_t *order, double stop) {
     int whose = (me + order->shift) % clients;
@@ -269,6 +307,8 @@ static long run(const order_t *order, double stop) {
     case HAVESMALL: return shared->small[me] = order->count;
     case HAVEBIG: return shared->mib[me] = order->count;
     case DROP: return drop_pages(whose);
+    case MKDIR: return make_directories(order, stop);
+    case RMDIR: return remove_directories();
     case UNLINK: return unlink_files();
     default: return clean();
     }

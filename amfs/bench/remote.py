@@ -26,6 +26,7 @@ NODES = 4
 NO_TARGET = 0.0  # of a row that is there to be read: what counts are the questions, whatever else the kernel does in that time
 _MIB = 1 << 20
 _SMALL_FILES = 300
+_MANY_FILES = 500  # of each client
 _ROUND_TRIPS = 300
 _LOOKS = 20
 
@@ -40,16 +41,18 @@ LINES = (
     Line("small-again", "  again", "µs", "one ZeroMQ round trip", True, NO_TARGET),
     Line("small-asked", "  questions to other nodes, first", "a file", "", False, 3.0),
     Line("small-asked-again", "  questions to other nodes, again", "a file", "", False, 0.0),
+    Line("many", "1 KiB files of the next of 4 nodes, a client each", "files/s", "files of each node itself", True, 0.2),
 )
 
 
 class Remote:
-    """A session of NODES nodes, mounted on two of them."""
+    """A session of NODES nodes, mounted on each."""
 
     def __init__(self, session: Session, options: tuple[str, ...] = ()) -> None:
         self.session = session
         self.programs = programs.build()
-        self.here, self.there = session.mount(0, *options), session.mount(1, *options)
+        self.mounts = [session.mount(node, *options) for node in range(NODES)]
+        self.here, self.there = self.mounts[:2]
         self._count = itertools.count()
         for layout in ("striped", "whole"):
             place = self.here / layout
@@ -96,6 +99,18 @@ class Remote:
             writer.phase("clean")
         return found
 
+    def many(self) -> tuple[float, float]:
+        """Files a second that a client on each node opens, reads and closes: those of the next node's, the first time, and its own.
+
+        Raises Failed."""
+        name, places = f"remote{next(self._count)}", [mount / "whole" for mount in self.mounts]
+        with Client(self.programs["envelope"], NODES, name, places) as clients:
+            clients.phase("write", count=_MANY_FILES)
+            self.settled(self.unfinished)
+            elsewhere, own = clients.phase("once", shift=1).rate, clients.phase("once").rate
+            clients.phase("clean")
+        return elsewhere, own
+
     def settled(self, look: Callable[[], T]) -> T:
         """What ``look`` finds once it finds the same again: a mount is told of a closing after close(2) has returned."""
         found = look()
@@ -137,6 +152,7 @@ class Remote:
             found[key] = Sample(seconds * 1e6, trip * 1e6)
             if asked is not None:
                 found[key_asked] = Sample(asked)
+        found["many"] = Sample(*self.many())
         return found
 
 

@@ -67,6 +67,10 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
 int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
 int fsio_whole_delete(struct fsio *io, uint64_t ino); /* the whole part only */
 int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from); /* stripes from that index on */
+/* A whole part of at most a few KiB, at once: 0 or an errno. To get it: ESTALE: it has another size. To make it, with these times: EEXIST: there is one;
+ * ENOSPC: nothing gives way for it. */
+int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size);
+int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t size, int64_t atime, int64_t mtime);
 /* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
 int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path);
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);

@@ -375,6 +375,11 @@ void peer_meta_mounts_begin(struct node *node); /* the first mount of a node com
 void peer_meta_mounts_end(struct node *node);
 void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
 
+/* fuse_small.c */
+/* The content of a small file has come from another node: it is here from now on, and its shard is told. False: it is not to be gone by, or what lies here
+ * already may be old, and on its way out. */
+bool fuse_small_bring(struct amfs_fuse *mount, const struct meta_attr *attr, const uint8_t *bytes, size_t count);
+
 /* fuse_tasks.c: what blind tasks do in the mount that their node has for them */
 bool fuse_tasks_admit(struct call *call); /* whose process asks; false: it was refused */
 uint64_t fuse_tasks_pending(const struct node *node, uint64_t attempt); /* the mark of what it makes, in all of the session */
@@ -413,6 +418,8 @@ void fuse_slow_add(struct amfs_fuse *mount,
                    struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by fuse_slow_new) */
 void fuse_slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
 void fuse_touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
+/* Open, to read it, a file whose content this node has by now. False: it is not so, and the request still waits. */
+bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void fuse_slow_end(struct amfs_fuse *mount);
 bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */

@@ -19,6 +19,8 @@ struct fuse_asking {
     enum amfs_fuse_op op;
     uint32_t flags;
     bool attempt; /* it is a blind task's */
+    bool content; /* what is asked for is the content of a small file, to be opened */
+    struct meta_attr brings; /* its record */
     size_t name_length;
     char name[];
 };
@@ -103,13 +105,40 @@ static bool put_question(struct node *node, const struct amfs_fuse_request *requ
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer);
 
+/* Ask for the content of a file that is to be read, if it is small and known to lie on another node. */
+static bool ask_content(struct amfs_fuse *mount, uint64_t unique, uint64_t ino, enum amfs_fuse_op op) {
+    struct node *node = mount->node;
+    struct peer_meta *peer_meta = peer_meta_of(node->io);
+    struct meta_small small;
+    if (peer_meta == NULL || !meta_small(node->meta, ino, &small)) return false;
+    struct fuse_asking *asking = malloc(sizeof *asking);
+    if (asking == NULL) return false;
+    *asking = (struct fuse_asking){.call = {.owner = mount, .done = answered},
+                                   .mount = mount,
+                                   .unique = unique,
+                                   .ino = ino,
+                                   .op = op,
+                                   .content = true,
+                                   .brings = small.attr};
+    struct peer_meta_question question = {.op = PEER_META_CONTENT, .ino = ino, .attr = &asking->brings};
+    if (peer_meta_ask(peer_meta, small.holder, &question, &asking->call) == 0) return true;
+    free(asking);
+    return false;
+}
+
 bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     struct node *node = mount->node;
     struct peer_meta *peer_meta = is_alone(node) ? NULL : peer_meta_of(node->io);
     struct peer_meta_question question;
     struct meta_attr attr;
     int32_t owner;
-    if (peer_meta == NULL || !put_question(node, request, &question, &attr, &owner)) return false;
+    if (peer_meta == NULL) return false;
+    bool reads = (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) == O_RDONLY && (request->flags & O_TRUNC) == 0) ||
+                 (request->op == FUSE_OP_ENSURE && !request->wrote);
+    request->direct = true;
+    if (reads && request->again == 0 && ask_content(mount, request->unique, request->ino, request->op)) return true;
+    request->direct = false;
+    if (!put_question(node, request, &question, &attr, &owner)) return false;
     struct fuse_asking *asking = malloc(sizeof *asking + request->name_length);
     if (asking == NULL) return false;
     *asking = (struct fuse_asking){.call = {.owner = mount, .done = answered},
@@ -160,6 +189,11 @@ static void tell_if_old(const struct fuse_asking *asking, uint64_t ino) {
 
 /* The following answer whether the request is done; else it takes the long way. */
 
+static void note_small(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
+    struct meta_small small = {.attr = answer->attr, .holder = answer->holder};
+    if ((answer->flags & PEER_META_SMALL) != 0) meta_note_small(asking->mount->node->meta, asking->since, &small);
+}
+
 static bool found(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
@@ -167,6 +201,7 @@ static bool found(const struct fuse_asking *asking, const struct peer_meta_answe
     uint64_t parent;
     bool cache, name = asking->op == FUSE_OP_LOOKUP;
     if (!is_fresh(asking, attr.ino)) return false;
+    note_small(asking, answer);
     if (S_ISDIR(attr.mode) && name) {
         if (meta_dir_get(node->meta, attr.ino, &attr, &parent) != 0) return false; /* it is being made, or removed */
         cache = false;
@@ -185,11 +220,19 @@ static bool opened(const struct fuse_asking *asking, const struct peer_meta_answ
     struct amfs_fuse *mount = asking->mount;
     const struct meta_attr *attr = &answer->attr;
     bool here = (answer->flags & PEER_META_HOLDS) != 0 && attr->finished && attr->layout == META_WHOLE && S_ISREG(attr->mode);
+    note_small(asking, answer);
+    if (!here && ask_content(mount, asking->unique, asking->ino, asking->op)) return true;
     /* What the file contained before may lie here still: that it shall go is on its way. */
     if (here && attr->size == 0 && !fuse_files_have_empty(mount->node, attr)) here = false;
     if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
     amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size);
     return true;
+}
+
+static bool brought(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
+    if (fuse_slow_open_here(asking->mount, asking->unique)) return true; /* another process was faster */
+    return answer->error == 0 && fuse_small_bring(asking->mount, &asking->brings, answer->bytes, answer->count) &&
+           fuse_slow_open_here(asking->mount, asking->unique);
 }
 
 static bool made(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
@@ -229,6 +272,7 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
     bool changes =
         asking->op == FUSE_OP_CREATE || asking->op == FUSE_OP_MKNOD || asking->op == FUSE_OP_SYMLINK || asking->op == FUSE_OP_UNLINK;
     int error = answer->error;
+    if (asking->content) return brought(asking, answer);
     if (error == PEER_META_LOST) { /* a change may have been made: to make it once more could only lie about it */
         if (changes) amfs_fuse_reply_error(mount, asking->unique, EIO);
         return changes;

@@ -376,10 +376,16 @@ static void end_opening(struct amfs_fuse *mount, void *opened) {
     answer_opened(mount, it, error, &out);
 }
 
+/* It counts as open, or there was an error. */
+static void begun(struct amfs_fuse *mount, struct opened *it, int error, bool waits) {
+    struct wire_open_out none = {0};
+    if (error != 0) answer_opened(mount, it, error, &none);
+    else if (!waits || !fuse_work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
+}
+
 /* The file counts as open when this returns. The poll loop does not wait for other nodes: a worker does. */
 static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
     struct opening *opening = &it->opening;
-    struct wire_open_out none = {0};
     int error = FILE_HAS_OLD;
     pthread_mutex_lock(&mount->node->lock);
     for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)EDITIONS : 1); tries++) {
@@ -389,8 +395,32 @@ static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
     }
     bool waits = error == 0 && fuse_files_wait(mount, opening);
     pthread_mutex_unlock(&mount->node->lock);
-    if (error != 0) answer_opened(mount, it, error, &none);
-    else if (!waits || !fuse_work_do(mount, end_opening, it, sizeof *it)) end_opening(mount, it);
+    begun(mount, it, error, waits);
+}
+
+bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique) {
+    struct node *node = mount->node;
+    struct meta_attr attr;
+    pthread_mutex_lock(&node->lock); /* nobody is to find it unused in between */
+    pthread_mutex_lock(&mount->slow_lock);
+    const struct amfs_fuse_request *waiting = *pending_at(mount, unique);
+    uint64_t ino = waiting == NULL ? 0 : waiting->ino;
+    pthread_mutex_unlock(&mount->slow_lock);
+    int error = ino == 0 ? ENOENT : meta_open_here(node->meta, ino, false, &attr);
+    struct opened it = {.request = error == 0 ? claim(mount, unique) : NULL};
+    bool begins = it.request != NULL, waits = false;
+    if (begins) {
+        it.opening = opening_of(it.request, ino, FSIO_LOCAL, -1, 0, attr.size);
+        it.opening.atime = attr.atime;
+        it.opening.copied = meta_owner(node->meta, meta_ino_partition(node->meta, ino)) != node->id;
+        it.opening.implicit = it.request->op == FUSE_OP_ENSURE;
+        error = fuse_files_begin(mount, &it.opening);
+        waits = error == 0 && fuse_files_wait(mount, &it.opening);
+    }
+    pthread_mutex_unlock(&node->lock);
+    if (begins) begun(mount, &it, error, waits);
+    else if (error == 0) fuse_forget_unused(mount, ino); /* nobody waits any more */
+    return begins || ino == 0;
 }
 
 int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {

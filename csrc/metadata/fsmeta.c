@@ -98,6 +98,7 @@ void meta_free(struct meta *meta) {
         fsmeta_table_free(&meta->inodes[i]);
     }
     fsmeta_slabs_free(&meta->slabs);
+    free(meta->small);
     free_places(meta);
     pthread_mutex_destroy(&meta->lock);
     free(meta);

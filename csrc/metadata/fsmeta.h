@@ -253,6 +253,25 @@ void meta_told_directly(struct meta *meta, uint64_t ino); /* what was begun is a
 int meta_claim(struct meta *meta, uint64_t ino, bool claimed); /* the poll loop uses it */
 void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling);
 
+/* ── small files ── what is known of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
+ * has the content. It is good until this node is told of a change of the file; whoever asks for the record is told of it. */
+enum { META_SMALL_MAX = 4096, META_SMALL_NOTES = 1024 };
+struct meta_small {
+    struct meta_attr attr;
+    int32_t holder;
+};
+/* One of here, for `asker`, which is a watcher: false: it is none, or `asker` has the content. */
+bool meta_small_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_small *small);
+/* An answer said so to a question of the moment `since`. Few are remembered. */
+void meta_note_small(struct meta *meta, uint64_t since, const struct meta_small *small);
+bool meta_small(struct meta *meta, uint64_t ino, struct meta_small *small); /* what is known; of a file of here, what is recorded */
+/* Nobody else on this node brings, opens or closes the file by another way until meta_told_directly. False: somebody is about to. */
+bool meta_bring_directly(struct meta *meta, uint64_t ino);
+/* The content is here: the mount may open it. ESTALE: the file has changed. *tell: its shard, on another node, is to hear of it (meta_hold_small_for). */
+int meta_brought_small(struct meta *meta, const struct meta_attr *attr, bool *tell);
+/* `asker` has brought what this record tells of. EAGAIN: it has changed since. */
+int meta_hold_small_for(struct meta *meta, uint64_t ino, int32_t asker, const struct meta_attr *brought);
+
 /* ── copies of records that others own ── */
 /* `replica`: the whole content lies in this node's store, as of this record. Dropped by meta_uncache when the owner says it changed;
  * until then a record of the same size, mtime and layout does not take it back. */

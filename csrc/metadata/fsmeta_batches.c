@@ -116,6 +116,12 @@ void fsmeta_log_inode(struct meta *meta, struct inode *inode) {
     log_record(meta, fsmeta_partition_of_ino(meta, inode->link.key), fsmeta_put_inode, &inode->link);
 }
 
+void fsmeta_log_inode_later(struct meta *meta, struct inode *inode) {
+    uint64_t awaited = thread_ticket;
+    fsmeta_log_inode(meta, inode);
+    thread_ticket = awaited;
+}
+
 void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry) {
     size_t partition = fsmeta_partition_of_key(meta, entry->link.key);
     for (struct target *target = meta->targets[partition]; target != NULL; target = target->next) {

@@ -463,6 +463,7 @@ int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_
     for (size_t i = 0; i < count; i++)
         if (partitions[i] < all) which[partitions[i]] = true;
     meta->stale_count += STALE_MARKS + 1; /* more than is remembered: nothing that was asked before is fresh */
+    fsmeta_forget_small(meta, 0);
     fsmeta_table_sift(&meta->copies, drop_copy, &(struct uncache){meta, which});
     free(which);
     return leave(meta, 0);

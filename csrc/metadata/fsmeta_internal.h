@@ -198,6 +198,7 @@ struct meta {
     struct table shelves, copies, dirs, dir_names, locks, uses;
     atomic_bool copies_wanted;
     uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
+    struct meta_small *small; /* META_SMALL_NOTES, by number; made when first needed */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
 };
 
@@ -245,6 +246,7 @@ void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in
 void fsmeta_log_entry(struct meta *meta, const struct entry *entry);
 void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
 void fsmeta_log_inode(struct meta *meta, struct inode *inode);
+void fsmeta_log_inode_later(struct meta *meta, struct inode *inode); /* nobody waits for that: it is told with what comes next */
 void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino);
 void fsmeta_forget_shadow(struct meta *meta, size_t partition); /* all that is here of it */
 void fsmeta_forget_teller(struct meta *meta, int32_t node);
@@ -295,6 +297,11 @@ void fsmeta_note_copies(struct meta *meta, uint8_t copies); /* a record says so 
 void fsmeta_mark_stale(struct meta *meta, uint64_t mark);
 bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
 bool fsmeta_free_use_link(void *context, struct link *link);
+struct fsmeta_use *fsmeta_the_use(struct meta *meta, uint64_t ino); /* made if there is none; NULL: no memory */
+bool fsmeta_is_fresh(const struct meta *meta, uint64_t since, uint64_t mark);
+
+/* ── fsmeta_small.c ── */
+void fsmeta_forget_small(struct meta *meta, uint64_t ino); /* 0: all */
 
 /* ── fsmeta_xattr.c ── */
 int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);

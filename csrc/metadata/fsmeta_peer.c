@@ -102,7 +102,10 @@ int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t ask
 
 uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return fsmeta_name_key(dir, name, length); }
 
-void fsmeta_mark_stale(struct meta *meta, uint64_t mark) { meta->stale[meta->stale_count++ % STALE_MARKS] = mark; }
+void fsmeta_mark_stale(struct meta *meta, uint64_t mark) {
+    meta->stale[meta->stale_count++ % STALE_MARKS] = mark;
+    fsmeta_forget_small(meta, mark);
+}
 
 void meta_stale(struct meta *meta, uint64_t mark) {
     enter(meta);
@@ -117,7 +120,7 @@ uint64_t meta_moment(struct meta *meta) {
     return moment;
 }
 
-static bool is_fresh(const struct meta *meta, uint64_t since, uint64_t mark) {
+bool fsmeta_is_fresh(const struct meta *meta, uint64_t since, uint64_t mark) {
     if (meta->stale_count - since > STALE_MARKS) return false; /* more than is remembered */
     for (uint64_t i = since; i < meta->stale_count; i++)
         if (meta->stale[i % STALE_MARKS] == mark) return false;
@@ -126,7 +129,7 @@ static bool is_fresh(const struct meta *meta, uint64_t since, uint64_t mark) {
 
 bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark) {
     enter(meta);
-    bool fresh = is_fresh(meta, since, mark);
+    bool fresh = fsmeta_is_fresh(meta, since, mark);
     pthread_mutex_unlock(&meta->lock);
     return fresh;
 }
@@ -134,7 +137,7 @@ bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark) {
 int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica) {
     if (attr->ino == 0) return EINVAL;
     enter(meta);
-    return leave(meta, is_fresh(meta, since, attr->ino) ? fsmeta_put_copy(meta, attr, replica) : ESTALE);
+    return leave(meta, fsmeta_is_fresh(meta, since, attr->ino) ? fsmeta_put_copy(meta, attr, replica) : ESTALE);
 }
 
 /* ── files open here that are recorded elsewhere ── */
@@ -149,8 +152,7 @@ bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino) {
     return use != NULL && use->claimed;
 }
 
-/* The use of a file, made if there is none; NULL: no memory. */
-static struct fsmeta_use *the_use(struct meta *meta, uint64_t ino) {
+struct fsmeta_use *fsmeta_the_use(struct meta *meta, uint64_t ino) {
     struct fsmeta_use *use = find_use(meta, ino);
     if (use != NULL) return use;
     use = fsmeta_slab_take(&meta->slabs, sizeof *use);
@@ -168,7 +170,7 @@ static void drop_if_empty(struct meta *meta, struct fsmeta_use *use) {
 
 int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers) {
     enter(meta);
-    struct fsmeta_use *use = the_use(meta, ino);
+    struct fsmeta_use *use = fsmeta_the_use(meta, ino);
     if (use == NULL) return leave(meta, ENOMEM);
     use->files += files;
     use->writers += writers;
@@ -178,7 +180,7 @@ int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers) {
 
 bool meta_tell_directly(struct meta *meta, uint64_t ino) {
     enter(meta);
-    struct fsmeta_use *use = the_use(meta, ino);
+    struct fsmeta_use *use = fsmeta_the_use(meta, ino);
     bool may = use != NULL && !use->claimed;
     if (may) use->telling++;
     pthread_mutex_unlock(&meta->lock);
@@ -197,7 +199,7 @@ void meta_told_directly(struct meta *meta, uint64_t ino) {
 
 int meta_claim(struct meta *meta, uint64_t ino, bool claimed) {
     enter(meta);
-    struct fsmeta_use *use = claimed ? the_use(meta, ino) : find_use(meta, ino);
+    struct fsmeta_use *use = claimed ? fsmeta_the_use(meta, ino) : find_use(meta, ino);
     if (use != NULL) {
         use->claimed = claimed;
         drop_if_empty(meta, use);

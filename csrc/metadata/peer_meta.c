@@ -69,8 +69,11 @@ bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, 
     size_t record = (answer->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
     if (size - ANSWER_HEAD < record || answer->error < 0) return false;
     if (record > 0) get_record(bytes + ANSWER_HEAD, &answer->attr);
-    answer->bytes = bytes + ANSWER_HEAD + record;
-    answer->count = size - ANSWER_HEAD - record;
+    size_t holder = (answer->flags & PEER_META_SMALL) != 0 ? HOLDER_BYTES : 0;
+    if (size - ANSWER_HEAD - record < holder) return false;
+    if (holder > 0) answer->holder = (int32_t)(uint32_t)get_le(bytes + ANSWER_HEAD + record, HOLDER_BYTES);
+    answer->bytes = bytes + ANSWER_HEAD + record + holder;
+    answer->count = size - ANSWER_HEAD - record - holder;
     return true;
 }
 
@@ -80,9 +83,20 @@ struct reply {
     int error;
     unsigned flags;
     struct meta_attr attr;
+    int32_t holder;
     uint8_t *bytes; /* where they go */
     size_t count;
 };
+
+/* The asker may bring the content of a small file by itself: say from where. */
+static void say_small(struct peer_meta *peer_meta, int32_t node, struct reply *reply) {
+    struct meta_small small;
+    if (!S_ISREG(reply->attr.mode) || reply->attr.size == 0 || reply->attr.size > META_SMALL_MAX) return;
+    if (!meta_small_for(peer_meta->meta, reply->attr.ino, node, &small)) return;
+    reply->flags |= PEER_META_SMALL;
+    reply->attr = small.attr;
+    reply->holder = small.holder;
+}
 
 static int lookup(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_attr dir;
@@ -92,6 +106,7 @@ static int lookup(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     if (error == ENOENT && meta_dir_get(peer_meta->meta, q->ino, &dir, &parent) != 0)
         return META_BUSY; /* we may not have heard of the directory yet */
     if (error == 0 && reply->attr.mode == 0) return META_NOT_MINE;
+    if (error == 0) say_small(peer_meta, node, reply);
     return error;
 }
 
@@ -103,6 +118,7 @@ static int getattr(struct peer_meta *peer_meta, int32_t node, const struct peer_
         holds = error == 0;
     }
     if (holds) reply->flags |= PEER_META_HOLDS;
+    else if (error == 0) say_small(peer_meta, node, reply);
     return error == ENOENT ? META_BUSY : error;
 }
 
@@ -156,6 +172,12 @@ static int get_xattr(struct peer_meta *peer_meta, const struct peer_meta_questio
     return error == ERANGE || error == ENOENT ? META_BUSY : error;
 }
 
+static int content(struct peer_meta *peer_meta, const struct peer_meta_question *q, struct reply *reply) {
+    if (q->attr == NULL || q->attr->size == 0 || q->attr->size > META_SMALL_MAX) return EINVAL;
+    reply->count = (size_t)q->attr->size;
+    return fsio_small_get(peer_meta->io, q->ino, reply->bytes, reply->count) == 0 ? 0 : META_BUSY;
+}
+
 static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH;
     if (changes && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
@@ -169,6 +191,8 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
+    case PEER_META_CONTENT: return content(peer_meta, q, reply);
+    case PEER_META_HOLD: return q->attr == NULL ? EINVAL : meta_hold_small_for(peer_meta->meta, q->ino, node, q->attr);
     case PEER_META_BACKUP: return peer_meta_take_backup(peer_meta, node, q, reply->bytes, &reply->count);
     default: return EINVAL;
     }
@@ -179,7 +203,8 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!read_question(question, size, &q, &attr, &serial)) return 0;
-    bool record = q.op != PEER_META_TOUCH && q.op != PEER_META_READLINK && q.op != PEER_META_GET_XATTR && q.op != PEER_META_BACKUP;
+    bool bytes = q.op == PEER_META_READLINK || q.op == PEER_META_GET_XATTR || q.op == PEER_META_CONTENT || q.op == PEER_META_BACKUP;
+    bool record = !bytes && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */
@@ -191,6 +216,10 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     if ((reply.flags & PEER_META_HAS_ATTR) != 0) {
         put_record(to + ANSWER_HEAD, &reply.attr);
         reply.count = ATTR_BYTES;
+    }
+    if (reply.error == 0 && (reply.flags & PEER_META_SMALL) != 0) {
+        put_le(to + ANSWER_HEAD + reply.count, (uint32_t)reply.holder, HOLDER_BYTES);
+        reply.count += HOLDER_BYTES;
     }
     put_le(to, ANSWER_HEAD + reply.count, 4);
     put_le(to + 4, serial, 4);

@@ -23,11 +23,21 @@ enum peer_meta_op {
     PEER_META_TOUCH, /* ino: directory */
     PEER_META_READLINK, /* ino; answers bytes */
     PEER_META_GET_XATTR, /* ino, name; answers bytes */
+    PEER_META_CONTENT, /* ino, attr: of a small file that lies at the node that is asked; answers bytes */
+    PEER_META_HOLD, /* ino, attr: the asker has brought what this record tells of */
     PEER_META_BACKUP, /* value: a batch of fsmeta_batches.c; answers bytes */
     PEER_META_OPS,
 };
 
-enum { PEER_META_HAS_ATTR = 1, PEER_META_HOLDS = 2, PEER_META_GONE = 4, PEER_META_USED = 8, PEER_META_HEARD = 16, PEER_META_BATCH = 32 };
+enum {
+    PEER_META_HAS_ATTR = 1,
+    PEER_META_HOLDS = 2,
+    PEER_META_GONE = 4,
+    PEER_META_USED = 8,
+    PEER_META_HEARD = 16,
+    PEER_META_BATCH = 32,
+    PEER_META_SMALL = 64
+};
 
 struct peer_meta_question {
     enum peer_meta_op op;
@@ -46,6 +56,7 @@ struct peer_meta_answer {
     int error; /* 0, an errno, META_BUSY, META_NOT_MINE; PEER_META_LOST */
     unsigned flags;
     struct meta_attr attr;
+    int32_t holder; /* with PEER_META_SMALL: a node that has the content, which the asker has not */
     const uint8_t *bytes; /* until `done` returns */
     size_t count;
 };

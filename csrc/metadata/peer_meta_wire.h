@@ -1,7 +1,7 @@
 /* Questions and answers between peer_meta.c and peer_meta_ask.c of two nodes, as bytes, little-endian. Both begin with their size.
  *   question  u32 size, u32 serial, u8 op, u8 flags, u16 bytes of the name, u32 bytes of the value, u64 ino, i64 now;
  *             u64 number if PEER_META_HEARD: the asker has all before this item of what it is told as a backup; the record if PEER_META_HAS_ATTR; name; value
- *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if PEER_META_HAS_ATTR; bytes. With PEER_META_BATCH
+ *   answer    u32 size, u32 serial, i32 error, u8 flags, u8[3] zero; the record if PEER_META_HAS_ATTR; u32 node if PEER_META_SMALL; bytes. With PEER_META_BATCH
  *             (serial 0) it answers nothing: the bytes are a batch for the asker as a backup, which it takes before it goes by any answer that follows */
 #ifndef AMFS_PEER_META_WIRE_H
 #define AMFS_PEER_META_WIRE_H
@@ -9,7 +9,7 @@
 #include "data/fsio_internal.h"
 #include "peer_meta.h"
 
-enum { QUESTION_HEAD = 32, HEARD_BYTES = 8, ANSWER_HEAD = 16, ATTR_BYTES = 92, IN_BYTES = 256 << 10 };
+enum { QUESTION_HEAD = 32, HEARD_BYTES = 8, ANSWER_HEAD = 16, ATTR_BYTES = 92, HOLDER_BYTES = 4, IN_BYTES = 256 << 10 };
 
 struct peer_meta_link;
 
