@@ -59,7 +59,7 @@ sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1))
 	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1)) --quiet-mode
 
-chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEED (1); LOAD=montage|layers|dax|fs KIND=kill|hang|cut|...
+chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEED (1); LOAD=montage|layers|session|dax|fs KIND=kill|hang|cut|...
 	@$(SETUP) --system test,examples,fs
 	@unset PYTHONDONTWRITEBYTECODE; PYTHONPATH=tests $(BIN)/python -m chaos --runs $(N) --seed $(SEED) --load "$(LOAD)" --kind "$(KIND)" $(ARGS)
 

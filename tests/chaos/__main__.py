@@ -1,6 +1,6 @@
 """``make chaos N=20 SEED=1``: so many real runs, each with its own seed, one disturbance each.
 
-    python -m chaos --runs 20 --seed 1 [--load montage|layers|dax|fs] [--kind kill|hang|cut|submitter|task|mount]
+    python -m chaos --runs 20 --seed 1 [--load montage|layers|session|dax|fs] [--kind kill|hang|cut|submitter|task|mount]
                     [--replicas K] [--jobs J] [--keep DIR]
 
 Prints a table of all runs. Exit code 1 if there was any finding: the command that repeats the run is printed, and its logs are kept in DIR.

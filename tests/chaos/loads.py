@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +34,10 @@ class Load:
 
     def arguments(self) -> list[str]:
         raise NotImplementedError
+
+    def fetch(self, place: Path, amfs: Callable[..., bool]) -> bool:
+        """Bring the outputs there, if they are elsewhere: ``amfs`` runs a command of the session. Whether all went well."""
+        return True
 
     def results(self, place: Path) -> dict[str, str]:
         """Each output and its digest."""
@@ -96,6 +103,29 @@ class Layers(Load):
         return {path.name: digest(path) for path in place.glob("[at]*") if path.name != TRACE}
 
 
+class Session(Layers):
+    """The same, with all files between the tasks, and the results, in the session's file system: lost ones are made again."""
+
+    name = "session"
+
+    def prepare(self, place: Path, rng: random.Random) -> None:
+        super().prepare(place, rng)
+        text = (place / "layers.tasks").read_text()
+        text = re.sub(r"\b(t\d+-\d+|all)(?=[ ;']|$)", r"amfs:/w/\1", text, flags=re.MULTILINE)
+        text = re.sub(r"^amfs:/w/", "", text, flags=re.MULTILINE)  # the ids
+        (place / "layers.tasks").write_text(text)
+
+    def arguments(self) -> list[str]:
+        return ["layers.tasks"]
+
+    def fetch(self, place: Path, amfs: Callable[..., bool]) -> bool:
+        shutil.rmtree(place / "got", ignore_errors=True)
+        return amfs("get", "-r", "amfs:/w", str(place / "got"))
+
+    def results(self, place: Path) -> dict[str, str]:
+        return {path.name: digest(path) for path in (place / "got").glob("*")}
+
+
 class Dax(Load):
     """A replay of a DAX with files of recorded sizes, scaled; ``amfs-synthetic`` checks each byte of its inputs."""
 
@@ -117,10 +147,12 @@ class Dax(Load):
         return {str(path.relative_to(place)): digest(path) for path in place.rglob("*") if path.is_file() and path.name != TRACE}
 
 
-WORKFLOWS = ("montage", "layers", "dax")
+WORKFLOWS = ("montage", "layers", "session", "dax")
 
 
 def workflow(kind: str, rng: random.Random) -> Load:
     if kind == "montage":
         return Montage()
-    return Layers() if kind == "layers" else Dax(rng.randrange(len(Dax.choices)))
+    if kind in ("layers", "session"):
+        return Layers() if kind == "layers" else Session()
+    return Dax(rng.randrange(len(Dax.choices)))

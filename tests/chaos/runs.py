@@ -29,7 +29,7 @@ WRITE_S = 3.0  # how long programs go on after a disturbance
 
 
 class Plan:
-    """What a seed says. ``load``: "montage", "layers", "dax" or "fs"; ``kind``: of the disturbance; ``replicas``: of each file in ``fs``.
+    """What a seed says. ``load``: a workflow of ``loads``, or "fs"; ``kind``: of the disturbance; ``replicas``: of each file in ``fs``.
     "" and 0 draw them."""
 
     def __init__(self, seed: int, load: str = "", kind: str = "", replicas: int = 0) -> None:
@@ -125,6 +125,8 @@ class Baselines:
                 seconds = time.monotonic() - begin
                 if status:
                     raise Finding(f"an undisturbed run ends with {status}: {(home / 'submitter.log').read_text()}")
+                if not plan.workflow.fetch(place, lambda *words: not session.run(session.nodes[0].host, *words).returncode):
+                    raise Finding("the outputs of an undisturbed run are not there")
                 file.write_text(json.dumps([plan.workflow.results(place), seconds, (home / JOURNAL).stat().st_size]))
                 session.down()
             shutil.rmtree(home)
@@ -181,6 +183,12 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
             process.wait()
     if status:
         raise Finding(f"the run ended with {status}: " + log.read_text()[-3000:])
+    if not plan.workflow.fetch(place, lambda *words: not session.run(session.settle(SETTLE_S)[0].host, *words).returncode):
+        # A node was lost after the run had looked for losses, or before anybody had noticed.
+        outcome.what = "lost files made again by --resume"
+        status = wait(submit(session, place, ["--resume", *arguments], log), RUN_S, "the run that makes lost files again")
+        if status or not plan.workflow.fetch(place, lambda *words: not session.run(session.settle(SETTLE_S)[0].host, *words).returncode):
+            raise Finding(f"lost files are not made again ({status}): " + log.read_text()[-3000:])
     found = plan.workflow.results(place)
     differ = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if differ:

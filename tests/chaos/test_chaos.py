@@ -36,7 +36,7 @@ def test_a_killed_node_loses_no_name_and_no_file_of_another(tmp_path: Path) -> N
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("load", ["montage", "layers", "dax", "fs"])
+@pytest.mark.parametrize("load", ["montage", "layers", "session", "dax", "fs"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_each_kind(load: str, kind: str, tmp_path: Path) -> None:
     if runs.fits(load, kind):

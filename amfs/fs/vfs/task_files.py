@@ -25,7 +25,7 @@ from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
 
 UNFINISHED_S = 60.0  # an input that somebody still writes is waited for
-BROKEN_S = 10.0  # an input that cannot be read is tried again for so long: its holder may have died, which is known only later
+BROKEN_S = 10.0  # what cannot be read or written is tried again for so long: a node may have died, which is known only later
 PAUSE_S = 0.05
 BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE)
 
@@ -94,6 +94,18 @@ class TaskFiles:
         return ContentLost(f"{words} ('amfs explain' says how it was made)", origin.run)
 
     def _take_out(self, path: bytes, key: str, origin: bytes) -> Operation[int]:
+        """To do it twice is to do it once: the node that has the name, or the record, may die meanwhile."""
+        give_up = 0.0
+        while True:
+            try:
+                return (yield from self._fill(path, key, origin))
+            except OSError as error:
+                give_up = give_up or self._calls.now + BROKEN_S
+                if error.errno not in BROKEN or self._calls.now >= give_up:
+                    raise
+            yield Sleep(PAUSE_S)
+
+    def _fill(self, path: bytes, key: str, origin: bytes) -> Operation[int]:
         uid, gid, mode, above_mode = yield from work(w.OwnerOfStored(key))
         caller = Caller(("task", key), uid, gid, self._calls.wall)
         above = path.rpartition(b"/")[0]
