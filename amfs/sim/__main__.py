@@ -6,10 +6,8 @@ import argparse
 import sys
 import traceback
 
-from amfs.sim.blind import draw_blind
-from amfs.sim.fuzz import Finding, describe, run_seed
+from amfs.sim.fuzz import DRAWN, Finding, describe, run_seed
 from amfs.sim.fuzz_cli import hunt
-from amfs.sim.swarm import draw
 
 
 def seeds_of(text: str) -> range:
@@ -24,22 +22,23 @@ def command(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m amfs.sim", description="Hunt for faults with random simulated clusters.")
     parser.add_argument("--seeds", type=seeds_of, default=range(100), metavar="A-B", help="seeds to run, one or a range (default 0-99)")
     parser.add_argument("--quiet-mode", action="store_true", help="no faults and no timers: everything must still finish")
-    parser.add_argument("--blind", action="store_true", help="with blind tasks")
+    parser.add_argument("--blind", dest="kind", action="store_const", const="blind", default="", help="with blind tasks")
+    parser.add_argument("--session", dest="kind", action="store_const", const="session", help="with files of the session that tasks make")
     parser.add_argument("--verbose", action="store_true", help="print every event, and the traceback of a failure")
     parser.add_argument("--stop-at", type=int, default=1, metavar="N", help="give up after N failures (default 1)")
     given = parser.parse_args(argv)
     say = print
     if given.verbose:
         for seed in given.seeds:
-            say(f"seed {seed}\n{describe((draw_blind if given.blind else draw)(seed, quiet=given.quiet_mode))}")
+            say(f"seed {seed}\n{describe(DRAWN[given.kind](seed, quiet=given.quiet_mode))}")
             try:
-                say(str(run_seed(seed, quiet=given.quiet_mode, blind=given.blind, tell=say)))
+                say(str(run_seed(seed, quiet=given.quiet_mode, kind=given.kind, tell=say)))
             except Finding as finding:
                 traceback.print_exception(finding.error)
                 say(finding.report)
                 return 1
         return 0
-    return 1 if hunt(given.seeds, quiet=given.quiet_mode, blind=given.blind, say=say, stop_at=given.stop_at) else 0
+    return 1 if hunt(given.seeds, quiet=given.quiet_mode, kind=given.kind, say=say, stop_at=given.stop_at) else 0
 
 
 if __name__ == "__main__":

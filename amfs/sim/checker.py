@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amfs.engine.dispatcher import EXCUSED_MAX
+from amfs.engine.paths import in_namespace
 from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.worker_state import TaskEntry
 from amfs.node.core import NodeCore
@@ -86,7 +87,7 @@ def check_finals(workload: Workload, client: SimClient, shared: dict[str, int], 
         if client.submitter.state[tid] != FINISHED:
             continue
         for name in task.outputs:
-            if name in task.keep or (name not in task.scratch and not plan.readers.get(name)):
+            if not in_namespace(name) and (name in task.keep or (name not in task.scratch and not plan.readers.get(name))):
                 path = f"{plan.base}/{name}"
                 assert path in shared or name in errors, f"task {tid} finished, and its final output {name} is not on shared storage"
                 if path in shared:

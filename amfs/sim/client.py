@@ -14,7 +14,9 @@ from amfs.engine.events import (
     Ended,
     Event,
     FilesFlushed,
+    FilesLost,
     FilesSeen,
+    FindLost,
     ForgetFiles,
     Log,
     LookFor,
@@ -30,6 +32,7 @@ from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
 from amfs.engine.views import overtakes
 from amfs.net.link import Limits as LinkLimits
+from amfs.sim import session_files
 from amfs.sim.node import items_in
 from amfs.sim.process import Process
 from amfs.sim.settings import Limits
@@ -73,6 +76,9 @@ class SimClient(Process):
         self.flushed: list[tuple[str, int, str]] = []
         self.forgotten: set[str] = set()  # files of a list that grows that were let go
         self.over: RunOver | None = None
+        self.looked_at: set[int] | None = None  # nodes that lived when the session was last asked what it has lost
+        self.ended_with: set[int] = set()  # nodes that lived when the end of the run was announced
+        self.knew_all_deaths = False  # then, and until the run was over
         self.view: m.View | None = None  # that the submitter goes by
         self.held_s = 0.0
         self.before_end: Callable[[], None] | None = None
@@ -158,6 +164,9 @@ class SimClient(Process):
             kind = type(effect)
             if kind is Send:
                 message = effect.message  # type: ignore[union-attr]
+                if type(message) is m.RunEnd and not self.ended_with:
+                    self.ended_with = self._living()
+                    self.knew_all_deaths = self.submitter.members.keys() <= self.ended_with
                 if self.before_end is not None and type(message) is m.RunEnd and not message.kill:
                     held.append((effect.to, message))  # type: ignore[union-attr]
                     continue
@@ -176,8 +185,11 @@ class SimClient(Process):
                 self.flushed.extend(effect.files)  # type: ignore[union-attr]
             elif kind is LookFor:
                 world.at(world.now + world.costs.latency_s, self._look, effect)
+            elif kind is FindLost:
+                world.at(world.now + world.costs.latency_s, self._find_lost, effect)
             elif kind is RunOver:
                 self.over = effect  # type: ignore[assignment]
+                self.knew_all_deaths = self.knew_all_deaths and (self.looked_at or self.ended_with) == self.ended_with == self._living()
                 world.note(self.id, "run over", effect)
                 self.cancel_timer(_NO_VIEW)
             elif kind is Log:
@@ -190,6 +202,24 @@ class SimClient(Process):
     def _look(self, effect: LookFor) -> None:
         there = tuple([name for name in effect.names if name in self.world.names])
         self.world.at(self.world.now + self.world.costs.latency_s, self.arrive_alive, ("event", FilesSeen(effect.serial, there)))
+
+    def _find_lost(self, effect: FindLost) -> None:
+        """Nodes answer when they know who has which partition."""
+        world = self.world
+        living = self._living()
+        view = self.submitter.members.keys()
+        try:
+            found = session_files.lost_of(world, effect.names) if view <= living else None
+        except session_files.Elsewhere:
+            found = None
+        if found is None and self.alive:
+            world.at(world.now + 0.5, self._find_lost, effect)
+        elif found is not None:
+            self.looked_at = living
+            world.at(world.now + world.costs.latency_s, self.arrive_alive, ("event", FilesLost(found)))
+
+    def _living(self) -> set[int]:
+        return {number for number, process in self.world.processes.items() if process.alive and number < m.CLIENT_ID_MIN}
 
     def arrive_alive(self, item: tuple[Any, ...]) -> None:
         """Take this in, unless we are no more."""

@@ -105,6 +105,10 @@ class SimFileBackend:
             w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
         ))  # fmt: skip
 
+    def serve(self, *works: tuple[type, Callable[[Any], Any]]) -> None:
+        """Do these, too."""
+        self._works.update(works)
+
     def do(self, effect: FsWork) -> FsWorked:
         """Do a work now; how it ended."""
         try:

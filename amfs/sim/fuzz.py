@@ -22,6 +22,7 @@ from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
 from amfs.sim.files import ANSWER_S, SimFiles
 from amfs.sim.scenario import Scenario
+from amfs.sim.session_seeds import check_session_files, draw_session
 from amfs.sim.swarm import draw
 from amfs.sim.world import World
 
@@ -98,9 +99,13 @@ def unusual(struct: msgspec.Struct, *always: str) -> dict[str, object]:
     return found
 
 
-def run_seed(seed: int, *, quiet: bool = False, blind: bool = False, tell: Callable[[str], None] | None = None) -> Verdict:
-    """Simulate one seed; ``blind``: with blind tasks. Raises Finding."""
-    return run_scenario((draw_blind if blind else draw)(seed, quiet=quiet), tell=tell)
+#: How the scenario of a seed is drawn: with blind tasks, with files of the session that tasks make.
+DRAWN = {"": draw, "blind": draw_blind, "session": draw_session}
+
+
+def run_seed(seed: int, *, quiet: bool = False, kind: str = "", tell: Callable[[str], None] | None = None) -> Verdict:
+    """Simulate one seed; ``kind``: of ``DRAWN``. Raises Finding."""
+    return run_scenario(DRAWN[kind](seed, quiet=quiet), tell=tell)
 
 
 def run_scenario(scenario: Scenario, *, tell: Callable[[str], None] | None = None) -> Verdict:
@@ -166,7 +171,11 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     if client.over is not None:
         checker.check_nobody_was_suspected(cluster, client, faults)
         suspected = faults.nodes_may_go or not settings.quiet
-        checker.check_results(workload, client, faults, lost_nodes=schedule.lost | client.submitter.lost, suspected=suspected)
+        names_may_go = scenario.session and cluster.contents is not None and cluster.contents.names_may_go
+        if not names_may_go:  # else files of tasks may be EIO
+            checker.check_results(workload, client, faults, lost_nodes=schedule.lost | client.submitter.lost, suspected=suspected)
+        if scenario.session:
+            check_session_files(world, client, names_may_go=names_may_go)
         checker.check_finals(workload, client, world.shared, faults)
         check_blind(workload, client, quiet=settings.quiet)
         if settings.quiet:

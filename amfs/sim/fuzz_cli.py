@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from amfs.sim.fuzz import Finding, Verdict, run_seed
 
 
-def hunt(seeds: Iterable[int], *, quiet: bool, blind: bool = False, say: Callable[[str], None], stop_at: int = 1) -> int:
+def hunt(seeds: Iterable[int], *, quiet: bool, kind: str = "", say: Callable[[str], None], stop_at: int = 1) -> int:
     """Run all ``seeds``; returns how many failed. Gives up after ``stop_at`` failures. Says what failed, and a summary at the end."""
     verdicts: list[Verdict] = []
     failed = 0
-    mode = ("--quiet-mode " if quiet else "") + ("--blind " if blind else "")
+    mode = ("--quiet-mode " if quiet else "") + (f"--{kind} " if kind else "")
     for seed in seeds:
         try:
-            verdicts.append(run_seed(seed, quiet=quiet, blind=blind))
+            verdicts.append(run_seed(seed, quiet=quiet, kind=kind))
         except Finding as finding:
             failed += 1
             say(finding.report)

@@ -33,6 +33,7 @@ from amfs.engine.views import are_rivals
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
+from amfs.sim import session_files
 from amfs.sim.backups import BackupSender
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
@@ -131,6 +132,7 @@ class SimNode(Process):
         self.node_io = NodeIO(self, me.slots, memory, workload)
         if fs is not None:
             self.node_io.acts[FsWork] = self._work
+            session_files.serve(self.files, self.node_io)
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
         self.seen: m.View | None = None  # the view that was looked at last

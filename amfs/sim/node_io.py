@@ -147,7 +147,7 @@ class NodeIO:
         """Of a path in the store, wherever it lies."""
         return self.disk.get(self.links[path]) if path in self.links else self.files.get(path)
 
-    def _keep(self, path: str, size: int, stamp: int) -> tuple[int, int]:
+    def keep(self, path: str, size: int, stamp: int) -> tuple[int, int]:
         """A file appears in the store, unless there is one of that name already: then that one stays. What is there now."""
         if self.world.watched:
             scope = path[len(self.node.core.worker.store) + 1 :].split("/", 1)[0]
@@ -157,9 +157,13 @@ class NodeIO:
             there = self.files[path] = (size, stamp)
         return there
 
+    def has(self, key: str) -> bool:
+        """Is it in the store, wherever it lies?"""
+        return self._content(self.path_of(key)) is not None
+
     def store_inline(self, effect: StoreInline) -> None:
         size = len(effect.data) if self.world.watched else self.workload.size_of(effect.name)
-        self._keep(self.path_of(effect.name), size, self.world.stamp())
+        self.keep(self.path_of(effect.name), size, self.world.stamp())
 
     def read_store(self, effect: ReadStore) -> m.Content:
         return m.Content(effect.run, tuple([self._blob(name) for name in effect.names]))
@@ -339,7 +343,7 @@ class NodeIO:
         for name, destination in task.outputs:
             size, stamp = self.workload.size_of(name), self.world.stamp()
             if destination:
-                size, stamp = self._keep(destination, size, stamp)
+                size, stamp = self.keep(destination, size, stamp)
             else:
                 self.world.put_shared(name if name.startswith("/") else f"{task.base}/{name}", size, stamp)
             made.append((size, stamp))
@@ -385,7 +389,7 @@ class NodeIO:
             if effect.spill:
                 self.disk[effect.serial] = (effect.size, self.world.stamp())
             else:
-                self._keep(self.path_of(effect.name), effect.size, self.world.stamp())
+                self.keep(self.path_of(effect.name), effect.size, self.world.stamp())
             self.bytes_fetched += effect.size
             self.node.arrive(("event", JobDone(effect.serial, "", effect.size)))
         else:
@@ -404,7 +408,7 @@ class NodeIO:
         if size is None:
             self.node.arrive(("event", JobDone(effect.serial, f"{effect.path}: no such file", 0)))
             return
-        self._keep(self.path_of(effect.name), size, self.world.stamp())
+        self.keep(self.path_of(effect.name), size, self.world.stamp())
         self.node.arrive(("event", JobDone(effect.serial, "", size)))
 
     def copy_out(self, effect: CopyOut) -> None:

@@ -61,6 +61,7 @@ class Scenario(msgspec.Struct, frozen=True):
     fault_events: tuple[FaultEvent, ...] = ()
     first: int = -1  # a list that grows: so many tasks are known at the beginning; -1: a closed list
     files: FileLoad | None = None  # what programs do with the session's file system meanwhile; None: there is none
+    session: bool = False  # tasks make files of the session (``sim.session_files``)
     appear: dict[str, float] = {}  # files in the session's file system that no task makes -> when they appear
 
     def workload(self) -> Workload:

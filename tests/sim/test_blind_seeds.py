@@ -13,13 +13,13 @@ from amfs.sim.fuzz_cli import hunt
 def test_every_task_whose_files_can_be_made_ends_well(quiet: bool) -> None:
     for seed in range(30):
         try:
-            run_seed(seed, quiet=quiet, blind=True)
+            run_seed(seed, quiet=quiet, kind="blind")
         except Finding as finding:
             pytest.fail(finding.report, pytrace=False)
 
 
 def test_seeds_reach_all_kinds_of_endings() -> None:
-    verdicts = [run_seed(seed, quiet=True, blind=True) for seed in range(40)]
+    verdicts = [run_seed(seed, quiet=True, kind="blind") for seed in range(40)]
     assert any(verdict.failed and verdict.finished for verdict in verdicts)
     blind = [one.blind for seed in range(40) for one in draw_blind(seed, quiet=True).tasks if one.blind is not None]
     assert any("/never" in one.reads for one in blind) and any(one.noise for one in blind)
@@ -31,4 +31,4 @@ def test_seeds_reach_all_kinds_of_endings() -> None:
 @pytest.mark.parametrize("quiet", [False, True], ids=["faults", "quiet"])
 def test_soak(quiet: bool) -> None:
     said: list[str] = []
-    assert hunt(range(2000), quiet=quiet, blind=True, say=said.append) == 0, said[0]
+    assert hunt(range(2000), quiet=quiet, kind="blind", say=said.append) == 0, said[0]

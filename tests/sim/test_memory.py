@@ -39,7 +39,7 @@ def peaks(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         held = sum(size for size, _ in (*io.files.values(), *io.back.values()))
         found[io.node.id] = max(found.get(io.node.id, 0), held)
 
-    keep, done = NodeIO._keep, NodeIO._disk_done
+    keep, done = NodeIO.keep, NodeIO._disk_done
 
     def keeps(self: NodeIO, path: str, size: int, stamp: int) -> tuple[int, int]:
         there = keep(self, path, size, stamp)
@@ -50,7 +50,7 @@ def peaks(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         done(self, *args)  # type: ignore[arg-type]
         note(self)
 
-    monkeypatch.setattr(NodeIO, "_keep", keeps)
+    monkeypatch.setattr(NodeIO, "keep", keeps)
     monkeypatch.setattr(NodeIO, "_disk_done", disk_done)
     return found
 

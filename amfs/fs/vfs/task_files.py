@@ -94,14 +94,15 @@ class TaskFiles:
         return ContentLost(f"{words} ('amfs explain' says how it was made)", origin.run)
 
     def _take_out(self, path: bytes, key: str, origin: bytes) -> Operation[int]:
-        """To do it twice is to do it once: the node that has the name, or the record, may die meanwhile."""
+        """To do it twice is to do it once: the node that has the name, or the record, may die meanwhile; and a directory that another node
+        makes at this moment may not have come here (ENOENT)."""
         give_up = 0.0
         while True:
             try:
                 return (yield from self._fill(path, key, origin))
             except OSError as error:
                 give_up = give_up or self._calls.now + BROKEN_S
-                if error.errno not in BROKEN or self._calls.now >= give_up:
+                if error.errno not in (*BROKEN, errno.ENOENT) or self._calls.now >= give_up:
                     raise
             yield Sleep(PAUSE_S)
 
