@@ -4,7 +4,7 @@ Contracts; the C headers repeat them for C readers.
 """
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 from typing_extensions import Buffer
@@ -110,8 +110,9 @@ class Io:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach this one; ``limit``: bytes, 0: none; ``key``: 32
         bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere."""
     def set_table(self, owners: Sequence[int]) -> None: ...
-    def lose(self, partitions: Sequence[int], version: int) -> None:
-        """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs."""
+    def lose(self, partitions: Sequence[int], version: int, copies: bool) -> None:
+        """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs. ``copies``: of
+        files whose stripes have copies, else of the others."""
     def lost(self, ino: int) -> bool:
         """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
@@ -174,7 +175,13 @@ class Io:
     def fetch_stored(self, serial: int, from_: int, path: str, size: int, destination: str, mode: int, /) -> None:
         """The file at ``path`` of another node's store, of ``size`` bytes, to a whole path; if that has a file by then, it stays. Ends as
         (4, serial, 0, size, error) from take(). ESTALE: it has another size there."""
-    def fetch_part(self, serial: int, ino: int, index: int, from_: int, /) -> None: ...
+    def fetch_part(self, serial: int, ino: int, index: int, from_: int, keep: bool = False, /) -> None: ...
+    def set_copies(self, partitions: int, copies: Mapping[int, tuple[tuple[int, bool], ...]], /) -> None: ...
+    def settle_copies(self) -> None: ...
+    def push_stripe(self, serial: int, ino: int, index: int, to: int, /) -> None: ...
+    def is_copied(self, ino: int, /) -> bool: ...
+    def copied(self, ino: int, /) -> None: ...
+    def part_drop(self, ino: int, index: int, /) -> None: ...
     def restripe(self, serial: int, ino: int, stripe: int, /) -> None: ...
     def gather(self, serial: int, ino: int, stripe: int, size: int, /) -> None:
         """The stripes stay: drop_stripes when nobody reads them any more."""
@@ -323,8 +330,9 @@ class Meta:
     def forget_node(self, node: int) -> builtins.list[int]:
         """Before the table that names its heirs. Files of whose content it took some along, and orphans that only it used (their records
         are away)."""
-    def lose(self, partitions: Sequence[int]) -> None:
-        """Stripes of these partitions are lost: files that have one there say so from now on."""
+    def lose(self, partitions: Sequence[int], copies: bool) -> None:
+        """Stripes of these partitions are lost: files that have one there say so from now on; ``copies``: those that have copies, else the
+        others."""
     def ticket(self) -> int:
         """Of the last change of which a backup is told."""
     def backed_up(self) -> int:

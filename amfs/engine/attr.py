@@ -99,11 +99,19 @@ class Facts(NamedTuple):
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/data/fsio.h
 
 
+COPIED = 1 << 31  # of the length of a stripe: its stripes have copies (csrc/data/fsio.h)
+
+
+def stripe_of(attr: Attr) -> int:
+    """As ``Opened.stripe``."""
+    return attr.stripe | (COPIED if attr.copies > 1 else 0)
+
+
 class Opened(NamedTuple):
     """How to reach a file's bytes from this node."""
 
     kind: int
     node: int
-    stripe: int
+    stripe: int  # its length; with COPIED if each has a copy
     size: int
     known: int  # the losses that were known when that was so

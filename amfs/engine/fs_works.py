@@ -107,7 +107,7 @@ class Fetch(WorkOrder[int], frozen=True):
 
 class Restripe(WorkOrder[int], frozen=True):
     ino: int
-    stripe: int
+    stripe: int  # as ``Opened.stripe``
 
 
 class Gather(WorkOrder[int], frozen=True):
@@ -119,13 +119,47 @@ class Gather(WorkOrder[int], frozen=True):
 
 
 class ListStripes(WorkOrder[list[tuple[int, int]]], frozen=True):
-    """(inode, index) of every stripe that lies here."""
+    """(inode, index) of every stripe that lies here, and nowhere else."""
 
 
 class FetchStripe(WorkOrder[int], frozen=True):
+    """``keep``: it stays there, as a copy; else it moves."""
+
     ino: int
     index: int
     node: int
+    keep: bool = False
+
+
+class ListCopied(WorkOrder[list[tuple[int, int, int]]], frozen=True):
+    """(inode, index, size) of every stripe here that has copies, or is one; after changes that do not know the copies set last."""
+
+
+class SetStripeCopies(WorkOrder[None], frozen=True):
+    """Nodes that are told of changes of the stripes of partitions of this node, and are they in step? Of the others nothing is known."""
+
+    partitions: int
+    copies: dict[int, tuple[tuple[int, bool], ...]]
+
+
+class PushStripe(WorkOrder[int], frozen=True):
+    """All of a stripe to a node that keeps a copy of it. ENOENT: it is not here."""
+
+    ino: int
+    index: int
+    node: int
+
+
+class DropCopied(WorkOrder[None], frozen=True):
+    """Stripes here of these partitions that have copies, or are some."""
+
+    partitions: tuple[int, ...]
+
+
+class MarkCopied(WorkOrder[None], frozen=True):
+    """From now on the stripes of that file have copies."""
+
+    ino: int
 
 
 class PartPath(WorkOrder[str], frozen=True):
@@ -275,8 +309,11 @@ class FromStore(WorkOrder[int], frozen=True):
 
 
 class Lose(WorkOrder[None], frozen=True):
+    """``copies``: of files that have some; else of the others."""
+
     partitions: tuple[int, ...]
     known: int
+    copies: bool
 
 
 class IsLost(WorkOrder[bool], frozen=True):
@@ -326,7 +363,8 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 AnyWork = (
     MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | RoomMade | End | EndRecorded | Truncate | Fetch
-    | Restripe | Gather | ListStripes | FetchStripe | PartPath | ReportUsage | CountUses | CountProxied | Keep
+    | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | DropCopied | MarkCopied
+    | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups

@@ -6,40 +6,22 @@ if the asker shall try again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from amfs.engine.attr import Attr, Entry, Facts, Listed
 from amfs.engine.fs_requests import Copied, Digested, by_tag
+from amfs.engine.peer_calls import InodeCall as InodeCall
+from amfs.engine.peer_calls import NameCall as NameCall
+from amfs.engine.peer_calls import PeerCall as PeerCall
+from amfs.engine.peer_calls import PeerHandler as PeerHandler
+from amfs.engine.stripe_requests import CopyStripes as CopyStripes
+from amfs.engine.stripe_requests import DropCopies as DropCopies
+from amfs.engine.stripe_requests import ExpectCopies as ExpectCopies
+from amfs.engine.stripe_requests import KeepCopies as KeepCopies
 
 T = TypeVar("T")
-
-
-class PeerCall(msgspec.Struct, Generic[T], frozen=True, array_like=True, gc=False, tag=True, tag_field="op"):
-    """Base; T is the type of the answer."""
-
-    @classmethod
-    def by(cls, handler: Callable[[int, Self], T | Generator[Any, Any, T]]) -> PeerHandler:
-        """An entry of a table of handlers, which take the node that asks and the call."""
-        return cls, handler
-
-
-PeerHandler = tuple[type[PeerCall[Any]], Callable[[int, Any], Any]]
-
-
-class NameCall(PeerCall[T], Generic[T], frozen=True):
-    """For the shard that has an entry."""
-
-    dir: int
-    name: bytes
-
-
-class InodeCall(PeerCall[T], Generic[T], frozen=True):
-    """For the shard that has the record of an inode."""
-
-    ino: int
 
 
 class OpenGrant(NamedTuple):
@@ -494,9 +476,12 @@ class ReportDirectories(PeerCall[bytes | None], frozen=True):
 
 
 class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):
-    """Stripes of these partitions, which are the asker's now, that lie there still. META_BUSY: others are on their way there."""
+    """Stripes of these partitions, which are the asker's now, that lie there still; ``copied``: those that have copies, or are some, in
+    order, behind ``after``. META_BUSY: others are on their way there."""
 
     partitions: tuple[int, ...]
+    copied: bool
+    after: tuple[int, int] = (0, -1)
 
 
 class Arrive(PeerCall[list[int]], frozen=True):
@@ -505,16 +490,18 @@ class Arrive(PeerCall[list[int]], frozen=True):
 
     version: int
     #: partition, version of the table since which it leaves, records, nodes that know all of it, and are told of changes until its
-    #: backup is in step
-    records: tuple[tuple[int, int, bytes, tuple[int, ...]], ...]
+    #: backup is in step; and nodes that have all its stripes that have copies
+    records: tuple[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...]], ...]
+    copies_wanted: bool
 
 
-LEAVES, BACKUP = 1, 2
+LEAVES, BACKUP, STRIPES = 1, 2, 3
 
 
 class Have(PeerCall[list[tuple[int, int]]], frozen=True):
     """Which of these have their records there: (partition, LEAVES: and are on their way from there; BACKUP: which was in step with an
-    owner). Answered when the kernels there have forgotten what they knew of partitions of dead nodes."""
+    owner; STRIPES: likewise, with its stripes that have copies). Answered when the kernels there have forgotten what they knew of
+    partitions of dead nodes."""
 
     version: int
     partitions: tuple[int, ...]
@@ -545,9 +532,10 @@ class ForgetBackup(PeerCall[None], frozen=True):
 
 
 class Lose(PeerCall[None], frozen=True):
-    """Stripes of these were lost on their way."""
+    """Stripes of these were lost on their way; ``copies``: of files that have copies, else of the others."""
 
     partitions: tuple[int, ...]
+    copies: bool
 
 
 AnyPeerCall = (
@@ -558,6 +546,7 @@ AnyPeerCall = (
     | Bring | KeepCopy | Flush | SpareCopies | Digests | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
+    | DropCopies | KeepCopies | CopyStripes | ExpectCopies
 )  # fmt: skip
 
 BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
@@ -568,7 +557,7 @@ LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
-    KeepCopy,
+    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)
@@ -578,5 +567,6 @@ CHANGES_NAMES = frozenset((
 #: What a node can do that does not know the directories yet.
 WITHOUT_DIRECTORIES = frozenset((
     Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage,
+    DropCopies, KeepCopies, CopyStripes, ExpectCopies,
 ))  # fmt: skip
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine import fs_works as w
-from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened
+from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
 from amfs.engine.events import Event, FetchData, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
 from amfs.engine.paths import stored_as
 from amfs.engine.peer_requests import Usage
@@ -116,14 +116,17 @@ class FileBackend:
                 w.PartPath.by(lambda o: self.path(o.ino)), w.Scratch.by(lambda o: self.scratch()), w.ReportUsage.by(lambda o: self.usage()),
                 w.AddPeer.by(lambda o: self.add_peer(o.node)), w.ForgetPeer.by(lambda o: self.io.forget_peer(o.node)),
                 w.SendBackups.by(lambda o: self.io.backups_changed()),
+                w.SetStripeCopies.by(lambda o: self.io.set_copies(o.partitions, o.copies)),
+                w.MarkCopied.by(lambda o: self.io.copied(o.ino)),
                 w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
                 w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
-                w.Lose.by(lambda o: self.io.lose(o.partitions, o.known)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
+                w.Lose.by(lambda o: self.io.lose(o.partitions, o.known, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
             )),
             (pool, (
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
-                w.ListStripes.by(lambda o: self.stripes()), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
+                w.ListStripes.by(lambda o: self.stripes()), w.ListCopied.by(lambda o: self.copied()),
+                w.DropCopied.by(self.drop_copied), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
                 w.TruncateHandle.by(lambda o: self.handles[o.handle].truncate(o.size)),
                 w.Flush.by(lambda o: self.handles[o.handle].flush()), w.CloseHandle.by(lambda o: self.close(o.handle)),
                 w.DropScratch.by(lambda o: os.unlink(self._scratch(o.scratch))), w.Adopt.by(self.adopt), w.Pour.by(self.pour),
@@ -141,7 +144,8 @@ class FileBackend:
             w.Fetch: self.fetch,
             w.Restripe: lambda serial, o: self.io.restripe(serial, o.ino, o.stripe),
             w.Gather: lambda serial, o: self.io.gather(serial, o.ino, o.stripe, o.size),
-            w.FetchStripe: lambda serial, o: self.io.fetch_part(serial, o.ino, o.index, o.node),
+            w.FetchStripe: lambda serial, o: self.io.fetch_part(serial, o.ino, o.index, o.node, o.keep),
+            w.PushStripe: lambda serial, o: self.io.push_stripe(serial, o.ino, o.index, o.node),
             w.Invalidate: self.invalidate,
             w.AwaitBackup: lambda serial, o: self.io.await_backups(serial, o.ticket),
         }
@@ -240,7 +244,7 @@ class FileBackend:
     def live(self, order: w.LiveFacts) -> Facts:
         known = order.attr
         if self._is_written(known.ino):
-            handle = self.io.open(known.ino, known.layout * 2, stripe=known.stripe, size=known.size, passing=True)
+            handle = self.io.open(known.ino, known.layout * 2, stripe=stripe_of(known), size=known.size, passing=True)
             try:
                 facts = handle.stat()
                 if self._is_written(known.ino):  # else it may have been opened as its record was, which knows more by now
@@ -303,8 +307,20 @@ class FileBackend:
         self.io.fetch(serial, order.ino, order.node, order.size)
 
     def stripes(self) -> list[tuple[int, int]]:
-        """(inode, index) of every stripe that lies here."""
-        return [(ino, index) for ino, index, *_ in self.io.list_parts() if index >= 0]
+        """(inode, index) of every stripe that lies here, and nowhere else."""
+        return [(ino, index) for ino, index, *_ in self.io.list_parts() if index >= 0 and not self.io.is_copied(ino)]
+
+    def copied(self) -> list[tuple[int, int, int]]:
+        """(inode, index, size) of every stripe here that has copies, or is one."""
+        self.io.settle_copies()
+        return [(ino, index, size) for ino, index, size, _ in self.io.list_parts() if index >= 0 and self.io.is_copied(ino)]
+
+    def drop_copied(self, order: w.DropCopied) -> None:
+        partitions = set(order.partitions)
+        for ino, index, *_ in self.io.list_parts():
+            if index >= 0 and self.meta.stripe_partition(ino, index) in partitions and self.io.is_copied(ino):
+                with contextlib.suppress(FileNotFoundError):
+                    self.io.part_drop(ino, index)
 
     def usage(self) -> Usage:
         used, limit, parts = self.io.usage()

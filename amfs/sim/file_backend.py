@@ -13,7 +13,7 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
-from amfs.engine.attr import REMOTE, STRIPES, Facts, Opened
+from amfs.engine.attr import COPIED, REMOTE, STRIPES, Facts, Opened, stripe_of
 from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
 from amfs.engine.peer_requests import Usage
 from amfs.host.digests import Digest
@@ -85,6 +85,7 @@ class SimFileBackend:
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
         self._lost_parts: dict[int, int] = {}  # partition -> of which losses the node had heard when its stripes were lost
+        self._lost_copies: dict[int, int] = {}  # likewise, of files that have copies
         contents.nodes[number] = self
         self._works: dict[type, Callable[[Any], Any]] = dict((
             w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self._live), w.SetTimes.by(lambda o: 0),
@@ -100,7 +101,9 @@ class SimFileBackend:
             w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
             w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest), w.Lose.by(self._lose),
-            w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
+            w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetStripeCopies.by(lambda o: None), w.ListCopied.by(lambda o: []),
+            w.PushStripe.by(lambda o: 0), w.DropCopied.by(lambda o: None), w.MarkCopied.by(lambda o: None),
+            w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
             w.AddPeer.by(lambda o: None), w.SendBackups.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
             w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
         ))  # fmt: skip
@@ -141,8 +144,9 @@ class SimFileBackend:
         raise OSError(errno.ENOENT, "no part")
 
     def _check_stripes(self, ino: int, opened: Opened, size: int) -> None:
-        for index in range(-(-size // max(opened.stripe, 1)) if self._lost_parts else 0):
-            if self._lost_parts.get(self.meta.stripe_partition(ino, index), -1) > opened.known:
+        lost, stripe = self._lost_copies if opened.stripe & COPIED else self._lost_parts, opened.stripe & ~COPIED
+        for index in range(-(-size // max(stripe, 1)) if lost else 0):
+            if lost.get(self.meta.stripe_partition(ino, index), -1) > opened.known:
                 raise OSError(errno.EIO, "a stripe is lost")
 
     def _handle(self, number: int) -> tuple[int, Opened]:
@@ -193,7 +197,7 @@ class SimFileBackend:
 
     def _live(self, order: w.LiveFacts) -> Facts:
         known = order.attr
-        data = self.content(known.ino, Opened(known.layout * 2, self.number, known.stripe, known.size, KNOWS_ALL))
+        data = self.content(known.ino, Opened(known.layout * 2, self.number, stripe_of(known), known.size, KNOWS_ALL))
         return Facts(len(data), -(-len(data) // 512), known.atime, self.contents.written.get(known.ino, known.mtime))
 
     def _truncate(self, ino: int, opened: Opened, to: int) -> None:
@@ -267,7 +271,7 @@ class SimFileBackend:
         return 0
 
     def _lose(self, order: w.Lose) -> None:
-        self._lost_parts.update(dict.fromkeys(order.partitions, order.known))
+        (self._lost_copies if order.copies else self._lost_parts).update(dict.fromkeys(order.partitions, order.known))
 
     def _is_lost(self, ino: int) -> bool:
         return ino in self.contents.lost

@@ -209,7 +209,7 @@ class User(Process):
                 yield q.Write(handle, 0, data)
         yield q.Close(handle)
         file.may(data)
-        file.secured = self.all.load.copies > 1 and layout == WHOLE
+        file.secured = self.all.load.copies > 1
 
     def _read(self, path: bytes, file: File) -> Step:
         # A node that is cut off may not have heard of what was written since.
@@ -334,10 +334,10 @@ class SimFiles:
                 except OSError as error:
                     assert not fewer, f"{path!r} is gone: {error}"
                     continue
-                if attr.layout == STRIPED:  # since it was made: then it has one copy
-                    continue
                 if attr.finished != 1:
                     assert not fewer, f"{path!r} is lost, or never finished: {attr}"
+                    continue
+                if attr.layout == STRIPED:  # which node has which stripe is not simulated; that they are lost is
                     continue
                 for node in holders:
                     found = bytes(nodes[node].files.parts.get(ino, b""))

@@ -99,11 +99,12 @@ static PyObject *io_lose(PyObject *self, PyObject *args) {
     PyObject *numbers;
     ull version;
     size_t count;
+    int copies;
 
-    if (!PyArg_ParseTuple(args, "OK:lose", &numbers, &version)) return NULL;
+    if (!PyArg_ParseTuple(args, "OKp:lose", &numbers, &version, &copies)) return NULL;
     int32_t *partitions = node_list(numbers, &count);
     if (partitions == NULL) return NULL;
-    fsio_lose(io_of(self), (const uint32_t *)partitions, count, version);
+    fsio_lose(io_of(self), (const uint32_t *)partitions, count, version, copies != 0);
     free(partitions);
     Py_RETURN_NONE;
 }
@@ -226,9 +227,9 @@ static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
 static PyObject *io_fetch_part(PyObject *self, PyObject *args) {
     ull serial, ino;
     long long index;
-    int from;
-    if (!PyArg_ParseTuple(args, "KKLi:fetch_part", &serial, &ino, &index, &from)) return NULL;
-    return py_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from));
+    int from, keep = 0;
+    if (!PyArg_ParseTuple(args, "KKLi|p:fetch_part", &serial, &ino, &index, &from, &keep)) return NULL;
+    return py_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from, keep != 0));
 }
 
 static PyObject *io_restripe(PyObject *self, PyObject *args) {
@@ -497,7 +498,15 @@ static PyMethodDef io_methods[] = {
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},
     {"fetch_stored", io_fetch_stored, METH_VARARGS,
      "fetch_stored($self, serial, from_, path, size, destination, mode, /)\n--\n\nA file of another node's store."},
-    {"fetch_part", io_fetch_part, METH_VARARGS, "fetch_part($self, serial, ino, index, from_, /)\n--\n\nA part moves here."},
+    {"fetch_part", io_fetch_part, METH_VARARGS,
+     "fetch_part($self, serial, ino, index, from_, keep=False, /)\n--\n\nA part moves here; keep: a stripe, and stays there as a copy."},
+    {"set_copies", fsio_set_copies_object, METH_VARARGS,
+     "set_copies($self, partitions, copies, /)\n--\n\n{partition: [(node, has it all its stripes)]}: where changes of stripes go, too."},
+    {"settle_copies", fsio_settle_copies_object, METH_NOARGS, "Changes of stripes that did not know the copies set last have been made."},
+    {"push_stripe", fsio_push_stripe_object, METH_VARARGS, "push_stripe($self, serial, ino, index, to, /)\n--\n\nA copy of a stripe."},
+    {"is_copied", fsio_is_copied_object, METH_O, "Do the stripes of it that are here have copies, or are some."},
+    {"copied", fsio_copied_object, METH_O, "From now on its stripes have copies."},
+    {"part_drop", fsio_part_drop_object, METH_VARARGS, "part_drop($self, ino, index, /)\n--\n\nDelete one part of a file that is not open."},
     {"restripe", io_restripe, METH_VARARGS, "restripe($self, serial, ino, stripe, /)\n--\n\nThe whole part here to stripes."},
     {"gather", io_gather, METH_VARARGS, "gather($self, serial, ino, stripe, size, /)\n--\n\nStripes to a whole part here; they stay."},
     {"delete_everywhere", io_delete_everywhere, METH_VARARGS, "delete_everywhere(serial, ino, nodes)"},

@@ -9,6 +9,12 @@ struct fsio *fsio_of_object(PyObject *io); /* borrowed from an amfs._native.Io: 
 
 /* What the files of Io share. */
 PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
+PyObject *fsio_set_copies_object(PyObject *io, PyObject *args);
+PyObject *fsio_settle_copies_object(PyObject *io, PyObject *unused);
+PyObject *fsio_push_stripe_object(PyObject *io, PyObject *args);
+PyObject *fsio_is_copied_object(PyObject *io, PyObject *ino);
+PyObject *fsio_copied_object(PyObject *io, PyObject *ino);
+PyObject *fsio_part_drop_object(PyObject *io, PyObject *args);
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);

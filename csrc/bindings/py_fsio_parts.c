@@ -1,4 +1,4 @@
-/* amfs._native.Io.list_parts: the parts of this node as Python objects. */
+/* amfs._native.Io: the parts of this node, and copies of stripes. */
 #include "py_fsio.h"
 
 #include <stdlib.h>
@@ -38,4 +38,82 @@ PyObject *fsio_list_parts_object(PyObject *self, PyObject *unused) {
     }
     free(all.parts);
     return list;
+}
+
+/* ── copies of stripes ── */
+
+static bool read_copies(PyObject *pairs, struct fsio_copies *to) {
+    Py_ssize_t count = PyTuple_Check(pairs) ? PyTuple_Size(pairs) : -1;
+    *to = (struct fsio_copies){.known = true};
+    if (count < 0 || count > FSIO_COPIES_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the copies of a partition are a tuple of few pairs");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int node, in_step;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "ip", &node, &in_step)) return false;
+        to->nodes[to->count] = node;
+        to->in_step[to->count++] = in_step != 0;
+    }
+    return true;
+}
+
+PyObject *fsio_set_copies_object(PyObject *self, PyObject *args) {
+    PyObject *given, *key, *value;
+    unsigned long partitions;
+    Py_ssize_t at = 0;
+    bool fine = true;
+    if (!PyArg_ParseTuple(args, "kO!:set_copies", &partitions, &PyDict_Type, &given)) return NULL;
+    struct fsio_copies *all = calloc(partitions + 1, sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    while (fine && PyDict_Next(given, &at, &key, &value)) {
+        unsigned long partition = PyLong_AsUnsignedLong(key);
+        if (PyErr_Occurred() || partition >= partitions) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such partition");
+            fine = false;
+        } else {
+            fine = read_copies(value, &all[partition]);
+        }
+    }
+    if (!fine) {
+        free(all);
+        return NULL;
+    }
+    fsio_set_copies(fsio_of_object(self), all);
+    Py_RETURN_NONE;
+}
+
+PyObject *fsio_settle_copies_object(PyObject *self, PyObject *unused) {
+    (void)unused;
+    WITHOUT_GIL(fsio_copies_settle(fsio_of_object(self)));
+    Py_RETURN_NONE;
+}
+
+PyObject *fsio_push_stripe_object(PyObject *self, PyObject *args) {
+    ull serial, ino;
+    long long index;
+    int node;
+    if (!PyArg_ParseTuple(args, "KKLi:push_stripe", &serial, &ino, &index, &node)) return NULL;
+    return py_nothing_or(fsio_push_stripe(fsio_of_object(self), serial, ino, index, node));
+}
+
+PyObject *fsio_is_copied_object(PyObject *self, PyObject *number) {
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(fsio_is_copied(fsio_of_object(self), ino));
+}
+
+PyObject *fsio_copied_object(PyObject *self, PyObject *number) {
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    return py_nothing_or(fsio_copied(fsio_of_object(self), ino));
+}
+
+PyObject *fsio_part_drop_object(PyObject *self, PyObject *args) {
+    ull ino;
+    long long index;
+    int error;
+    if (!PyArg_ParseTuple(args, "KL:part_drop", &ino, &index)) return NULL;
+    WITHOUT_GIL(error = fsio_part_drop(fsio_of_object(self), ino, index));
+    return py_nothing_or(error);
 }

@@ -145,11 +145,11 @@ static PyObject *forget_node(PyObject *self, PyObject *args) {
 static PyObject *lose(PyObject *self, PyObject *args) {
     PyObject *sequence;
     size_t count = 0;
-    int error;
-    if (!PyArg_ParseTuple(args, "O:lose", &sequence)) return NULL;
+    int error, copies;
+    if (!PyArg_ParseTuple(args, "Op:lose", &sequence, &copies)) return NULL;
     uint32_t *partitions = py_meta_numbers(sequence, &count);
     if (partitions == NULL) return NULL;
-    WITHOUT_GIL(error = meta_lose(of(self), partitions, count));
+    WITHOUT_GIL(error = meta_lose(of(self), partitions, count, copies != 0));
     free(partitions);
     return py_meta_nothing_or(error);
 }

@@ -93,14 +93,13 @@ bool fsio_any_moving(struct fsio *io) {
     return any;
 }
 
-/* With table_lock held and a table there. */
-static size_t partition_of(const struct fsio *io, uint64_t ino, uint64_t index) {
+size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index) {
     return amfs_stripe_partition(ino, index, io->partitions);
 }
 
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {
     pthread_mutex_lock(&io->table_lock);
-    int32_t owner = io->partitions == 0 ? -1 : io->owners[partition_of(io, ino, index)];
+    int32_t owner = io->partitions == 0 ? -1 : io->owners[fsio_partition_of(io, ino, index)];
     pthread_mutex_unlock(&io->table_lock);
     return owner;
 }
@@ -110,7 +109,7 @@ bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *movin
     *moving = false;
     pthread_mutex_lock(&io->table_lock);
     if (io->partitions > 0) {
-        size_t partition = partition_of(io, ino, index);
+        size_t partition = fsio_partition_of(io, ino, index);
         ours = io->owners[partition] == io->node;
         *moving = io->moving[partition];
     }
@@ -168,6 +167,8 @@ static void free_all(struct fsio *io) {
     free(io->owners);
     free(io->moving);
     free(io->lost);
+    free(io->lost_copies);
+    fsio_copies_end(io);
     pthread_rwlock_destroy(&io->writes);
     pthread_cond_destroy(&io->carriers_work);
     pthread_mutex_destroy(&io->carriers_lock);
@@ -201,6 +202,7 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     data_client_begin(&io->client, (uint64_t)io->node, options->incarnation, options->key);
     fsio_workers_begin(io);
     fsio_fair_lock(&io->writes);
+    fsio_copies_begin(io);
     pthread_mutex_init(&io->carriers_lock, NULL);
     pthread_cond_init(&io->carriers_work, NULL);
     pthread_mutex_init(&io->files_lock, NULL);

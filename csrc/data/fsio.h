@@ -51,7 +51,22 @@ void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); 
 /* The owner of these partitions has died, and their stripes with it: to be called before the table of that version, which names heirs that have none of
  * them, is set. A file that has a stripe there is lost: whatever is done with it is EIO but cutting it to nothing. What is opened from now on has been
  * written since then, unless fsio_known_since says otherwise. */
-void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version);
+void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version,
+               bool copies); /* of files whose stripes have copies; else of the others */
+/* Where the stripes of a file have copies its stripe length has this bit, in whatever is opened, and in fsio_restripe. */
+#define FSIO_COPIED (UINT32_C(1) << 31)
+/* Of one partition of this node: the nodes that keep copies of its stripes, and are told of each change; in_step: they have all of them. */
+enum { FSIO_COPIES_MAX = 8 };
+struct fsio_copies {
+    bool known; /* false: writers wait */
+    int count;
+    int32_t nodes[FSIO_COPIES_MAX];
+    bool in_step[FSIO_COPIES_MAX];
+};
+void fsio_set_copies(struct fsio *io, struct fsio_copies *all); /* of all partitions of the table; takes it over */
+void fsio_copies_settle(struct fsio *io); /* changes that did not know the copies set last have been made; waits for other nodes */
+bool fsio_is_copied(struct fsio *io, uint64_t ino); /* do its stripes here have copies */
+int fsio_copied(struct fsio *io, uint64_t ino); /* from now on they have */
 /* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
  * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
 void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
@@ -149,8 +164,10 @@ int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from,
  * FSIO_EVENT_FETCHED; ESTALE: it has another size there. */
 int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
                       unsigned mode);
-int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index,
-                    int32_t from); /* a part that is moving: copied, then deleted there */
+int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from,
+                    bool keep); /* a part that is moving: copied, then deleted there; `keep`: a stripe with copies, that stays there as one */
+int fsio_push_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t node); /* a copy of a stripe of here to that node */
+int fsio_part_drop(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe); /* whole part here -> stripes at their owners */
 int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes -> whole part here; they stay */
 int fsio_delete_everywhere(struct fsio *io, uint64_t serial, uint64_t ino, const int32_t *nodes, size_t count);

@@ -155,13 +155,14 @@ static bool answer_stored(struct asking *asking) {
 /* The bytes are taken from the connection before any lock: another node may send them slowly. An error of the part does not end the connection. */
 static bool answer_write(struct asking *asking) {
     const struct data_request *request = &asking->request;
-    if (request->index < 0 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
+    if (request->index < 0 || request->flag > 1 || request->length > WRITE_MAX || request->offset > INT64_MAX - WRITE_MAX) return false;
     int error = 0;
     for (uint64_t done = 0; done < request->length;) {
         size_t piece = request->length - done < DATA_CHUNK ? (size_t)(request->length - done) : DATA_CHUNK;
         if (data_receive(asking->fd, asking->buffer, piece) != 0) return false;
         if (error == 0)
-            error = fsio_stripe_put(asking->io, request->ino, (uint64_t)request->index, request->offset + done, asking->buffer, piece);
+            error = fsio_stripe_put(asking->io, request->ino, (uint64_t)request->index, request->flag != 0, request->offset + done,
+                                    asking->buffer, piece);
         done += piece;
     }
     return reply(asking, error, 0, NULL, 0);
@@ -192,7 +193,7 @@ int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offse
     return error;
 }
 
-int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
+static int trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
     uint64_t last = size / stripe, keep = size % stripe;
     struct stat found = {0};
     int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
@@ -204,6 +205,12 @@ int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size
     fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
     fsio_change_ends(io);
     close(part);
+    return error;
+}
+
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
+    int error = trim(io, ino, stripe, size);
+    if (fsio_has_copies(io)) fsio_copies_settle(io); /* copies of what was here before have come where they went */
     return error;
 }
 
@@ -235,10 +242,54 @@ static bool answer_part(struct asking *asking) {
     case OP_PUNCH:
         if (request->index < 0 || request->offset > INT64_MAX || request->length == 0 || request->length > INT64_MAX - request->offset)
             return false;
-        return reply(asking, fsio_part_punch(asking->io, request->ino, request->index, request->offset, request->length), 0, NULL, 0);
+        return reply(asking, fsio_copied_punch(asking->io, request->ino, request->index, request->offset, request->length), 0, NULL, 0);
     case OP_DELETE: return request->flag <= WHAT_PART && reply(asking, delete_part(asking->io, request), 0, NULL, 0);
     default: return false;
     }
+}
+
+/* ── copies of stripes ── */
+
+static bool all_zero(const char *bytes, size_t count) { return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0); }
+
+static int put_all(int part, const char *from, size_t count, uint64_t at) {
+    for (size_t done = 0; done < count;) {
+        ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
+        if (put < 0 && errno != EINTR) return errno;
+        if (put > 0) done += (size_t)put;
+    }
+    return 0;
+}
+
+/* It grows beside the copy that is there, and takes its place when all of it has come. */
+static bool answer_whole_copy(struct asking *asking) {
+    const struct data_request *request = &asking->request;
+    struct fsio *io = asking->io;
+    char name[FSIO_NAME_BYTES];
+    int part = fsio_fresh_open(io, request->ino, name), error = part < 0 ? -part : 0;
+    bool came = true;
+    if (error == 0 && !fsio_room_or_make(io, request->length)) error = ENOSPC;
+    for (uint64_t done = 0; came && done < request->length;) {
+        size_t piece = request->length - done < DATA_CHUNK ? (size_t)(request->length - done) : DATA_CHUNK;
+        came = data_receive(asking->fd, asking->buffer, piece) == 0;
+        if (came && error == 0 && !all_zero(asking->buffer, piece)) error = put_all(part, asking->buffer, piece, done);
+        done += piece;
+    }
+    if (part >= 0 && error == 0 && ftruncate(part, (off_t)request->length) != 0) error = errno;
+    if (part >= 0) error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, came ? error : EIO);
+    return came && reply(asking, error, 0, NULL, 0);
+}
+
+static bool answer_copy(struct asking *asking) {
+    const struct data_request *request = &asking->request;
+    uint64_t most = request->flag == COPY_WHOLE ? UINT32_MAX : DATA_CHUNK;
+    if (request->op != OP_COPY || request->index < 0 || request->flag > COPY_WHOLE || request->length > most) return false;
+    if (request->offset > INT64_MAX - request->length) return false;
+    if (request->flag == COPY_WHOLE) return answer_whole_copy(asking);
+    if (data_receive(asking->fd, asking->buffer, request->length) != 0) return false;
+    int error = fsio_copy_change(asking->io, (int32_t)asking->peer, request->ino, (uint64_t)request->index, request->offset, asking->buffer,
+                                 request->length, request->flag == COPY_IN_STEP);
+    return reply(asking, error, 0, NULL, 0);
 }
 
 /* ── files that are open here ── */
@@ -318,5 +369,6 @@ bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t
     if (get_le(head + 2, 2) != 0) return false;
     if (asking.request.ino == 0) return lane == LANE_PARTS && answer_stored(&asking);
     if (peer >= DATA_CLIENTS_FROM) return false; /* parts and open files are for nodes */
+    if (lane == LANE_COPIES) return answer_copy(&asking);
     return lane == LANE_PARTS ? answer_part(&asking) : answer_file(&asking);
 }

@@ -13,7 +13,7 @@ struct fsio_end {
     int64_t written_ns, since_ms;
     uint64_t since; /* as of the file */
     uint32_t stripe;
-    bool lost;
+    bool lost, copied;
 };
 
 void fsio_keep_ends(struct fsio *io) { atomic_store(&io->keeps_ends, true); }
@@ -47,6 +47,7 @@ void fsio_end_keep(struct fsio_file *file) {
         (*at)->stripe = file->stripe;
         (*at)->since = atomic_load(&file->since);
         (*at)->lost = atomic_load(&file->torn);
+        (*at)->copied = atomic_load(&file->copied);
     }
     pthread_mutex_unlock(&io->ends_lock);
 }
@@ -58,7 +59,7 @@ bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns
     if (known) {
         *size = end->size;
         *written_ns = end->written_ns;
-        *stripe = end->stripe;
+        *stripe = end->stripe | (end->copied ? FSIO_COPIED : 0);
     }
     pthread_mutex_unlock(&io->ends_lock);
     return known;
@@ -72,7 +73,7 @@ bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost) {
     pthread_mutex_unlock(&io->ends_lock);
     if (!known) return false;
     *since = copy.since;
-    *lost = copy.lost || fsio_stripes_lost(io, ino, copy.stripe, 0, copy.size, copy.since);
+    *lost = copy.lost || fsio_stripes_lost(io, ino, copy.stripe, copy.copied, 0, copy.size, copy.since);
     return true;
 }
 

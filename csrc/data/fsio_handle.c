@@ -141,7 +141,10 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     uint64_t since = atomic_load(&file->io->lost_version);
     bool lost = false;
     if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
+    bool copied = (stripe & FSIO_COPIED) != 0;
     if (kind != FSIO_REMOTE && fsio_end(file->io, file->ino, &size, &written_ns, &stripe)) kind = FSIO_STRIPED;
+    copied |= (stripe & FSIO_COPIED) != 0;
+    stripe &= ~FSIO_COPIED;
     if (file->known && (file->kind != kind || (kind == FSIO_REMOTE && file->node != node))) {
         if (file->kind == FSIO_LOCAL) fsio_local_leave(file);
         if (file->kind == FSIO_REMOTE) fsio_remote_leave(file);
@@ -152,6 +155,7 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     file->node = node;
     file->stripe = stripe != 0 ? stripe : FSIO_STRIPE_BYTES;
     file->known = true;
+    atomic_store(&file->copied, copied);
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
     if (kind == FSIO_STRIPED) {
         atomic_store(&file->size, size);
@@ -202,7 +206,9 @@ static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t
     }
     if (kind == FSIO_REMOTE && node == io->node) kind = FSIO_LOCAL; /* then its file is open here, and knows its kind */
     int error = 0;
-    if (!join(file, writing, passing, &made->errors_seen)) {
+    if (join(file, writing, passing, &made->errors_seen)) {
+        if ((stripe & FSIO_COPIED) != 0) atomic_store(&file->copied, true);
+    } else {
         pthread_rwlock_wrlock(&file->gate);
         error = begin_use(file, kind, node, stripe, size, writing, create, passing);
         made->errors_seen = file->error_count;

@@ -1,11 +1,13 @@
 /* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts. fsio_count.c: the memory that they take.
  * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
  * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
- * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node.
+ * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
+ * stripes.
  * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
- * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held. */
+ * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
+ * waits for the lane of copies only. Of passing_on and taking nobody holds two. */
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
 
@@ -25,6 +27,7 @@ enum {
     FSIO_STRIPE_BYTES = 512 << 10, /* where nobody said how long a stripe is */
     FSIO_NAME_BYTES = 64,       /* a part's path below root */
     FSIO_RESCAN_SECONDS = 30,
+    FSIO_COPY_LOCKS = 64,
 };
 
 struct data_server;
@@ -70,6 +73,7 @@ struct fsio_file {
     atomic_bool serves; /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
     _Atomic uint32_t stripe;
+    atomic_bool copied; /* its stripes have copies, or would have */
     atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
     _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
 
@@ -127,6 +131,7 @@ struct fsio_stripes {
     struct fsio_stripes_slot {
         uint64_t ino;
         uint64_t end; /* highest index + 1 */
+        bool copied;
     } *slots;
     size_t room, count;
 };
@@ -176,7 +181,12 @@ struct fsio {
     size_t partitions;
     bool others; /* a partition belongs to another node */
     uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    uint64_t *lost_copies; /* likewise: those that have copies, too */
+    struct fsio_copies *copies; /* of each partition; NULL: nothing has been said of them */
     _Atomic uint64_t lost_version; /* the last of them */
+
+    pthread_mutex_t passing_on[FSIO_COPY_LOCKS]; /* by stripe: its owner changes it and its copies */
+    pthread_mutex_t taking[FSIO_COPY_LOCKS];     /* by stripe: a copy of it here changes */
 
     pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
 
@@ -211,11 +221,12 @@ void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
 bool fsio_any_moving(struct fsio *io);
+size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
 void fsio_fair_lock(pthread_rwlock_t *lock);
 bool fsio_has_others(struct fsio *io);
 
 /* fsio_lost.c */
-bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end,
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end,
                        uint64_t since); /* of those bytes, after that version */
 bool fsio_file_lost(struct fsio_file *file);
 void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
@@ -235,6 +246,7 @@ int64_t fsio_allocated(int fd); /* bytes */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
 int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index); /* known before it is there: a deletion must find it */
+int fsio_mark_copied(struct fsio *io, uint64_t ino, uint64_t index); /* likewise: it has copies, or is one */
 struct stat;
 void fsio_to_stat(const struct stat *found, struct data_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
@@ -311,14 +323,18 @@ int fsio_file_used_flush(struct fsio_file *file, int32_t node);
 void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more */
 
 /* fsio_striped.c, fsio_pieces.c: with the gate held */
-int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count); /* zeros where nothing is */
-int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
-int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+/* `copied`: if its owner dies its heir has it. Zeros where nothing is. */
+int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, char *to, size_t count);
+int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count);
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from,
                     size_t count); /* of this node; ESTALE: it is not */
 int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
                      size_t count); /* likewise; asks for no limit */
-int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count);
-int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old);
+int fsio_segments_read(struct fsio *io, uint64_t ino, bool copied, const struct fsio_segment *segments, size_t count);
+int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old);
+uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count); /* how many bytes longer it becomes */
+int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
+                    int64_t *grown); /* bytes that it takes beyond before */
 void fsio_striped_touch(struct fsio_file *file); /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
@@ -335,6 +351,19 @@ int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint6
 int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat);
 void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
 void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was read ahead */
+
+/* fsio_copies.c */
+void fsio_copies_begin(struct fsio *io);
+void fsio_copies_end(struct fsio *io);
+bool fsio_has_copies(struct fsio *io); /* has anything been said of copies */
+int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+                     size_t count); /* as fsio_stripe_keep, after its copies */
+int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
+int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
+/* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */
+int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool in_step);
+int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index,
+                    int error); /* as fsio_fresh_end */
 
 /* fsio_spread.c */
 int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */

@@ -10,6 +10,8 @@
 enum job_kind {
     JOB_FETCH,
     JOB_FETCH_PART,
+    JOB_FETCH_COPY,
+    JOB_PUSH,
     JOB_RESTRIPE,
     JOB_GATHER,
     JOB_DELETE,
@@ -85,6 +87,7 @@ static int run_fetch(struct fsio *io, struct fsio_job *job) {
     int error = fetch_into(io, job->from, &request, part, &job->size, &holes);
     if (error == 0 && holes) error = fetch_pieces(io, job, part, job->size);
     error = fsio_fresh_end(io, part, name, job->ino, job->index, error);
+    if (error == 0 && job->kind == JOB_FETCH_COPY) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
     if (error != 0 || job->kind == JOB_FETCH) return error;
     request = (struct data_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
     error = data_call(&io->client, job->from, LANE_PARTS, &request, NULL, &reply, NULL, 0);
@@ -100,7 +103,8 @@ static int run_restripe(struct fsio *io, struct fsio_job *job) {
     struct fsio_file *file = handle->file;
     pthread_rwlock_wrlock(&file->gate);
     if (file->kind == FSIO_LOCAL) {
-        if (job->stripe != 0) file->stripe = job->stripe;
+        if (job->stripe != 0) file->stripe = job->stripe & ~FSIO_COPIED;
+        atomic_store(&file->copied, (job->stripe & FSIO_COPIED) != 0);
         error = fsio_spread(file, false);
         job->size = atomic_load(&file->size);
     }
@@ -139,7 +143,9 @@ static int run(struct fsio *io, struct fsio_job *job) {
     switch (job->kind) {
     case JOB_FETCH_STORED: return run_fetch_stored(io, job);
     case JOB_FETCH:
-    case JOB_FETCH_PART: return run_fetch(io, job);
+    case JOB_FETCH_PART:
+    case JOB_FETCH_COPY: return run_fetch(io, job);
+    case JOB_PUSH: return fsio_push_now(io, job->ino, (uint64_t)job->index, job->from);
     case JOB_RESTRIPE: return run_restripe(io, job);
     case JOB_GATHER: return fsio_gather_now(io, job->ino, job->stripe, job->size, job->since);
     default: return run_delete(io, job);
@@ -301,9 +307,15 @@ int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char
     return 0;
 }
 
-int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from) {
-    struct fsio_job job = {.kind = JOB_FETCH_PART, .serial = serial, .ino = ino, .index = index, .from = from, .size = UINT64_MAX};
-    return index < FSIO_WHOLE ? EINVAL : queue(io, &job, NULL, 0);
+int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from, bool keep) {
+    enum job_kind kind = keep ? JOB_FETCH_COPY : JOB_FETCH_PART;
+    struct fsio_job job = {.kind = kind, .serial = serial, .ino = ino, .index = index, .from = from, .size = UINT64_MAX};
+    return index < (keep ? 0 : FSIO_WHOLE) ? EINVAL : queue(io, &job, NULL, 0);
+}
+
+int fsio_push_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t node) {
+    struct fsio_job job = {.kind = JOB_PUSH, .serial = serial, .ino = ino, .index = index, .from = node};
+    return index < 0 ? EINVAL : queue(io, &job, NULL, 0);
 }
 
 int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe) {

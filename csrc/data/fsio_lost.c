@@ -7,24 +7,31 @@
 
 #include <stdlib.h>
 
-void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version) {
+/* With table_lock held. */
+static void note(struct fsio *io, uint64_t **lost, const uint32_t *partitions, size_t count, uint64_t version) {
+    if (*lost == NULL && io->partitions > 0) *lost = calloc(io->partitions, sizeof **lost);
+    for (size_t i = 0; *lost != NULL && i < count; i++)
+        if (partitions[i] < io->partitions) (*lost)[partitions[i]] = version;
+}
+
+void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version, bool copies) {
     pthread_mutex_lock(&io->table_lock);
-    if (io->lost == NULL && io->partitions > 0) io->lost = calloc(io->partitions, sizeof *io->lost);
-    for (size_t i = 0; io->lost != NULL && i < count; i++)
-        if (partitions[i] < io->partitions) io->lost[partitions[i]] = version;
+    note(io, &io->lost, partitions, copies ? 0 : count, version);
+    note(io, &io->lost_copies, partitions, copies ? count : 0, version);
     if (count > 0) atomic_store(&io->lost_version, version); /* without memory for more: every file that was open then */
     pthread_mutex_unlock(&io->table_lock);
 }
 
 uint64_t fsio_losses(const struct fsio *io) { return atomic_load(&io->lost_version); }
 
-bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t from, uint64_t end, uint64_t since) {
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end, uint64_t since) {
     if (from >= end || atomic_load(&io->lost_version) <= since) return false;
     uint64_t first = from / stripe, count = (end - 1) / stripe - first + 1;
     pthread_mutex_lock(&io->table_lock);
-    bool lost = io->lost == NULL;
+    const uint64_t *versions = copied ? io->lost_copies : io->lost;
+    bool lost = versions == NULL;
     for (uint64_t i = 0; !lost && i < count && i < io->partitions; i++)
-        lost = io->lost[amfs_stripe_partition(ino, first + i, io->partitions)] > since;
+        lost = versions[amfs_stripe_partition(ino, first + i, io->partitions)] > since;
     pthread_mutex_unlock(&io->table_lock);
     return lost;
 }
@@ -40,7 +47,8 @@ bool fsio_file_lost(struct fsio_file *file) {
     if (file->kind != FSIO_STRIPED) return false;
     if (atomic_load(&file->torn)) return true;
     if (latest <= since) return false;
-    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), 0, atomic_load(&file->size), since))
+    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), atomic_load(&file->copied), 0, atomic_load(&file->size),
+                          since))
         atomic_store(&file->torn, true);
     else atomic_compare_exchange_strong(&file->since, &since, latest);
     return atomic_load(&file->torn);

@@ -63,6 +63,21 @@ int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index) {
     return error;
 }
 
+int fsio_mark_copied(struct fsio *io, uint64_t ino, uint64_t index) {
+    int error = fsio_note_stripe(io, ino, index);
+    pthread_mutex_lock(&io->stripes_lock);
+    if (error == 0) find_slot(&io->stripes, ino)->copied = true;
+    pthread_mutex_unlock(&io->stripes_lock);
+    return error;
+}
+
+bool fsio_is_copied(struct fsio *io, uint64_t ino) {
+    pthread_mutex_lock(&io->stripes_lock);
+    bool copied = io->stripes.room > 0 && find_slot(&io->stripes, ino)->copied;
+    pthread_mutex_unlock(&io->stripes_lock);
+    return copied;
+}
+
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino) {
     pthread_mutex_lock(&io->stripes_lock);
     uint64_t end = io->stripes.room == 0 ? 0 : find_slot(&io->stripes, ino)->end;
@@ -77,7 +92,7 @@ static void cut_stripes(struct fsio *io, uint64_t ino, uint64_t end) {
     struct fsio_stripes_slot *slot = all->room == 0 ? NULL : find_slot(all, ino);
     if (slot != NULL && slot->ino != 0 && slot->end > end) slot->end = end;
     if (slot != NULL && slot->ino != 0 && slot->end == 0) {
-        slot->ino = 0;
+        *slot = (struct fsio_stripes_slot){0};
         all->count--;
         for (size_t at = (size_t)(slot - all->slots + 1) & (all->room - 1); all->slots[at].ino != 0; at = (at + 1) & (all->room - 1)) {
             struct fsio_stripes_slot moved = all->slots[at]; /* close the gap: what stands after it may have been displaced by it */
@@ -273,41 +288,45 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
     return removal.error;
 }
 
-static bool sum_one(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
-    struct data_stat *sum = context, one;
+static void sum_one(struct data_stat *sum, int directory, const char *name) {
+    struct data_stat one;
     struct stat found;
-    (void)directory;
-    (void)index;
-    (void)ino;
-    if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return true;
+    if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
     fsio_to_stat(&found, &one);
     sum->size++;
     sum->blocks += one.blocks;
     if (sum->atime < one.atime) sum->atime = one.atime;
     if (sum->mtime < one.mtime) sum->mtime = one.mtime;
     if (sum->ctime < one.ctime) sum->ctime = one.ctime;
-    return true;
 }
 
 struct summing {
+    struct fsio *io;
     uint64_t ino;
     struct data_stat *sum;
+    bool copied;
 };
+
+/* Each stripe counts where it lies first. */
+static bool counts(const struct summing *summing, uint64_t index) {
+    bool moving;
+    return !summing->copied || fsio_stripe_ours(summing->io, summing->ino, index, &moving);
+}
 
 static bool sum_if(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
     struct summing *summing = context;
-    if (ino == summing->ino && index >= 0) sum_one(summing->sum, directory, name, ino, index);
+    if (ino == summing->ino && index >= 0 && counts(summing, (uint64_t)index)) sum_one(summing->sum, directory, name);
     return true;
 }
 
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum) {
     uint64_t end = fsio_stripes_end(io, ino);
     char name[FSIO_NAME_BYTES];
-    struct summing summing = {ino, sum};
+    struct summing summing = {io, ino, sum, fsio_is_copied(io, ino)};
     if (end > PROBE_MAX) walk_directory(io, (unsigned)(ino & 0xff), sum_if, &summing);
     for (uint64_t i = 0; end <= PROBE_MAX && i < end; i++) {
         fsio_part_name(ino, (int64_t)i, name);
-        sum_one(sum, io->root_fd, name, ino, (int64_t)i);
+        if (counts(&summing, i)) sum_one(sum, io->root_fd, name);
     }
     return 0;
 }
@@ -317,6 +336,8 @@ int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
     fsio_part_name(ino, index, name);
     return remove_part(io, name, ino, true);
 }
+
+int fsio_part_drop(struct fsio *io, uint64_t ino, int64_t index) { return fsio_part_remove(io, ino, index); }
 
 void fsio_whole_remove(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];

@@ -146,7 +146,7 @@ static void unpin(struct fsio_piece *piece) {
 static void carry_read(struct fsio *io, struct fsio_piece *piece) {
     struct fsio_file *file = piece->file;
     uint64_t start = start_of(file, piece->number);
-    int error = fsio_stripe_read(io, file->ino, start / file->stripe, start % file->stripe, piece->data, piece->length);
+    int error = fsio_stripe_read(io, file->ino, start / file->stripe, file->copied, start % file->stripe, piece->data, piece->length);
     pthread_mutex_lock(&file->lock);
     piece->queued = false;
     piece->state = CLEAN;
@@ -161,7 +161,8 @@ static void carry_read(struct fsio *io, struct fsio_piece *piece) {
 static void carry_write(struct fsio *io, struct fsio_piece *piece) {
     struct fsio_file *file = piece->file;
     uint64_t at = start_of(file, piece->number) + piece->from;
-    int error = fsio_stripe_write(io, file->ino, at / file->stripe, at % file->stripe, piece->data + piece->from, piece->to - piece->from);
+    int error = fsio_stripe_write(io, file->ino, at / file->stripe, file->copied, at % file->stripe, piece->data + piece->from,
+                                  piece->to - piece->from);
     pthread_mutex_lock(&file->lock);
     if (error != 0) {
         file->error = error;
@@ -347,7 +348,7 @@ static int write_piece(struct fsio_file *file, uint64_t number, size_t from, con
     pthread_mutex_unlock(&file->lock);
     if (taken) return 0;
     uint64_t at = start_of(file, number) + from;
-    return fsio_stripe_write(file->io, file->ino, at / file->stripe, at % file->stripe, bytes, count);
+    return fsio_stripe_write(file->io, file->ino, at / file->stripe, file->copied, at % file->stripe, bytes, count);
 }
 
 static void grow(struct fsio_file *file, uint64_t end) {
@@ -373,7 +374,7 @@ int fsio_striped_write(struct fsio_file *file, const char *from, size_t count, u
         count -= piece;
         grow(file, offset);
         /* It may have been taken by a node that has died since: nobody has counted that as a part of the file yet. */
-        if (fsio_stripes_lost(file->io, file->ino, file->stripe, offset - piece, offset, before)) {
+        if (fsio_stripes_lost(file->io, file->ino, file->stripe, file->copied, offset - piece, offset, before)) {
             atomic_store(&file->torn, true);
             error = EIO;
         }
@@ -478,7 +479,7 @@ static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t of
         done += part;
     }
     lent->bytes = done;
-    int error = waiting > 0 ? fsio_segments_read(file->io, file->ino, segments, waiting) : 0;
+    int error = waiting > 0 ? fsio_segments_read(file->io, file->ino, file->copied, segments, waiting) : 0;
     if (error != 0) fsio_striped_return(file, lent);
     return error;
 }

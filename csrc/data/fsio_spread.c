@@ -57,7 +57,7 @@ static int send_stripe(const struct spread *spread, uint64_t index) {
     int error = 0;
     while (error == 0 && at < file->stripe && next_piece(spread, index, &at, &count)) {
         error = read_piece(spread, index * file->stripe + at, count);
-        if (error == 0) error = fsio_stripe_write(file->io, file->ino, index, at, spread->buffer, count);
+        if (error == 0) error = fsio_stripe_write(file->io, file->ino, index, file->copied, at, spread->buffer, count);
         at += count;
     }
     return error;
@@ -87,7 +87,7 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
     uint64_t ino = spread->file->ino, place = index * spread->file->stripe + at;
     bool only_here = false;
     int error;
-    for (int tries = 0; (error = fsio_stripe_keep(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
+    for (int tries = 0; (error = (spread->file->copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
         if (free_sent(spread)) continue;
         if (!only_here) punch(spread, place, count);
         else if (++tries > FULL_TRIES || atomic_load(&io->stopping)) break;
@@ -95,7 +95,7 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
         only_here = true;
     }
     if (error == ESTALE)
-        error = fsio_stripe_write(io, ino, index, at, spread->buffer, count); /* its partition has gone elsewhere meanwhile */
+        error = fsio_stripe_write(io, ino, index, spread->file->copied, at, spread->buffer, count); /* its partition has gone elsewhere meanwhile */
     if (error == 0 && !only_here) punch(spread, place, count);
     return error;
 }
@@ -121,9 +121,9 @@ static int send_all(struct spread *spread) {
         spread->sent[i] = fsio_stripe_owner(file->io, file->ino, i) != file->io->node;
         if (spread->sent[i]) error = send_stripe(spread, i);
     }
-    if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, 0, spread->size, spread->since))
+    if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, file->copied, 0, spread->size, spread->since))
         error = EIO; /* with a node that had taken some */
-    if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, 0, spread->size);
+    if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, 0, spread->size);
     return error;
 }
 
@@ -136,7 +136,7 @@ static int keep_all(struct spread *spread) {
     if (error == 0) return 0;
     fsio_whole_remove(file->io, file->ino);
     fsio_local_lose(file);
-    (void)fsio_stripes_trim(file->io, file->ino, file->stripe, 0, spread->size);
+    (void)fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, 0, spread->size);
     return EIO;
 }
 
@@ -224,7 +224,7 @@ static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, u
             segments[used++] = (struct fsio_segment){place / stripe, place % stripe, buffer + filled, count};
             filled += count;
         }
-        int error = fsio_segments_read(io, ino, segments, used);
+        int error = fsio_segments_read(io, ino, fsio_is_copied(io, ino), segments, used);
         for (size_t i = 0; i < used && error == 0; i++) { /* holes stay holes */
             uint64_t place = segments[i].index * stripe + segments[i].at;
             if (!all_zero(segments[i].to, segments[i].count)) error = put_piece(io, whole, segments[i].to, segments[i].count, place);
@@ -242,7 +242,7 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
     char *buffer = malloc(GATHER_BYTES);
     int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
     int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);
-    if (error == 0 && fsio_stripes_lost(io, ino, stripe, 0, size, since)) error = EIO;
+    if (error == 0 && fsio_stripes_lost(io, ino, stripe, fsio_is_copied(io, ino), 0, size, since)) error = EIO;
     if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
     free(buffer);
     return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, error);

@@ -53,16 +53,14 @@ static bool takes_writes(struct fsio *io, uint64_t ino, uint64_t index) {
     return fsio_stripe_ours(io, ino, index, &moving) && !moving;
 }
 
-/* How many bytes longer the part becomes. */
-static uint64_t growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count) {
+uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count) {
     struct data_stat stat = {0};
     if (fsio_part_stat(io, ino, (int64_t)index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime) != 0) stat.size = 0;
     uint64_t low = at > stat.size ? at : stat.size;
     return at + count > low ? at + count - low : 0;
 }
 
-/* `*grown`: bytes that it takes beyond before. */
-static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, int64_t *grown) {
+int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, int64_t *grown) {
     int error = 0, part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
     int64_t before = fsio_allocated(part);
@@ -79,21 +77,21 @@ static int write_part(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at
 int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
     int64_t grown = 0;
     pthread_rwlock_rdlock(&io->writes);
-    int error = takes_writes(io, ino, index) ? write_part(io, ino, index, at, from, count, &grown) : ESTALE;
+    int error = takes_writes(io, ino, index) ? fsio_part_write(io, ino, index, at, from, count, &grown) : ESTALE;
     pthread_rwlock_unlock(&io->writes);
     fsio_account(io, grown);
     return error;
 }
 
 /* Making room waits for the poll loop, so it comes before the lock: under that one only memory is written. */
-int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {
     uint64_t since = atomic_load(&io->room_made);
     if (!takes_writes(io, ino, index)) return ESTALE;
-    uint64_t more = growth(io, ino, index, at, count);
+    uint64_t more = fsio_part_growth(io, ino, index, at, count);
     fsio_change_begins(io);
     int error = fsio_reserve_or_make(io, more) ? 0 : ENOSPC;
     if (error == 0) {
-        error = fsio_stripe_keep(io, ino, index, at, from, count);
+        error = (copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, from, count);
         fsio_account(io, -(int64_t)more);
     }
     fsio_change_ends(io);
@@ -118,22 +116,30 @@ static int read_stripe_once(struct fsio *io, uint64_t ino, uint64_t index, uint6
     return error;
 }
 
-int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count) {
+/* A node that cannot be reached may have died: what it had of stripes with copies has its heir, by the next table. */
+static int until_next_table(const struct fsio *io, int32_t owner, bool copied, int error) {
+    return copied && error == EIO && owner >= 0 && owner != io->node ? ESTALE : error;
+}
+
+int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, char *to, size_t count) {
     int waited = 0, error;
-    do error = read_stripe_once(io, ino, index, at, to, count);
-    while (error == ESTALE && wait_for_table(io, &waited));
+    do {
+        int32_t owner = fsio_stripe_owner(io, ino, index);
+        error = until_next_table(io, owner, copied, read_stripe_once(io, ino, index, at, to, count));
+    } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
 }
 
-int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
-    struct data_request request = {.op = OP_WRITE, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
+int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {
+    struct data_request request = {.op = OP_WRITE, .flag = copied, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
     struct data_reply reply;
     int waited = 0, error;
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         if (owner < 0) error = EIO;
-        else if (owner == io->node) error = fsio_stripe_put(io, ino, index, at, from, count);
+        else if (owner == io->node) error = fsio_stripe_put(io, ino, index, copied, at, from, count);
         else error = data_call(&io->client, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
+        error = until_next_table(io, owner, copied, error);
     } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
 }
@@ -184,7 +190,7 @@ static int hear_segment(struct lane_of_owner *lane, const struct fsio_segment *s
     return reply.error;
 }
 
-static int read_batch(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count) {
+static int read_batch(struct fsio *io, uint64_t ino, bool copied, const struct fsio_segment *segments, size_t count) {
     struct lane_of_owner lanes[BATCH_OWNERS];
     int32_t owners[BATCH];
     bool done[BATCH] = {false};
@@ -208,16 +214,16 @@ static int read_batch(struct fsio *io, uint64_t ino, const struct fsio_segment *
         if (lanes[i].link != NULL) data_link_put(&io->client, lanes[i].link, lanes[i].error != 0);
     int error = 0; /* whatever went wrong: once more alone, and then it is said why */
     for (size_t i = 0; i < count && error == 0; i++)
-        if (!done[i]) error = fsio_stripe_read(io, ino, segments[i].index, segments[i].at, segments[i].to, segments[i].count);
+        if (!done[i]) error = fsio_stripe_read(io, ino, segments[i].index, copied, segments[i].at, segments[i].to, segments[i].count);
     return error;
 }
 
-int fsio_segments_read(struct fsio *io, uint64_t ino, const struct fsio_segment *segments, size_t count) {
+int fsio_segments_read(struct fsio *io, uint64_t ino, bool copied, const struct fsio_segment *segments, size_t count) {
     int error = 0;
     for (size_t at = 0; at < count && error == 0; at += BATCH) {
         size_t piece = count - at < BATCH ? count - at : BATCH;
-        error = piece == 1 ? fsio_stripe_read(io, ino, segments[at].index, segments[at].at, segments[at].to, segments[at].count)
-                           : read_batch(io, ino, segments + at, piece);
+        error = piece == 1 ? fsio_stripe_read(io, ino, segments[at].index, copied, segments[at].at, segments[at].to, segments[at].count)
+                           : read_batch(io, ino, copied, segments + at, piece);
     }
     return error;
 }
@@ -241,36 +247,42 @@ static int32_t *owners_of(struct fsio *io, uint64_t ino, uint64_t first, uint64_
     return owners;
 }
 
-static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
+static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old) {
     struct data_request request = {.op = OP_TRIM, .ino = ino, .index = FSIO_WHOLE, .stripe = stripe, .offset = size};
     struct data_reply reply;
     size_t count;
     int error = 0;
-    int32_t *owners = owners_of(io, ino, size / stripe, (old - 1) / stripe, &count);
+    int32_t *owners = copied ? owners_of(io, ino, 0, UINT64_MAX, &count) /* any node may keep copies of it */
+                             : owners_of(io, ino, size / stripe, (old - 1) / stripe, &count);
     if (owners == NULL) return ENOMEM;
     for (size_t i = 0; i < count; i++) {
         int failed = owners[i] != io->node ? data_call(&io->client, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0)
                      : fsio_any_moving(io) ? ESTALE
                                            : fsio_part_trim(io, ino, stripe, size);
+        failed = until_next_table(io, owners[i], copied, failed);
         if (error == 0 || failed == ESTALE) error = failed;
     }
     free(owners);
     return error;
 }
 
-/* Those of stripes that move are cut when they have arrived. */
-int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t old) {
+/* Those of stripes that move are cut when they have arrived. Copies that were on their way when the owner cut its stripes have come when it answers, and
+ * are cut in a second round. */
+int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old) {
     int waited = 0, error;
     if (size >= old) return 0;
-    do error = trim_once(io, ino, stripe, size, old);
-    while (error == ESTALE && wait_for_table(io, &waited));
+    for (int round = copied ? 2 : 1; round > 0; round--) {
+        do error = trim_once(io, ino, stripe, copied, size, old);
+        while (error == ESTALE && wait_for_table(io, &waited));
+        if (error != 0) break;
+    }
     return error == ESTALE ? EIO : error;
 }
 
 int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
     fsio_striped_leave(file);
     uint64_t old = atomic_load(&file->size), since = atomic_load(&file->io->lost_version);
-    int error = fsio_stripes_trim(file->io, file->ino, file->stripe, size, old);
+    int error = fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, size, old);
     if (error != 0) return error;
     atomic_store(&file->size, size);
     if (size == 0) fsio_not_lost(file, since, false); /* what was lost is not part of it any more */
@@ -288,8 +300,9 @@ static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
         int32_t owner = fsio_stripe_owner(io, file->ino, index);
         struct data_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
         if (owner < 0) error = EIO;
-        else if (owner == io->node) error = fsio_part_punch(io, file->ino, (int64_t)index, at, count);
+        else if (owner == io->node) error = fsio_copied_punch(io, file->ino, (int64_t)index, at, count);
         else error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        error = until_next_table(io, owner, file->copied, error);
         if (error == ESTALE && wait_for_table(io, &waited)) error = 0;
         else offset += count;
     }

@@ -6,7 +6,8 @@
  * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
  * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
  * node, so nobody waits in a circle. The third lane is the rpc handler's (metadata: peer_meta_wire.h), and so is the fourth, for what the third
- * may wait for. */
+ * may wait for. Copies of stripes come on the fifth, from the owners of their partitions: they wait for no third node, and what they answer to the
+ * first lane may wait for them. */
 #ifndef AMFS_DATA_WIRE_H
 #define AMFS_DATA_WIRE_H
 
@@ -18,11 +19,12 @@ enum {
     STAT_BYTES = 40,
     WRITE_MAX = 16 << 20, /* bytes of one WRITE */
     PATH_BYTES_MAX = 4095, /* of a path in the store */
-    LANES = 4,
+    LANES = 5,
     LANE_PARTS = 0,
     LANE_FILES = 1,
     LANE_RPC = 2,
     LANE_BACKUP = 3,
+    LANE_COPIES = 4,
     DATA_BROKEN = -1,      /* beside errnos: the connection ended; on another one it may go better */
     DATA_CHUNK = 512 << 10, /* through a buffer: stays in the cache of a core */
 };
@@ -34,13 +36,14 @@ enum data_op {
     /* Part, or file of the store: offset, length; answers its mode, and its size as value. Of a part, flag 1: a stripe that is not there is
      * ENOENT, else it is zeros; 2: likewise, and of a part with holes no bytes come. */
     OP_READ = 1,
-    OP_WRITE, /* stripe: offset, length, bytes */
+    OP_WRITE, /* stripe: offset, length, bytes; flag 1: its copies, too */
     OP_STAT, /* part */
     OP_TRIM, /* stripes of a file that has now `offset` bytes, `stripe` each */
     OP_PUNCH, /* stripe: offset, length */
     OP_SEEK, /* stripe: offset, flag: whence */
     OP_DELETE, /* flag: enum data_what; index */
     OP_SUM, /* all stripes there: count in size, blocks, newest times */
+    OP_COPY, /* stripe: offset, length, bytes, flag: enum data_copy */
     OP_USE = 32, /* file: this node has from now on so many readers (offset) and writers (length) of it */
     OP_FILE_READ, /* offset, length */
     OP_FILE_WRITE, /* offset, length, bytes */
@@ -52,6 +55,9 @@ enum data_op {
 };
 
 enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2 }; /* flags of OP_READ */
+
+/* Of OP_COPY: a change of a stripe that may not be there (then ENODATA), one where all stripes are, all of a stripe. */
+enum data_copy { COPY_CHANGE = 0, COPY_IN_STEP, COPY_WHOLE };
 
 enum data_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
 

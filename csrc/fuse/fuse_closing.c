@@ -107,6 +107,7 @@ void fuse_do_open(struct call *call) {
         struct opening opening = {.ino = attr.ino,
                                   .edition = edition_of(call),
                                   .node = -1,
+                                  .stripe = attr.copies > 1 ? FSIO_COPIED : 0,
                                   .size = attr.size,
                                   .atime = attr.atime,
                                   .mtime = attr.mtime,

@@ -291,6 +291,7 @@ static int open_implicitly(struct call *call) {
         struct opening opening = {.ino = attr.ino,
                                   .edition = edition_of(call),
                                   .node = -1,
+                                  .stripe = attr.copies > 1 ? FSIO_COPIED : 0,
                                   .size = attr.size,
                                   .atime = attr.atime,
                                   .writing = true,

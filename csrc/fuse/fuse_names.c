@@ -149,8 +149,13 @@ struct created {
 
 /* The file was made, its record says that this node writes it. With the lock held since before that: nobody is to find it unused in between. */
 static int open_created(struct amfs_fuse *mount, const struct meta_attr *attr, const struct making *it, struct created *out) {
-    struct opening opening = {
-        .ino = attr->ino, .node = -1, .writing = true, .create = true, .atime = attr->atime, .appends = (it->flags & O_APPEND) != 0};
+    struct opening opening = {.ino = attr->ino,
+                              .node = -1,
+                              .stripe = attr->copies > 1 ? FSIO_COPIED : 0,
+                              .writing = true,
+                              .create = true,
+                              .atime = attr->atime,
+                              .appends = (it->flags & O_APPEND) != 0};
     bool told = !atomic_load_explicit(&mount->no_open, memory_order_relaxed); /* else closing it is not told either */
     out->open = (struct wire_open_out){.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
     opening.implicit = !told;

@@ -31,6 +31,7 @@ enum {
 };
 
 enum meta_layout { META_WHOLE = 0, META_STRIPED = 1 };
+enum { META_STRIPE_COPIES = 2 }; /* of a file in stripes, at most */
 enum { META_LOST = 2 }; /* meta_attr.finished: not being written, and some of its content was lost with a node: nobody may read it */
 
 struct meta;
@@ -315,7 +316,8 @@ int meta_drop(struct meta *meta, uint32_t partition);
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
 
 /* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
-int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count);
+int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count,
+              bool copies); /* of files whose stripes have copies; else of the others */
 /* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from
  * a new manager: entries of those that it does not know go, and none is frozen by the one before it. */
 int meta_mend_dirs(struct meta *meta, bool anew);

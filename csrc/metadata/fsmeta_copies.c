@@ -103,7 +103,7 @@ static bool look(void *context, struct link *link) {
     struct meta_attr attr;
     if (inode->copies <= 1 || !inode->finished || inode->lost || inode->size == 0 || inode->nlink == 0) return false;
     size_t wanted = inode->copies < shortage->most ? inode->copies : shortage->most;
-    size_t there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : 1;
+    size_t there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : META_STRIPE_COPIES;
     if (there >= wanted || !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key))) return false;
     fsmeta_inode_attr(inode, &attr);
     shortage->each(shortage->context, &attr);

@@ -36,6 +36,7 @@ struct forget {
     struct meta *meta;
     int32_t node;
     const bool *partitions; /* whose stripes are gone */
+    bool copies; /* of files that have copies */
     void (*lost)(void *context, uint64_t ino);
     void *context;
 };
@@ -52,7 +53,7 @@ static bool forget_in_dir(void *context, struct link *link) {
     return false;
 }
 
-/* Did a stripe of it lie in those partitions? */
+/* Did a stripe of it lie in those partitions, which had no copy? */
 static bool had_stripe(const struct forget *forget, const struct inode *inode) {
     uint64_t stripes = inode->layout == META_STRIPED ? inode->size / inode->stripe + (inode->size % inode->stripe != 0) : 0;
     size_t partitions = atomic_load(&forget->meta->partitions);
@@ -83,7 +84,7 @@ static bool forget_in_inode(void *context, struct link *link) {
      * stripes the old content was written over. If a living node writes a whole file, its closing says what the file contains, and fsmeta_stop_using decides
      * if it goes without closing. */
     bool lost =
-        striped ? wrote || had_stripe(forget, inode) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
+        striped ? wrote || (inode->copies <= 1 && had_stripe(forget, inode)) : inode->holders == 0 && inode->writer < 0 && (wrote || (held && inode->size > 0));
     told = told || (lost && !inode->lost);
     inode->lost = inode->lost || lost;
     bool shadow = fsmeta_is_shadow(forget->meta, fsmeta_partition_of_ino(forget->meta, ino)); /* its owner speaks of it, or its heir will */
@@ -99,7 +100,7 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
     enter(meta);
     size_t count = atomic_load(&meta->partitions);
     bool *partitions = calloc(count + 1, sizeof *partitions);
-    struct forget forget = {meta, node, partitions, lost, context};
+    struct forget forget = {.meta = meta, .node = node, .partitions = partitions, .lost = lost, .context = context};
     if (partitions == NULL) return leave(meta, ENOMEM);
     meta->burying = true; /* no batch of it may come after this */
     fsmeta_forget_teller(meta, node);
@@ -120,16 +121,16 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
 static bool lose_in_inode(void *context, struct link *link) {
     struct inode *inode = RECORD(struct inode, link, link);
     const struct forget *forget = context;
-    if (inode->lost || !had_stripe(forget, inode)) return false;
+    if (inode->lost || (inode->copies > 1) != forget->copies || !had_stripe(forget, inode)) return false;
     inode->lost = true;
     fsmeta_log_inode(forget->meta, inode);
     return false;
 }
 
-int meta_lose(struct meta *meta, const uint32_t *gone, size_t count) {
+int meta_lose(struct meta *meta, const uint32_t *gone, size_t count, bool copies) {
     enter(meta);
     bool *partitions = calloc(atomic_load(&meta->partitions) + 1, sizeof *partitions);
-    struct forget forget = {.meta = meta, .node = -1, .partitions = partitions};
+    struct forget forget = {.meta = meta, .node = -1, .partitions = partitions, .copies = copies};
     if (partitions == NULL) return leave(meta, ENOMEM);
     for (size_t i = 0; i < count; i++)
         if (gone[i] < atomic_load(&meta->partitions)) partitions[gone[i]] = true;

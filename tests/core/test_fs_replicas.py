@@ -268,13 +268,16 @@ def test_a_full_node_keeps_the_copies_that_are_asked_for(seed: int) -> None:
     assert all(token in cluster.answers for token in tokens)
 
 
-def test_striped_files_have_one_copy_and_say_so() -> None:
+def test_striped_files_have_two_copies_at_most() -> None:
     cluster = session(2, 1)
     write(cluster, 0, b"/s", b"x" * (3 * STRIPE), STRIPED)
-    assert sum(node.fs.short_of_copies()[0] for node in cluster.nodes.values()) == 1
-    assert refused(cluster, 0, "set_xattr_path", b"/s", REPLICAS, b"3", 0) == errno.EOPNOTSUPP
+    assert sum(node.fs.short_of_copies()[0] for node in cluster.nodes.values()) == 0
+    for copies in (b"1", b"3"):
+        assert refused(cluster, 0, "set_xattr_path", b"/s", REPLICAS, copies, 0) == errno.EOPNOTSUPP
     ino = write(cluster, 0, b"/w", b"x" * 10)
-    assert refused(cluster, 0, "set_xattr_path", b"/w", b"user.amfs.layout", b"striped", 0) == errno.EOPNOTSUPP
+    write(cluster, 0, b"/three", b"x" * 10)
+    cluster.call(0, "set_xattr_path", b"/three", REPLICAS, b"3", 0)
+    assert refused(cluster, 0, "set_xattr_path", b"/three", b"user.amfs.layout", b"striped", 0) == errno.EOPNOTSUPP
     cluster.call(0, "set_xattr_path", b"/s", b"user.amfs.layout", b"whole", 0)
     assert len(holders(cluster, Attr(*cluster.call(0, "walk", b"/s", True)[0]).ino)) == 2
     cluster.call(0, "set_xattr_path", b"/w", b"user.amfs.placement", b"1", 0)

@@ -531,7 +531,7 @@ class Reference:
         found = set()
         for ino, inode in self.inodes.items():
             attr, striped = inode.attr, inode.attr.layout == STRIPED
-            there = 1 if striped else len(inode.holders)
+            there = 2 if striped else len(inode.holders)
             alone = attr.copies <= 1 or not (attr.size and attr.nlink)
             if attr.finished == 1 and not alone and there < min(attr.copies, most) and self.mine(self.ino_partition(ino)):
                 found.add((ino, attr.size, striped))
@@ -761,7 +761,7 @@ class Reference:
                 now_lost = not inode.holders and attr.writer < 0 and (wrote or (held and attr.size > 0))
             else:
                 owners = {self.owners[self.stripe_partition(ino, i)] for i in range(min(-(-attr.size // attr.stripe), len(self.owners)))}
-                now_lost = wrote or node in owners
+                now_lost = wrote or (attr.copies <= 1 and node in owners)
             inode.lost = inode.lost or now_lost
             if inode.lost and attr.finished:
                 inode.attr = attr._replace(finished=LOST)

@@ -100,7 +100,9 @@ def test_hmac_is_that_of_python(key: bytes, parts: list[bytes]) -> None:
         (OTHER_KEY, MEMBER, MEMBER_INCARNATION, 0, WRONG_KEY),
         (KEY[:-1] + b"\0", CLIENT, 0, 0, WRONG_KEY),
         (KEY, MEMBER, MEMBER_INCARNATION, 3, OK),
-        (KEY, MEMBER, MEMBER_INCARNATION, 4, WRONG_VERSION),
+        (KEY, MEMBER, MEMBER_INCARNATION, 4, OK),
+        (KEY, CLIENT, 0, 4, NOT_MEMBER),
+        (KEY, MEMBER, MEMBER_INCARNATION, 5, WRONG_VERSION),
     ],
 )
 def test_the_key_and_membership_decide(server: Io, key: bytes, node: int, incarnation: int, lane: int, wanted: int) -> None:

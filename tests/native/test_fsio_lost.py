@@ -27,7 +27,7 @@ def die(nodes: Nodes, dead: int, known: int = 2) -> None:
     nodes.io[dead].stop()
     for number, io in enumerate(nodes.io):
         if number != dead:
-            io.lose([p for p in range(PARTITIONS) if p % 3 == dead], known)
+            io.lose([p for p in range(PARTITIONS) if p % 3 == dead], known, False)
             io.set_table(owners)
             io.forget_peer(dead)
 

@@ -10,7 +10,7 @@ import stat
 
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_SET_COPIES, META_SET_RANK, STRIPED, WHOLE, Attr
+from amfs.engine.attr import COPIED, META_SET_COPIES, META_SET_RANK, STRIPED, WHOLE, Attr
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, together, work
 from amfs.fs.vfs.directories import Directories
@@ -18,16 +18,20 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import UNSTRIPED
+from amfs.fs.vfs.stripe_copies import STRIPE_COPIES, StripeCopies
 
 
 class Layouts:
     """Changes where the content of files lies."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners, directories: Directories, files: OpenFiles) -> None:
+    def __init__(
+        self, calls: Calls, members: Members, owners: Owners, directories: Directories, files: OpenFiles, stripes: StripeCopies
+    ) -> None:
         self._members = members
         self._owners = owners
         self._directories = directories
         self._files = files
+        self._stripes = stripes
         calls.serve(
             p.Restripe.by(self._restripe),
             p.Take.by(self._take),
@@ -48,8 +52,8 @@ class Layouts:
             raise failure(errno.EBUSY)
         if attr.layout == layout and (layout == WHOLE or attr.stripe == stripe):
             return
-        if layout == STRIPED and attr.copies > 1:
-            raise failure(errno.EOPNOTSUPP)  # a striped file has one copy
+        if layout == STRIPED and attr.copies > STRIPE_COPIES:
+            raise failure(errno.EOPNOTSUPP)
         caller.inodes.append(ino)
         if attr.layout == WHOLE and attr.size:
             holders = yield from self._owners.ask(p.Holders(ino))
@@ -66,18 +70,38 @@ class Layouts:
 
     def set_copies(self, caller: Caller, ino: int, copies: int) -> Operation[None]:
         """0, of a directory: as the one above. ENOSPC: nodes have no room for them; it is tried again."""
+        if copies > 1:
+            yield from self._stripes.expect()
         if self._directories.is_directory(ino):
             yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryCopies(ino, copies)))
             return
         attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode) or not copies:
             raise failure(errno.EINVAL)
-        if attr.layout == STRIPED and copies > 1:
-            raise failure(errno.EOPNOTSUPP)
         caller.inodes.append(ino)
+        if attr.layout == STRIPED:
+            if copies != attr.copies:
+                yield from self._set_stripe_copies(caller, attr, copies)
+            return
         yield from self._owners.ask(p.Setattr(ino, META_SET_COPIES, attr._replace(copies=copies), caller.now))
         if copies > 1:
             yield from self._files.secure(ino)
+
+    def _set_stripe_copies(self, caller: Caller, attr: Attr, copies: int) -> Operation[None]:
+        """All of it has copies before its record says so. EBUSY: it is being written. Fewer: only of a file that was made whole."""
+        if copies != STRIPE_COPIES or attr.copies > copies:
+            raise failure(errno.EOPNOTSUPP)
+
+        def copy(now: Attr, holders: tuple[int, ...]) -> Operation[int]:
+            if now.layout != STRIPED:
+                raise failure(errno.EBUSY)
+            if error := (yield from self._stripes.protect(now.ino)):
+                raise failure(error)
+            yield from self._owners.ask(p.Setattr(now.ino, META_SET_COPIES, now._replace(copies=copies), caller.now))
+            return 0
+
+        if not (yield from self._files.exclusively(attr.ino, copy)):
+            raise failure(errno.EBUSY)
 
     def _lay(self, attr: Attr, layout: int, stripe: int) -> Operation[int]:
         """A file that is empty, or lies in stripes."""
@@ -97,11 +121,11 @@ class Layouts:
         def lay(attr: Attr, holders: tuple[int, ...]) -> Operation[int]:
             if attr.layout != WHOLE:
                 return 0
-            if attr.copies > 1:
-                raise failure(errno.ENOSPC)  # a striped file has one copy
+            if attr.copies > STRIPE_COPIES:
+                raise failure(errno.ENOSPC)
             if self._members.node not in holders:
                 raise failure(errno.EAGAIN)
-            yield from work(w.Restripe(call.ino, call.stripe))
+            yield from work(w.Restripe(call.ino, call.stripe | (COPIED if attr.copies > 1 else 0)))
             return call.stripe
 
         try:

@@ -54,6 +54,7 @@ from amfs.fs.vfs.paths import Paths
 from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
+from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.xattrs import Xattrs
 
@@ -72,15 +73,16 @@ class FileSystem(Machine):
         owners = Owners(calls, meta, members)
         caches = Caches(calls, meta, members)
         self._backups = backups = Backups(calls, meta, members)
-        self.mover = PartitionMover(calls, meta, members, backups)
+        self._stripes = stripes = StripeCopies(calls, meta, members)
+        self.mover = PartitionMover(calls, meta, members, backups, stripes)
         self._shard = Shard(calls, meta, members, owners, caches, self.mover.in_motion)
         self._directories = Directories(calls, meta, members, owners, caches)
         opener = Opener(calls, meta, members, owners, caches)
-        self._files = files = OpenFiles(calls, meta, members, owners, caches, opener)
-        self._replicas = Replicas(calls, meta, members, self.mover.in_motion)
+        self._files = files = OpenFiles(calls, meta, members, owners, caches, opener, stripes)
+        self._replicas = Replicas(calls, meta, members, self.mover.in_motion, stripes)
         evictor = Evictor(calls, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
-        layouts = Layouts(calls, members, owners, self._directories, files)
+        layouts = Layouts(calls, members, owners, self._directories, files, stripes)
         xattrs = Xattrs(meta, owners, backups, self._directories, namespace, layouts)
         paths = Paths(meta, members, owners, self._directories, namespace, layouts)
         self._handles = handles = Handles(calls, members, namespace, paths, files)
@@ -191,7 +193,7 @@ class FileSystem(Machine):
         new_manager = manager == self.node and members.manager != manager
         members.manager = manager
         first, members.version, members.losses = not members.version, version, 0
-        members.note_lost(lost)
+        members.note_lost(lost, False)
         if not first:
             self.mover.expect(owners)
         self._meta.set_table(owners, version)
@@ -201,7 +203,7 @@ class FileSystem(Machine):
             if self._default_copies > 1:
                 self._meta.dir_set_copies(ROOT, self._default_copies)
         if lost:
-            calls.order(w.Lose(tuple(lost), members.known))
+            calls.order(w.Lose(tuple(lost), members.known, False))
         calls.order(w.SetTable(owners))
         if lost:
             self._backups.forget(lost)
@@ -212,6 +214,7 @@ class FileSystem(Machine):
         for node in sorted(new - {self.node}):
             calls.order(w.AddPeer(node))
         self._backups.choose()
+        self._stripes.choose()
         for node in sorted(dead):
             calls.fail(node)
         if dead or new:

@@ -24,6 +24,7 @@ class Members:
         self.version = 0  # of the partition table
         self.losses = 0  # how often stripes were lost since that was set, on their way from a node that died
         self.lost: dict[int, int] = {}  # partition -> what was ``known`` when its stripes were lost
+        self.lost_copies: dict[int, int] = {}  # likewise, of files that have copies: with these
         self.introduced = False  # knows the directories
         self.dead: list[int] = []  # nodes that died since this one came in
 
@@ -42,6 +43,6 @@ class Members:
             return f"node {self.dead[0]}, which died"
         return f"one of nodes {', '.join(map(str, sorted(self.dead)))}, which died" if self.dead else "a node that died"
 
-    def note_lost(self, partitions: list[int]) -> None:
-        """The stripes of these are lost, as of what is ``known`` by now."""
-        self.lost.update((part, self.known) for part in partitions)
+    def note_lost(self, partitions: list[int], copies: bool) -> None:
+        """The stripes of these are lost, as of what is ``known`` by now; ``copies``: of files that have copies, else of the others."""
+        (self.lost_copies if copies else self.lost).update((part, self.known) for part in partitions)

@@ -25,6 +25,7 @@ from amfs.engine.attr import META_BUSY, META_NOT_MINE
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
 from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.stripe_copies import StripeCopies
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
 PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served; that are inherited in one turn of the loop
@@ -43,11 +44,15 @@ def batched(ours: list[int], lost: list[int], most: int) -> Iterator[tuple[list[
 class PartitionMover:
     """Sends and takes in partitions."""
 
-    def __init__(self, calls: Calls, meta: Meta, members: Members, backups: Backups) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, backups: Backups, stripes: StripeCopies) -> None:
         self._backups = backups
         self._calls = calls
         self._meta = meta
         self._members = members
+        self._stripes = stripes
+        stripes.away = lambda: self._arriving | self._leaving.keys()
+        stripes.incomplete = lambda: self._fetching
+        self._keepers: dict[int, set[int]] = {}  # partitions that are to be inherited -> who has all their stripes that have copies
         self._leaving: dict[int, int] = {}  # partitions whose records are here and that are not ours -> version of the table since which
         self._arriving: set[int] = set()  # partitions that are ours, and whose records are not here
         self._fetching: set[int] = set()  # partitions that are ours and here, but for stripes that have not come yet
@@ -115,8 +120,12 @@ class PartitionMover:
         """Who was sent these has told us, as its backup, that we need not know them any more: so it had them."""
         for part in [part for part in self._copies if not self._meta.shadow_state(part)]:
             del self._copies[part]
-            self._leaving.pop(part, None)
+            self._left(part)
             self._doubtful.pop(part, None)
+
+    def _left(self, part: int) -> None:
+        if self._leaving.pop(part, None) is not None:
+            self._stripes.left(part, part not in self._fetching)
 
     def _freeze(self) -> None:
         away = self._arriving | set(self._leaving)
@@ -154,7 +163,7 @@ class PartitionMover:
 
     def _send_some(self, node: int, parts: list[int]) -> Operation[bool]:
         """One message. False: ``node`` has another table, or does not answer."""
-        records: list[tuple[int, int, bytes, tuple[int, ...]]] = []
+        records: list[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...]]] = []
         size = 0
         while parts and size < RECORD_BYTES:
             part = parts.pop(0)
@@ -164,20 +173,20 @@ class PartitionMover:
             elif not self._meta.shadow_state(part):
                 continue
             copies = tuple({self._members.node, *self._copies[part]} - {node})
-            records.append((part, self._leaving[part], self._meta.export_partition(part), copies))
+            records.append((part, self._leaving[part], self._meta.export_partition(part), copies, self._stripes.keepers(part)))
             self._meta.demote(part, node)
             size += len(records[-1][2])
             self._doubtful[part] = node
         taken: set[int] = set()
         try:
-            taken.update((yield from ask(node, p.Arrive(self._members.version, tuple(records)))))
+            taken.update((yield from ask(node, p.Arrive(self._members.version, tuple(records), self._meta.copies_wanted()))))
         except OSError as error:
             if error.errno != errno.EHOSTDOWN:
                 return False  # it may have them, and is asked again
         for part, since, *_ in records:
             self._doubtful.pop(part, None)
             if part in taken and self._leaving.get(part) == since:
-                del self._leaving[part]
+                self._left(part)
                 self._copies.pop(part, None)
         self._keep_ours()
         self._freeze()
@@ -188,8 +197,11 @@ class PartitionMover:
         if wanted & self._fetching:
             raise failure(META_BUSY)
         partition = self._meta.stripe_partition
-        found = [(ino, index) for ino, index in (yield from work(w.ListStripes())) if partition(ino, index) in wanted]
-        return found[:STRIPES_LISTED]
+        if call.copied:
+            here = sorted((ino, index) for ino, index, _ in (yield from work(w.ListCopied())) if (ino, index) > call.after)
+        else:
+            here = yield from work(w.ListStripes())
+        return [stripe for stripe in here if partition(*stripe) in wanted][:STRIPES_LISTED]
 
     # ── taking in ──────────────────────────────────────────────────────────────────────────────────
 
@@ -198,7 +210,10 @@ class PartitionMover:
         yield from self._calls.until(lambda: bool(members.owners))  # others may have learnt earlier that this node is a member
         taken: list[int] = []
         new: list[int] = []
-        for part, since, data, copies in call.records:
+        lacking: list[int] = []
+        if call.copies_wanted:
+            self._meta.expect_copies()
+        for part, since, data, copies, keepers in call.records:
             if self._took.get(part) == (peer, since):
                 taken.append(part)
             elif call.version == members.version and members.owners[part] == members.node:
@@ -210,21 +225,42 @@ class PartitionMover:
                     self._took[part] = peer, since
                     self._arriving.discard(part)
                     self._inherited.discard(part)
+                    if self._stripes.came(part, self._keepers.pop(part, set()).union(keepers)):
+                        lacking.append(part)
                     new.append(part)
         self._fetching.update(new)
         if new:
             self._freeze()
             self._backups.choose()
-            self._calls.spawn(self._bring_stripes(peer, new))
+            self._stripes.choose()
+            self._calls.spawn(self._bring_stripes(peer, new, set(lacking)))
         return taken
 
-    def _bring_stripes(self, peer: int, parts: list[int]) -> Operation[None]:
+    def _bring_stripes(self, peer: int, parts: list[int], lacking: set[int]) -> Operation[None]:
+        """``lacking``: those of which this node has no copies yet."""
         for at in range(0, len(parts), PARTITIONS_AT_ONCE):
             some = parts[at : at + PARTITIONS_AT_ONCE]
             if not (yield from self._bring_some(peer, some)):
-                yield from self._lose(some)
-            self._fetching.difference_update(some)
-            self._freeze()
+                yield from self._lose(some, False)
+            yield from self._bring_copies([part for part in some if part in lacking])
+            self._serve_stripes(some)
+
+    def _serve_stripes(self, parts: list[int]) -> None:
+        """All of these that is not lost is here."""
+        self._fetching.difference_update(parts)
+        self._stripes.completed(parts)
+        self._stripes.choose()
+        self._freeze()
+
+    def _bring_copies(self, parts: list[int]) -> Operation[None]:
+        if parts and (lost := (yield from self._stripes.bring(parts))):
+            yield from self._lose(lost, True)
+
+    def _inherit_copies(self, parts: list[int]) -> Operation[None]:
+        """Their owner has died, and this node was not in step with it."""
+        for at in range(0, len(parts), PARTITIONS_AT_ONCE):
+            yield from self._bring_copies(parts[at : at + PARTITIONS_AT_ONCE])
+            self._serve_stripes(parts[at : at + PARTITIONS_AT_ONCE])
 
     def _bring_some(self, peer: int, parts: list[int]) -> Operation[bool]:
         """The stripes of some partitions. False: ``peer`` died before all of them were here."""
@@ -233,7 +269,7 @@ class PartitionMover:
             left: Sequence[tuple[int, int]] = ()
             failed = False
             try:
-                left = yield from ask(peer, p.StripesOf(tuple(parts)))
+                left = yield from ask(peer, p.StripesOf(tuple(parts), False))
             except OSError:
                 failed = True
             if not left and not failed:
@@ -268,6 +304,8 @@ class PartitionMover:
                     leaving.update(part for part, how in answer if how == p.LEAVES)
                     for part in (part for part, how in answer if how == p.BACKUP):
                         backups.setdefault(part, []).append(node)
+                    for part in (part for part, how in answer if how == p.STRIPES):
+                        self._keepers.setdefault(part, set()).add(node)
                 orphans = [part for part in parts if part not in leaving and part in self._arriving]
                 if failed or (version == members.version and not (yield from self._inherit(orphans, backups))):
                     yield Sleep(PAUSE_LAST_S)
@@ -281,7 +319,7 @@ class PartitionMover:
         version = self._members.version
         if early := [part for part in parts if part not in self._inherited]:
             # This node owned them already when the node that had their stripes died: the others count only a dead owner's as lost.
-            yield from self._lose(early)
+            yield from self._lose(early, False)
         if version != self._members.version:
             return False
         ours = [part for part in parts if self._meta.shadow_state(part) == IN_STEP]
@@ -325,6 +363,11 @@ class PartitionMover:
         self._meta.set_unsure(lost, True)
         self._arriving.difference_update(ours, lost)
         self._inherited.difference_update(ours, lost)
+        lacking = [part for part in (*ours, *lost) if self._stripes.came(part, self._keepers.pop(part, set()))]
+        self._fetching.update(lacking)
+        if lacking:
+            self._calls.spawn(self._inherit_copies(lacking))
+        self._stripes.choose()
         self._freeze()
         self._meta.mend_dirs(False)
         self._backups.choose()
@@ -353,7 +396,8 @@ class PartitionMover:
         self._prune()
         leaving = [(part, p.LEAVES) for part in call.partitions if part in self._leaving]
         in_step = [part for part in call.partitions if part not in self._leaving and self._meta.shadow_state(part) == IN_STEP]
-        return leaving + [(part, p.BACKUP) for part in in_step]
+        kept = [part for part in call.partitions if self._stripes.is_kept(part)]
+        return leaving + [(part, p.BACKUP) for part in in_step] + [(part, p.STRIPES) for part in kept]
 
     def _hand_over(self, peer: int, call: p.HandOver) -> None:
         if call.version != self._members.version:
@@ -374,17 +418,18 @@ class PartitionMover:
 
     # ── what is lost ───────────────────────────────────────────────────────────────────────────────
 
-    def _lose(self, parts: list[int]) -> Operation[None]:
-        """Stripes of these were lost on their way here. Nobody is served with them until all know."""
+    def _lose(self, parts: list[int], copies: bool) -> Operation[None]:
+        """Stripes of these were lost on their way here; ``copies``: of files that have copies, else of the others. Nobody is served with
+        them until all know."""
         told: set[int] = set()
         while nodes := sorted(self._members.live - told):
-            answers = yield from together([ask(node, p.Lose(tuple(parts))) for node in nodes])
+            answers = yield from together([ask(node, p.Lose(tuple(parts), copies)) for node in nodes])
             told.update(node for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, OSError))
             if self._members.live - told:
                 yield Sleep(PAUSE_LAST_S)
 
     def _lost(self, peer: int, call: p.Lose) -> Operation[None]:
         self._members.losses += 1
-        self._members.note_lost(list(call.partitions))
-        self._meta.lose(call.partitions)
-        yield from work(w.Lose(call.partitions, self._members.known))
+        self._members.note_lost(list(call.partitions), call.copies)
+        self._meta.lose(call.partitions, call.copies)
+        yield from work(w.Lose(call.partitions, self._members.known, call.copies))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened
+from amfs.engine.attr import LOCAL, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened, stripe_of
 from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.engine.states import OpenState
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
@@ -27,6 +27,7 @@ from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
+from amfs.fs.vfs.stripe_copies import STRIPE_COPIES, StripeCopies
 
 PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 
@@ -52,13 +53,16 @@ def _bringing(ino: int) -> object:
 class OpenFiles:
     """Opens and closes files for the mounts and clients of this node, and for other nodes that write through it."""
 
-    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, opener: Opener) -> None:
+    def __init__(
+        self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, opener: Opener, stripes: StripeCopies
+    ) -> None:
         self._calls = calls
         self._meta = meta
         self._members = members
         self._owners = owners
         self._caches = caches
         self._opener = opener
+        self._stripes = stripes
         self._files: dict[int, OpenFile] = {}
         self._checkpoints = Checkpoints(calls, members, owners)
         once = Once(calls)
@@ -111,7 +115,7 @@ class OpenFiles:
             file.use(endpoint, True)
         finally:
             self._end(file, True)
-        return Opened(STRIPES if attr.layout == STRIPED else LOCAL, self._members.node, attr.stripe, 0, self._members.known)
+        return Opened(STRIPES if attr.layout == STRIPED else LOCAL, self._members.node, stripe_of(attr), 0, self._members.known)
 
     def _begin(self, ino: int, writing: bool) -> OpenFile:
         file = self._of(ino)
@@ -224,7 +228,7 @@ class OpenFiles:
             yield from work(w.MakePart(ino))
         kind = STRIPES if attr.layout == STRIPED else LOCAL
         create = kind == STRIPES or not attr.size
-        opened = Opened(kind, self._members.node, attr.stripe, attr.size, grant.known)
+        opened = Opened(kind, self._members.node, stripe_of(attr), attr.size, grant.known)
         file.open_proxy((yield from work(w.OpenHandle(ino, opened, True, create))))
         self._calls.spawn(self._watch_proxy(ino))
         return True
@@ -299,8 +303,10 @@ class OpenFiles:
                 written = yield from self._written(ino, file.report())
                 file = self._of(ino)
                 if written is not None and file.copies > 1:
-                    # One that has outgrown this node lies in stripes, each once.
-                    error, same = (errno.ENOSPC, False) if file.stripe else (yield from self._checkpoints.finish(ino, written))
+                    if file.stripe:
+                        error = yield from self._copy_grown(ino, file.copies)
+                    else:
+                        error, same = yield from self._checkpoints.finish(ino, written)
                     file = self._of(ino)
             used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
             if not used:
@@ -393,7 +399,7 @@ class OpenFiles:
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
             if attr.writer == self._members.node and self._of(ino).stripe:
-                return errno.ENOSPC  # it has outgrown this node, and lies in stripes, each once
+                return (yield from self._copy_grown(ino, attr.copies))
             if attr.writer == self._members.node and attr.layout == WHOLE:
                 facts = yield from work(w.LiveFacts(attr))
                 return (yield from self._checkpoints.flush(ino, facts))
@@ -401,6 +407,11 @@ class OpenFiles:
             self._calls.release(_closing(ino))
             self._forget(ino)
         return (yield from self._owners.ask(p.Secure(ino))) if attr.writer < 0 else 0
+
+    def _copy_grown(self, ino: int, copies: int) -> Operation[int]:
+        """It has outgrown this node, and lies in stripes: perhaps since before somebody asked for copies."""
+        error = yield from self._stripes.protect(ino)
+        return error or (errno.ENOSPC if copies > STRIPE_COPIES else 0)
 
     def keep_brought(self, ino: int) -> None:
         """What lies here is a copy that stays, whatever becomes of an opening under way."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened
+from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened, stripe_of
 from amfs.engine.states import OpenEvent
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, work
@@ -90,13 +90,13 @@ class Opener:
             elif attr.writer not in (-1, me):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size, known)
             elif attr.layout == STRIPED:
-                opened = Opened(STRIPES, me, attr.stripe, attr.size, known)
+                opened = Opened(STRIPES, me, stripe_of(attr), attr.size, known)
             elif not attr.size or truncate:
                 if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
                     continue
-                opened = Opened(LOCAL, me, 0, attr.size, known)
+                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, known)
             elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
-                opened = Opened(LOCAL, me, 0, attr.size, known)
+                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, known)
                 if not writing and attr.finished and not self._owners.is_here(ino):
                     self._meta.cache(attr, True, since)  # so that the mount opens it by itself the next time
             elif not holders:

@@ -4,7 +4,7 @@ A file says how many copies it wants (``Attr.copies``). Which nodes get them fol
 twice differently. While a file is written its writer's node asks for copies of what was written so far (``Checkpoint``): when a program has
 closed it, and when it is finished. Of a finished file this shard has copies made (``Secure``), by itself when a death has left too few.
 
-A striped file has one copy.
+Copies of stripes are seen to by ``stripe_copies``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from amfs.engine import peer_requests as p
 from amfs.engine.attr import LOST, WHOLE, Attr, Facts
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, together
 from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.stripe_copies import StripeCopies
 
 T = TypeVar("T")
 
@@ -64,12 +65,13 @@ class Once:
 class Replicas:
     """Sees to the copies of the files whose records are here."""
 
-    def __init__(self, calls: Calls, meta: Meta, members: Members, in_motion: Callable[[], bool]) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, in_motion: Callable[[], bool], stripes: StripeCopies) -> None:
         """``in_motion``: are partitions on their way from or to this node?"""
         self._calls = calls
         self._meta = meta
         self._members = members
         self._in_motion = in_motion
+        self._stripes = stripes
         self._once = Once(calls)
         self._copying: set[int] = set()  # files of which nodes are being told to keep what they have got
         self._repairing = False
@@ -93,9 +95,11 @@ class Replicas:
         self._meta.give_up(call.ino, peer)
 
     def counts(self) -> tuple[int, int]:
-        """Files of here that fewer nodes hold than shall, and their bytes."""
+        """Files of here that fewer nodes hold than shall, and their bytes; of those in stripes the ones whose stripes here are being
+        copied."""
         short = self._meta.short_of_copies(max(2, len(self._members.live)))
-        return len(short), sum(size for _, size, _ in short)
+        files, size = self._stripes.counts()
+        return len(short) + files, sum(size for _, size, _ in short) + size
 
     # ── copying to several nodes ───────────────────────────────────────────────────────────────────
 

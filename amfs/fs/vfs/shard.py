@@ -337,7 +337,7 @@ class Shard:
             for node in set(self._meta.holders(ino)) - {peer}:  # what it contained before
                 self._calls.tell(node, p.DropWhole(ino))
             self._meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, laid, facts.mtime, peer)
-        lost = call.lost or (laid.layout == STRIPED and self._was_lost(ino, laid.stripe, facts.size, call.known))
+        lost = call.lost or (laid.layout == STRIPED and self._was_lost(laid, facts.size, call.known))
         done = attr._replace(**facts._asdict(), ctime=max(attr.ctime, facts.mtime), finished=LOST if lost else 1)
         before = self._meta.holders(ino)
         out, tell = self._meta.wrote(ino, peer, done, call.origin)
@@ -345,13 +345,13 @@ class Shard:
             self._calls.tell(node, p.DropWhole(ino))  # not stripes: it may lie in some by the time that node hears of this
         return Attr(*out), tell
 
-    def _was_lost(self, ino: int, stripe: int, size: int, since: int) -> bool:
+    def _was_lost(self, attr: Attr, size: int, since: int) -> bool:
         """Was a stripe of so many bytes lost since that was ``known``?"""
-        lost = self._members.lost
+        lost = self._members.lost_copies if attr.copies > 1 else self._members.lost
         if not any(version > since for version in lost.values()):
             return False
-        stripes = min(-(-size // stripe), len(self._members.owners))
-        return any(lost.get(self._meta.stripe_partition(ino, index), 0) > since for index in range(stripes))
+        stripes = min(-(-size // attr.stripe), len(self._members.owners))
+        return any(lost.get(self._meta.stripe_partition(attr.ino, index), 0) > since for index in range(stripes))
 
     def _unused(self, peer: int, ino: int) -> None:
         attr = self._record(ino)

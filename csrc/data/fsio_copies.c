@@ -1,0 +1,224 @@
+/* Copies of stripes. The owner of a partition keeps the first copy of its stripes, and its backup by the table the second. All changes of a stripe go by
+ * the owner: it holds the stripe's lock while it passes a change on and makes it, so that every copy sees the same changes in the same order. It passes
+ * a change on before it makes it: what a backup has no room for is changed nowhere. Which nodes have copies, and when one that was empty has got all
+ * stripes (is in step), is decided elsewhere (fs/vfs/stripe_copies.py).
+ *
+ * A node takes copies from the owner by its own table only, on a lane of their own: who takes one waits for no other node. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static pthread_mutex_t *lock_in(pthread_mutex_t *locks, uint64_t ino, uint64_t index) {
+    return &locks[((ino * 0x9E3779B97F4A7C15u >> 32) + index) % FSIO_COPY_LOCKS];
+}
+
+void fsio_copies_begin(struct fsio *io) {
+    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
+        pthread_mutex_init(&io->passing_on[i], NULL);
+        pthread_mutex_init(&io->taking[i], NULL);
+    }
+}
+
+void fsio_copies_end(struct fsio *io) {
+    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
+        pthread_mutex_destroy(&io->passing_on[i]);
+        pthread_mutex_destroy(&io->taking[i]);
+    }
+    free(io->copies);
+}
+
+void fsio_set_copies(struct fsio *io, struct fsio_copies *all) {
+    pthread_mutex_lock(&io->table_lock);
+    struct fsio_copies *before = io->copies;
+    io->copies = all;
+    pthread_mutex_unlock(&io->table_lock);
+    free(before);
+}
+
+void fsio_copies_settle(struct fsio *io) {
+    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
+        pthread_mutex_lock(&io->passing_on[i]);
+        pthread_mutex_unlock(&io->passing_on[i]);
+    }
+}
+
+bool fsio_has_copies(struct fsio *io) {
+    pthread_mutex_lock(&io->table_lock);
+    bool has = io->copies != NULL;
+    pthread_mutex_unlock(&io->table_lock);
+    return has;
+}
+
+/* False: nobody has said yet. */
+static bool copies_of(struct fsio *io, uint64_t ino, uint64_t index, struct fsio_copies *found) {
+    pthread_mutex_lock(&io->table_lock);
+    bool known = io->copies != NULL && io->partitions > 0;
+    if (known) *found = io->copies[fsio_partition_of(io, ino, index)];
+    pthread_mutex_unlock(&io->table_lock);
+    return known && found->known;
+}
+
+/* ── the owner ── */
+
+/* What the owner's caller is told. A backup that cannot be reached, or has another table: the next table says who has the copies then. */
+static int passed(int error) { return error == 0 || error == ENOSPC || error == ECANCELED || error == ENODATA ? error : ESTALE; }
+
+static int send_part(struct data_link *link, int part, uint64_t size) {
+    enum { PIECE = 256 << 10 };
+    char *buffer = malloc(PIECE);
+    int error = buffer == NULL ? ENOMEM : 0;
+    for (uint64_t at = 0; error == 0 && at < size;) {
+        size_t count = size - at < PIECE ? (size_t)(size - at) : PIECE;
+        ssize_t got = pread(part, buffer, count, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) error = errno;
+        if (got >= 0 && (size_t)got < count) memset(buffer + got, 0, count - (size_t)got);
+        if (error == 0) error = data_send(link->fd, buffer, count, NULL, 0, false);
+        at += count;
+    }
+    free(buffer);
+    return error;
+}
+
+/* All of a stripe, as it is here, in place of what is there. With its lock held. */
+static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t index) {
+    struct stat found = {0};
+    struct data_reply reply = {0};
+    int error = DATA_BROKEN, part = fsio_part_open(io, ino, (int64_t)index, false);
+    if (part < 0 && part != -ENOENT) return -part;
+    if (part >= 0 && fstat(part, &found) != 0) error = errno;
+    struct data_request request = {
+        .op = OP_COPY, .flag = COPY_WHOLE, .ino = ino, .index = (int64_t)index, .length = (uint64_t)found.st_size};
+    for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
+        struct data_link *link;
+        error = data_link_get(&io->client, node, LANE_COPIES, tries > 0, &link);
+        if (error != 0) break;
+        bool used = link->used;
+        error = data_ask(link, &request, NULL);
+        if (error == 0) error = send_part(link, part, request.length);
+        if (error == 0) error = data_hear(link, &reply);
+        if (error == 0 && reply.length != 0) error = EPROTO;
+        data_link_put(&io->client, link, error != 0);
+        if (!used) break;
+    }
+    if (part >= 0) close(part);
+    return passed(error != 0 ? data_result(&io->client, error) : reply.error);
+}
+
+static int send_change(struct fsio *io, int32_t node, bool in_step, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+                       size_t count) {
+    struct data_reply reply;
+    for (size_t done = 0; done < count;) {
+        size_t piece = count - done < DATA_CHUNK ? count - done : DATA_CHUNK;
+        struct data_request request = {.op = OP_COPY,
+                                       .flag = in_step ? COPY_IN_STEP : COPY_CHANGE,
+                                       .ino = ino,
+                                       .index = (int64_t)index,
+                                       .offset = at + done,
+                                       .length = piece};
+        int error = passed(data_call(&io->client, node, LANE_COPIES, &request, from + done, &reply, NULL, 0));
+        if (error != 0) return error;
+        done += piece;
+    }
+    return 0;
+}
+
+static int pass_on(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    struct fsio_copies copies;
+    int error = copies_of(io, ino, index, &copies) ? 0 : ESTALE;
+    for (int i = 0; error == 0 && i < copies.count; i++) {
+        int32_t node = copies.nodes[i];
+        error = send_change(io, node, copies.in_step[i], ino, index, at, from, count);
+        if (error != ENODATA) continue;
+        error = send_whole(io, node, ino, index); /* it had nothing of the stripe yet */
+        if (error == 0) error = send_change(io, node, copies.in_step[i], ino, index, at, from, count);
+    }
+    return error;
+}
+
+int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
+    bool moving;
+    pthread_mutex_lock(lock);
+    int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : fsio_mark_copied(io, ino, index);
+    if (error == 0) error = pass_on(io, ino, index, at, from, count);
+    if (error == 0) error = fsio_stripe_keep(io, ino, index, at, from, count);
+    pthread_mutex_unlock(lock);
+    return error;
+}
+
+int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
+    if (!fsio_is_copied(io, ino)) return fsio_part_punch(io, ino, index, offset, length);
+    pthread_mutex_t *lock = lock_in(io->passing_on, ino, (uint64_t)index);
+    struct fsio_copies copies;
+    pthread_mutex_lock(lock);
+    int error = copies_of(io, ino, (uint64_t)index, &copies) ? fsio_part_punch(io, ino, index, offset, length) : ESTALE;
+    for (int i = 0; error == 0 && i < copies.count; i++) error = send_whole(io, copies.nodes[i], ino, (uint64_t)index);
+    pthread_mutex_unlock(lock);
+    return error;
+}
+
+static bool is_here(struct fsio *io, uint64_t ino, uint64_t index) {
+    struct data_stat stat;
+    return fsio_part_stat(io, ino, (int64_t)index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime) == 0;
+}
+
+int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node) {
+    pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
+    struct data_reply reply;
+    bool moving;
+    pthread_mutex_lock(lock);
+    int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : is_here(io, ino, index) ? 0 : ENOENT;
+    if (error == 0) error = send_whole(io, node, ino, index);
+    pthread_mutex_unlock(lock);
+    if (error == 0 && !is_here(io, ino, index)) { /* deleted meanwhile, there perhaps before it came */
+        struct data_request request = {.op = OP_DELETE, .flag = WHAT_PART, .ino = ino, .index = (int64_t)index};
+        (void)data_call(&io->client, node, LANE_PARTS, &request, NULL, &reply, NULL, 0);
+    }
+    return error;
+}
+
+/* ── a node that keeps copies for others ── */
+
+int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool in_step) {
+    pthread_mutex_t *lock = lock_in(io->taking, ino, index);
+    uint64_t more = fsio_part_growth(io, ino, index, at, count);
+    int64_t grown = 0;
+    fsio_change_begins(io);
+    int error = fsio_reserve_or_make(io, more) ? 0 : ENOSPC;
+    if (error == 0) {
+        pthread_mutex_lock(lock);
+        if (fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
+        else if (!in_step && !is_here(io, ino, index)) error = ENODATA;
+        else error = fsio_mark_copied(io, ino, index);
+        if (error == 0) error = fsio_part_write(io, ino, index, at, from, count, &grown);
+        pthread_mutex_unlock(lock);
+        fsio_account(io, grown - (int64_t)more);
+    }
+    fsio_change_ends(io);
+    return error;
+}
+
+int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, int error) {
+    pthread_mutex_t *lock = lock_in(io->taking, ino, index);
+    pthread_mutex_lock(lock);
+    if (error == 0 && fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
+    if (error == 0) error = fsio_mark_copied(io, ino, index);
+    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, error);
+    pthread_mutex_unlock(lock);
+    return error;
+}
+
+/* ── a file that shall have copies from now on ── */
+
+int fsio_copied(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    if (file != NULL) atomic_store(&file->copied, true);
+    if (file != NULL) fsio_drop_later(file);
+    uint64_t end = fsio_stripes_end(io, ino);
+    return end == 0 ? 0 : fsio_mark_copied(io, ino, end - 1);
+}
