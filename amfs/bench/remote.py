@@ -27,6 +27,7 @@ NO_TARGET = 0.0  # of a row that is there to be read: what counts are the questi
 _MIB = 1 << 20
 _SMALL_FILES = 300
 _MANY_FILES = 500  # of each client
+_DIRECTORIES = 50
 _ROUND_TRIPS = 300
 _LOOKS = 20
 
@@ -42,6 +43,8 @@ LINES = (
     Line("small-asked", "  questions to other nodes, first", "a file", "", False, 3.0),
     Line("small-asked-again", "  questions to other nodes, again", "a file", "", False, 0.0),
     Line("many", "1 KiB files of the next of 4 nodes, a client each", "files/s", "files of each node itself", True, 0.2),
+    Line("mkdir", "directories made in one, a client on each of 4 nodes", "a second", "", True, NO_TARGET),
+    Line("rmdir", "  removed", "a second", "", True, NO_TARGET),
 )
 
 
@@ -111,6 +114,11 @@ class Remote:
             clients.phase("clean")
         return elsewhere, own
 
+    def directories(self) -> tuple[float, float]:
+        """Directories a second that a client on each node makes and removes, all in the same one. Raises Failed."""
+        with Client(self.programs["envelope"], NODES, f"remote{next(self._count)}", self.mounts) as clients:
+            return clients.phase("mkdir", count=_DIRECTORIES).rate, clients.phase("rmdir").rate
+
     def settled(self, look: Callable[[], T]) -> T:
         """What ``look`` finds once it finds the same again: a mount is told of a closing after close(2) has returned."""
         found = look()
@@ -153,6 +161,8 @@ class Remote:
             if asked is not None:
                 found[key_asked] = Sample(asked)
         found["many"] = Sample(*self.many())
+        made, removed = self.directories()
+        found["mkdir"], found["rmdir"] = Sample(made), Sample(removed)
         return found
 
 

@@ -354,11 +354,14 @@ class ForgetPeer(WorkOrder[None], frozen=True):
 
 
 class Invalidate(WorkOrder[None], frozen=True):
-    """Have the kernels of this node's mounts forget these (inode 0: all), but not that of ``but`` (an endpoint); ends when they have."""
+    """Have the kernels of this node's mounts forget these (inode 0: all), but not that of ``but`` (an endpoint); ends when they have.
+
+    ``gone``: the names were those of this directory, which was removed. A kernel that does not know the directory has none of them."""
 
     inodes: tuple[int, ...]
     entries: tuple[tuple[int, bytes], ...] = ()
     but: object = None
+    gone: int = 0
 
 
 AnyWork = (

@@ -51,7 +51,7 @@ class Address(NamedTuple):
 class Caches(Protocol):
     """The kernel caches of this node's mounts."""
 
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None) -> Any: ...
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None, gone: int = 0) -> Any: ...
     def await_forgotten(self, begun: Any) -> None: ...
     def open_count(self, ino: int) -> tuple[int, int]: ...
     def keep(self, ino: int) -> bool: ...
@@ -494,7 +494,7 @@ class FileBackend:
     def invalidate(self, serial: int, order: w.Invalidate) -> None:
         """Begun at once, so that the kernel forgets as soon as it can; only for who waits for the end there is a thread."""
         mounts = self.mounts
-        begun = mounts.forget(order.inodes, order.entries, order.but) if mounts is not None else None
+        begun = mounts.forget(order.inodes, order.entries, order.but, order.gone) if mounts is not None else None
         if not begun:
             self._finish(serial, 0, None)
         elif serial:

@@ -45,7 +45,7 @@ class Mount(Protocol):
 
     def requests(self) -> list[Any]: ...
     def reply(self, effect: FsReplied) -> None: ...
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]: ...
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], gone: int) -> list[int]: ...
     def await_forgotten(self, number: int) -> None: ...
     def open_count(self, ino: int) -> tuple[int, int]: ...
     def keep(self, ino: int) -> bool: ...
@@ -77,8 +77,8 @@ class Native:
         self.set_alone = fuse.set_alone
         self.stop = fuse.stop
 
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]:
-        numbers = [self.fuse.invalidate_entry(directory, name) for directory, name in entries]
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], gone: int) -> list[int]:
+        numbers = [self.fuse.invalidate_entry(directory, name, gone) for directory, name in entries]
         return [number for number in (*numbers, *map(self.fuse.stale, inodes)) if number]
 
     def is_started(self) -> bool:
@@ -109,7 +109,7 @@ class FusepyMount:
         self.requests = adapter.requests
         self.reply = adapter.reply
 
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...]) -> list[int]:
+    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], gone: int) -> list[int]:
         if entries:
             self.adapter.forget()
         return []
@@ -230,11 +230,11 @@ class Mounts:
             mount.reply(effect)
 
     def forget(
-        self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None
+        self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None, gone: int = 0
     ) -> list[tuple[Mount, int]]:
         """Have the kernel forget, in every mount but one (an endpoint), what is old. Returns at once what ``await_forgotten`` waits for."""
         mounts = [mount for mount in self._mounts.values() if but != mount.endpoint and not mount.is_ended()]
-        return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries)]
+        return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries, gone)]
 
     def await_forgotten(self, begun: list[tuple[Mount, int]]) -> None:
         """Wait until the kernel has. Any thread may call this."""

@@ -207,11 +207,11 @@ static PyObject *fuse_stale(PyObject *self, PyObject *args) {
 }
 
 static PyObject *fuse_invalidate_entry(PyObject *self, PyObject *args) {
-    ull dir;
+    ull dir, gone = 0;
     const char *name;
     Py_ssize_t length;
-    if (!PyArg_ParseTuple(args, "Ky#:invalidate_entry", &dir, &name, &length)) return NULL;
-    return PyLong_FromUnsignedLongLong(amfs_fuse_invalidate_entry(mount_of(self), dir, name, (size_t)length));
+    if (!PyArg_ParseTuple(args, "Ky#|K:invalidate_entry", &dir, &name, &length, &gone)) return NULL;
+    return PyLong_FromUnsignedLongLong(amfs_fuse_invalidate_entry_of(mount_of(self), dir, name, (size_t)length, gone));
 }
 
 static PyObject *fuse_await_invalidated(PyObject *self, PyObject *args) {
@@ -331,7 +331,7 @@ static PyMethodDef fuse_methods[] = {
     {"reply_dir", fuse_reply_dir, METH_VARARGS, "reply_dir(unique, [(name, ino, type, cursor, attr | None)])"},
     {"reply_statfs", fuse_reply_statfs, METH_VARARGS, "reply_statfs(unique, bsize, blocks, bfree, bavail, files, ffree)"},
     {"stale", fuse_stale, METH_VARARGS, "stale($self, ino, /)\n--\n\nHave the kernel forget it, and close what no open stands for."},
-    {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name)"},
+    {"invalidate_entry", fuse_invalidate_entry, METH_VARARGS, "invalidate_entry(dir, name, gone=0)"},
     {"await_invalidated", fuse_await_invalidated, METH_VARARGS,
      "await_invalidated($self, number, /)\n--\n\nWait until the kernel has forgotten it."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},

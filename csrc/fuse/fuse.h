@@ -119,6 +119,9 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
 /* Likewise, and what no open stands for is closed: another node has changed it, or wants to. */
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino); /* 0: of all inodes */
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+/* The same of the name of a directory that was removed, `gone`; 0: of whatever it is. A kernel that does not know that inode has no such name, and need not
+ * be told: to be told a name it takes the lock of the directory, which a process may hold that waits for us. */
+uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, uint64_t gone);
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number);
 
 /* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */

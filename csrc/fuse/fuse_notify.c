@@ -257,6 +257,13 @@ uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const
     return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }
 
+uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, uint64_t gone) {
+    if (gone == 0) return amfs_fuse_invalidate_entry(mount, dir, name, length);
+    meta_stale(mount->node->meta,
+               meta_name_mark(dir, name, length)); /* before the look: who is being told of it now looks whether that is old */
+    return on_its_way(mount, gone) ? amfs_fuse_invalidate_entry(mount, dir, name, length) : 0;
+}
+
 uint64_t fuse_notify_epoch(struct amfs_fuse *mount) {
     return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0;
 }

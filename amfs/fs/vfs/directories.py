@@ -21,7 +21,7 @@ from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operatio
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 
-BRANCHES = 2
+BRANCHES = 4  # the last of five nodes hears it in one step, the last of a thousand in five
 LOCK = "directories"  # one change after the other
 SPREADING = "spreading"  # no node is introduced while a change is on its way to all
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
@@ -38,7 +38,7 @@ class Directories:
         self._caches = caches
         self._spreads = 0  # changes that this node has spread as the manager
         self._applied: tuple[int, int, int] = (-1, 0, 0)  # the last change applied: its manager, its number there, what came of it here
-        self._forgotten: list[tuple[tuple[int, ...], tuple[Name, ...]]] = []  # what the change being applied makes old
+        self._forgotten: list[w.Invalidate] = []  # what the change being applied makes old
         calls.serve(
             p.Mkdir.by(self._mkdir),
             p.Rmdir.by(self._rmdir),
@@ -231,10 +231,10 @@ class Directories:
             if self._members.node == call.asker:
                 # The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts here are told by
                 # the operation.
-                for inodes, _ in forgotten:
-                    self._calls.order(w.Invalidate(inodes))
+                for old in forgotten:
+                    self._calls.order(w.Invalidate(old.inodes))
             elif forgotten:
-                yield from together([work(w.Invalidate(*names)) for names in forgotten])
+                yield from together([work(old) for old in forgotten])
             return (yield from self._relay(call, mine))
         finally:
             self._calls.release(key)
@@ -275,7 +275,7 @@ class Directories:
                 meta.dir_remove(ino)
                 if not keep_entry:
                     self._strike(dir, name, ino)
-                self._forget((dir, ino), (dir, name))
+                self._forget((dir, ino), (dir, name), gone=ino)
             case p.ForgetName(dir, name):
                 self._forget((dir,), (dir, name))
             case p.FreezeDirectory(ino, frozen):
@@ -321,8 +321,8 @@ class Directories:
         with suppress(OSError):
             self._meta.remove(dir, name, 0, ino)
 
-    def _forget(self, inodes: tuple[int, ...], *entries: Name) -> None:
-        self._forgotten.append((inodes, entries))
+    def _forget(self, inodes: tuple[int, ...], *entries: Name, gone: int = 0) -> None:
+        self._forgotten.append(w.Invalidate(inodes, entries, None, gone))
 
     # ── a new node ─────────────────────────────────────────────────────────────────────────────────
 

@@ -120,7 +120,8 @@ class Shard:
 
     def _remove(self, peer: int, call: p.Remove) -> Operation[Entry]:
         was, type, tell = self._meta.remove(call.dir, call.name, call.owner, call.ino)
-        yield from self._caches.notify(peer if call.asker < 0 else call.asker, tell, (), ((call.dir, call.name),))
+        if type != stat.S_IFDIR:  # of a directory's name the kernels of all nodes are told by the manager
+            yield from self._caches.notify(peer if call.asker < 0 else call.asker, tell, (), ((call.dir, call.name),))
         return Entry(was, type)
 
     def _unlink(self, peer: int, call: p.Unlink) -> Operation[Attr]:
