@@ -22,7 +22,7 @@ STRIPE = 4096
 LIMIT = 1 << 30
 KNOWS_ALL = 1 << 62  # of losses
 #: Works that end later, beside all else.
-SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe)
+SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe, w.ListCopied)
 
 
 class Contents:

@@ -122,6 +122,10 @@ class FileSystem(Machine):
         """Files recorded here that fewer nodes hold than shall, and their bytes."""
         return self._replicas.counts()
 
+    def keeps_stripes(self, part: int) -> bool:
+        """Has this node all stripes of a partition of another that have copies?"""
+        return self._stripes.is_kept(part)
+
     def flush(self) -> None:
         self._shard.flush()
 

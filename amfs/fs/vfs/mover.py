@@ -125,7 +125,7 @@ class PartitionMover:
 
     def _left(self, part: int) -> None:
         if self._leaving.pop(part, None) is not None:
-            self._stripes.left(part, part not in self._fetching)
+            self._stripes.left(part)
 
     def _freeze(self) -> None:
         away = self._arriving | set(self._leaving)
@@ -248,7 +248,6 @@ class PartitionMover:
     def _serve_stripes(self, parts: list[int]) -> None:
         """All of these that is not lost is here."""
         self._fetching.difference_update(parts)
-        self._stripes.completed(parts)
         self._stripes.choose()
         self._freeze()
 

@@ -54,6 +54,7 @@ class StripeCopies:
         self._members = members
         self._nodes: dict[int, dict[int, bool]] = {}  # partition of here -> node that is told of changes -> is it in step?
         self._kept: set[int] = set()  # partitions of others with which this node is in step
+        self._offered: set[int] = set()  # partitions of whose next owner this node has been said to be a keeper
         self._chosen = False  # have nodes been named for copies?
         self._filling: set[int] = set()  # nodes that are being brought in step
         self._releasing = False
@@ -222,6 +223,7 @@ class StripeCopies:
     def _drop(self, peer: int, call: p.DropCopies) -> Operation[None]:
         self._check(peer, call.version, call.partitions)
         self._kept.difference_update(call.partitions)
+        self._offered.difference_update(call.partitions)
         yield from work(w.DropCopied(call.partitions))
 
     def _keep(self, peer: int, call: p.KeepCopies) -> None:
@@ -237,18 +239,20 @@ class StripeCopies:
     def keepers(self, part: int) -> tuple[int, ...]:
         """Who has all stripes of a partition that is about to leave: the next owner tells them of changes."""
         in_step = [node for node, is_so in self._nodes.get(part, {}).items() if is_so]
-        mine = part in self._nodes or part in self._kept
-        return (*in_step, self._members.node) if mine and self._meta.copies_wanted() else ()
+        if not self._meta.copies_wanted() or not (part in self._nodes or part in self._kept):
+            return ()
+        if part in self.incomplete():
+            self._offered.discard(part)
+            return tuple(in_step)
+        self._offered.add(part)
+        return (*in_step, self._members.node)
 
-    def left(self, part: int, complete: bool) -> None:
-        """It has another owner now, which brings its stripes from here; ``complete``: they are all here."""
-        if self._nodes.pop(part, None) is not None and complete:
+    def left(self, part: int) -> None:
+        """It has another owner now, which tells this node of changes if it was named as a keeper."""
+        self._nodes.pop(part, None)
+        if part in self._offered:
+            self._offered.discard(part)
             self._kept.add(part)
-
-    def completed(self, parts: Iterable[int]) -> None:
-        """Stripes of these have come here; some of them have left already."""
-        if self._meta.copies_wanted():
-            self._kept.update(part for part in parts if self._members.owners[part] != self._members.node)
 
     def came(self, part: int, keepers: Iterable[int]) -> bool:
         """Its records are here, and nothing is served yet. Are stripes missing?"""
@@ -256,6 +260,7 @@ class StripeCopies:
         self._nodes[part] = dict.fromkeys(others, True)
         missing = self._meta.copies_wanted() and part not in self._kept
         self._kept.discard(part)
+        self._offered.discard(part)
         return missing
 
     def bring(self, parts: Sequence[int]) -> Operation[list[int]]:

@@ -1,0 +1,112 @@
+"""Copies of stripes, by machines of several nodes: what a death takes along, and what it does not."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from fs_cluster import Cluster, Node
+from hypothesis import given
+from hypothesis import strategies as st
+from test_fs_replicas import living, read, refused, session, write
+
+from amfs.engine import fs_works as w
+from amfs.engine.attr import STRIPED, WHOLE
+from amfs.engine.partition import PartitionTable
+from amfs.fs.vfs.stripe_copies import BYTES_AT_ONCE, STRIPES_AT_ONCE, bounded
+from amfs.sim.file_backend import STRIPE
+
+COUNT = 24
+
+
+def content(number: int) -> bytes:
+    return bytes([65 + number]) * (STRIPE * (1 + number % 5))
+
+
+def check_pairs(cluster: Cluster) -> None:
+    """Every partition has its backup in step, and nobody else believes to be."""
+    table: PartitionTable = cluster.table
+    for number in living(cluster):
+        mine = {part for part, owner in enumerate(table.owners) if table.backup_of(part) == number}
+        assert {part for part in range(len(table.owners)) if cluster.nodes[number].fs.keeps_stripes(part)} == mine
+
+
+@given(st.lists(st.integers(0, BYTES_AT_ONCE * 2), max_size=300))
+def test_what_is_copied_side_by_side_is_bounded(sizes: list[int]) -> None:
+    stripes = [((1, index), size) for index, size in enumerate(sizes)]
+    batches = list(bounded(stripes))
+    assert [stripe for batch in batches for stripe in batch] == [stripe for stripe, _ in stripes]
+    for batch in batches:
+        assert len(batch) <= STRIPES_AT_ONCE
+        assert len(batch) == 1 or sum(sizes[index] for _, index in batch) <= BYTES_AT_ONCE
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_death_after_the_other_takes_nothing_along(seed: int) -> None:
+    cluster = session(4, seed)
+    for number in range(COUNT):
+        write(cluster, number % 4, b"/%d" % number, content(number), STRIPED)
+    for dead in (seed % 4, (seed + 1) % 4, (seed + 2) % 4):
+        cluster.settle()
+        check_pairs(cluster)
+        cluster.kill(dead)
+        cluster.settle()
+        for number in range(COUNT):
+            assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_second_death_before_copies_are_made_again_loses_what_had_no_other_copy(seed: int) -> None:
+    cluster = session(4, seed)
+    inodes = {number: write(cluster, number % 4, b"/%d" % number, content(number), STRIPED) for number in range(COUNT)}
+    cluster.settle()
+    first, second = seed % 4, (seed + 1) % 4
+    before: PartitionTable = cluster.table
+    pair = {first, second}
+    gone = [{owner, before.backup_of(part)} == pair for part, owner in enumerate(before.owners)]
+    partition = cluster.nodes[0].meta.stripe_partition
+    lost = {number for number, ino in inodes.items() if any(gone[partition(ino, index)] for index in range(1 + number % 5))}
+    assert 0 < len(lost) < COUNT
+    cluster.held_works.add(w.ListCopied)  # no node gets any further in bringing others in step
+    cluster.kill(first)
+    cluster.settle()
+    assert sum(node.fs.short_of_copies()[0] for number, node in cluster.nodes.items() if number not in cluster.dead)
+    cluster.kill(second)
+    cluster.settle()
+    node = living(cluster)[0]
+    for number in range(COUNT):
+        path = b"/%d" % number
+        if number in lost:
+            assert refused(cluster, node, "open_path", path, 0, 0, -1, 0, -1) == errno.EIO
+        else:
+            assert read(cluster, node, path) == content(number)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
+    """Whoever dies while the new node is being brought in step: all is whole."""
+    for dead in range(3):
+        cluster = session(3, seed)
+        for number in range(COUNT):
+            write(cluster, number % 3, b"/%d" % number, content(number), STRIPED)
+        cluster.settle()
+        cluster.nodes[3] = Node(cluster, 3)
+        cluster.table = cluster.table.with_node(3)
+        cluster.view()
+        for _ in range(cluster.random.randrange(400)):
+            cluster.step()
+        cluster.kill(dead)
+        cluster.settle()
+        for number in range(COUNT):
+            assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
+        check_pairs(cluster)
+
+
+def test_a_whole_file_with_copies_is_laid_in_stripes_with_copies() -> None:
+    cluster = session(3, 1)
+    write(cluster, 0, b"/f", content(4), WHOLE)
+    cluster.call(0, "set_xattr_path", b"/f", b"user.amfs.layout", b"striped:%d" % STRIPE, 0)
+    cluster.settle()
+    cluster.kill(0)
+    cluster.settle()
+    assert read(cluster, 1, b"/f") == content(4)
