@@ -60,6 +60,7 @@ class MemberLimits(msgspec.Struct, frozen=True):
     heartbeat_s: float = 1.0
     suspect_s: float = 3.0
     dead_s: float = 6.0
+    join_s: float = 0.001  # for each member, from letting nodes in to letting in the next ones
     probe_s: float = 1.5  # silent for so long: does its process still listen?
     cut_off_s: float = 12.0  # without the majority of the session for so long: this side ends
     client_dead_s: float = 15.0  # a submitter that is silent for so long is gone, its run is ended

@@ -19,7 +19,7 @@ from amfs.bench.envelope_table import aligned
 from amfs.bench.mounts import Session
 from amfs.bench.process import Failed
 from amfs.client.files import Files
-from amfs.engine.partition import PartitionTable
+from amfs.engine.partition import PartitionTable, enough_for
 from amfs.engine.workflow import Task, Workflow
 from amfs.errors import AmfsError
 
@@ -74,7 +74,7 @@ def row(workload: str, layout: str, counts: Sequence[int], computed: Sequence[in
 
 def session_table(nodes: int) -> PartitionTable:
     """The table of a session whose nodes came one after the other."""
-    return functools.reduce(PartitionTable.with_node, range(1, nodes), PartitionTable.even([0]))
+    return functools.reduce(lambda table, node: table.with_nodes([node]), range(1, nodes), PartitionTable.even([0], enough_for(nodes)))
 
 
 def compute(workflow: Workflow, nodes: int) -> dict[str, list[int]]:

@@ -74,7 +74,7 @@ def node_options(command: F) -> F:
     return command
 
 
-def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1) -> NodeOptions:
+def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1, expected: int = 1) -> NodeOptions:
     """The options' values as the provisioner takes them. Raises UsageError."""
     store, store_limit = given["store"], given["store_limit"]
     place = os.path.abspath(store) if store else ""
@@ -82,4 +82,4 @@ def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1)
     if store_limit and not sizes["store_limit"]:
         raise UsageError("--store-limit 0 leaves no room for files; leave the option out where there is to be no limit")
     chosen = {"slots": given["slots"], "tcp": given["tcp"], "store_dir": place, "unit_size": unit_size, "replicas": replicas}
-    return NodeOptions(**chosen, **sizes, **spill_sizes(given))
+    return NodeOptions(expected=expected, **chosen, **sizes, **spill_sizes(given))

@@ -19,8 +19,9 @@ from amfs.net.records import SessionRecord
     "--replicas", type=click.IntRange(1, COPIES_MAX), default=1, metavar="K",
     help="Nodes that have the content of each file of amfs:/ before its close is answered (default 1).",
 )  # fmt: skip
+@click.option("--expect", type=click.IntRange(1, 65536), metavar="N", help="Nodes that it is to grow to (default: those that it starts).")
 @node_options
-def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, **given: Any) -> int:
+def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, expect: int | None, **given: Any) -> int:
     """Start a session: node servers on this machine, or one per rank under mpiexec.
 
     Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
@@ -36,7 +37,7 @@ def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, **giv
 
     provisioner = choose(nodes)
     try:
-        session = provisioner.start(name, chosen_options(given, unit_size, replicas))
+        session = provisioner.start(name, chosen_options(given, unit_size, replicas, expect or 1))
     except AmfsError as error:
         if not provisioner.speaks:
             return error.exit_code

@@ -24,7 +24,8 @@ class Majority:
     def follow(self, members: list[int]) -> None:
         self.members = members
         self.gone.intersection_update(members)
-        self._heard = {node: at for node, at in self._heard.items() if node in members}
+        known = set(members)
+        self._heard = {node: at for node, at in self._heard.items() if node in known}
         self._voted.clear()
 
     def hear(self, node: int, at: float) -> None:

@@ -1,7 +1,8 @@
 """Membership of the session: joining, heartbeats, the manager (MemFS: Central Manager) and its succession. Pure.
 
-One node is the manager. It numbers the nodes that join, notices nodes that fall silent, and announces every change as a ``View`` with a
-higher epoch. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher
+One node is the manager. It numbers the nodes that join, notices nodes that fall silent, and announces every change: to members as a
+``ViewChange``, to new ones as a ``View``, with a higher epoch. Nodes that ask to join while others do are let in together, so that N nodes
+that start at once cost a few messages each. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher
 their id is, so that normally only one node does so. If two nodes do (a cut network), ``views.overtakes`` says which view counts, and a node
 that is not in it leaves the session. The manager sends every view to the clients (submitters), too, and ends the runs of a silent client.
 
@@ -13,15 +14,16 @@ side of a cut: it is not counted, and not waited for.
 from __future__ import annotations
 
 import logging
+import math
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
 from amfs.engine.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.majority import Majority
-from amfs.engine.partition import PartitionTable
+from amfs.engine.partition import enough_for
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
-from amfs.engine.views import overtakes
+from amfs.engine.views import follow, follows, overtakes
 
 
 class Peer:
@@ -35,19 +37,24 @@ class Peer:
 
 
 class Membership(Machine):
-    """``view`` is the current one (None until admitted). ``manager_hint``: whom to ask to join; own id for the first manager."""
+    """``view`` is the current one (None until admitted). ``manager_hint``: the node to ask to join; own id for the first manager.
+    ``expected``: how many nodes the session is to have; of use to its founder."""
 
     def __init__(
-        self, me: m.Member, manager_hint: int, *, unit_size: int = 0, limits: MemberLimits | None = None, view: m.View | None = None
-    ) -> None:
+        self, me: m.Member, manager_hint: int, *, unit_size: int = 0, expected: int = 1, limits: MemberLimits | None = None,
+        view: m.View | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(me.node)
         self.me = me
         self.limits = limits or MemberLimits()
         self.unit_size = unit_size
+        self.expected = expected
         self.view: m.View | None = view
         self._checked: m.View | None = None  # the view whose table was looked at last
         self.hint = manager_hint
         self.peers: dict[int, Peer] = {}
+        self.joining: dict[int, m.Member] = {}  # that are let in together with the next
+        self.let_in_at = -math.inf  # when nodes were let in last
         self.clients: dict[int, float] = {}  # client -> when it was heard
         self.client_runs: dict[int, set[int]] = {}
         self.journals: dict[str, tuple[int, int]] = {}  # mark of a journal -> the latest run that goes on with it, as (life, run)
@@ -63,6 +70,7 @@ class Membership(Machine):
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
         self.on_message = {
             m.View: self.on_view,
+            m.ViewChange: self.on_view_change,
             m.Join: self.on_join,
             m.IdAssigned: self.on_id_assigned,
             m.Heartbeat: self.on_heartbeat,
@@ -94,7 +102,7 @@ class Membership(Machine):
             self._watch()
             self.changed = True
         elif self.hint == self.node:
-            self._announce((self.me,), PartitionTable.even([self.node]))
+            self._adopt(m.View(1, self.node, (self.me,), (self.node,) * enough_for(self.expected), self.unit_size))
         else:
             self.send(self.hint, m.Join(self.me))
         self._set_beat()
@@ -136,30 +144,57 @@ class Membership(Machine):
         if new.node in known and known[new.node].incarnation == new.incarnation:
             self.send(new.node, view)  # repeated
             return
-        if new.node in self.left or new.node in known:
+        if new.node in self.left or new.node in known or self.joining.get(new.node, new) != new:
             # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
-            self.next_id = max((self.next_id, *self.left, *self.nodes())) + 1
+            self.next_id = max((self.next_id, *self.left, *self.nodes(), *self.joining)) + 1
             self.send(new.node, m.IdAssigned(self.next_id))
             return
-        self._admit(new.node)
-        self._announce((*view.members, new), PartitionTable(view.table, view.epoch).with_node(new.node))
+        self.joining[new.node] = new
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Those that asked to join. Each view costs a message to each member. So one follows the other after a while that grows with the
+        session, or when as many nodes wait as there are."""
+        view = self.view
+        if not self.joining or view is None or not self.is_manager:
+            self.joining.clear()
+            return
+        due = self.let_in_at + len(view.members) * self.limits.join_s
+        if self.now < due and len(self.joining) < len(view.members):
+            self.set_timer("join", due - self.now)
+            return
+        self.let_in_at = self.now
+        joined = tuple(self.joining[node] for node in sorted(self.joining))
+        self.joining.clear()
+        self._announce(joined=joined)
 
     def on_id_assigned(self, peer: int, message: m.IdAssigned) -> None:
         """Our own number was somebody's before."""
         if self.view is None:
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))
 
-    def _announce(self, members: tuple[m.Member, ...], table: PartitionTable) -> None:
-        """As manager: a new view for everybody."""
+    def _announce(self, *, joined: tuple[m.Member, ...] = (), left: tuple[int, ...] = ()) -> None:
+        """As manager, or as the one that takes its place: the next view for everybody."""
         old = self.view
-        epoch = old.epoch + 1 if old else 1
-        view = m.View(epoch, self.node, tuple(sorted(members, key=lambda member: member.node)), table.owners, self.unit_size)
+        assert old is not None
+        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left)
+        view = follow(old, change)
         self._adopt(view)
+        new = {member.node for member in joined}
         for member in view.members:
             if member.node != self.node:
-                self.send(member.node, view)
+                self.send(member.node, view if member.node in new else change)
         for client in self.clients:
             self.send(client, view)
+
+    def on_view_change(self, peer: int, message: m.ViewChange) -> None:
+        view = self.view
+        if view is None:
+            return  # the manager sends the whole view to new nodes
+        if follows(message, view):
+            self.on_view(peer, follow(view, message))
+        elif message.manager != view.manager or message.base_epoch >= view.epoch:
+            self.send(peer, m.Heartbeat(0))  # this node has missed a view: the answer is the whole one
 
     def on_view(self, peer: int, message: m.View) -> None:
         old = self.view
@@ -202,6 +237,8 @@ class Membership(Machine):
     # ── staying in ─────────────────────────────────────────────────────────────────────────────────
 
     def on_timer(self, event: TimerFired) -> None:
+        if event.key == "join":
+            self._let_in()
         if event.key != "beat":
             return
         self._allow_for_pause()
@@ -324,10 +361,9 @@ class Membership(Machine):
         if not dead or view is None:
             return
         self.log(f"node{'s' if len(dead) > 1 else ''} {', '.join(map(str, dead))} lost", logging.WARNING)
-        table = PartitionTable(view.table, view.epoch).without(*dead)
         for node in dead:
             self.peers.pop(node, None)
-        self._announce(tuple(member for member in view.members if member.node not in dead), table)
+        self._announce(left=tuple(dead))
 
     def _look_after_the_manager(self) -> None:
         """Take over if the manager is silent, the majority is heard, and nobody of lower id has spoken up in time."""
@@ -372,8 +408,7 @@ class Membership(Machine):
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
         for client in self.clients:
             self.clients[client] = self.now
-        table = PartitionTable(view.table, view.epoch).without(lost)
-        self._announce(tuple(member for member in view.members if member.node != lost), table)
+        self._announce(left=(lost,))
 
     def on_peer_gone(self, event: PeerGone) -> None:
         """Its process has ended: no need to wait for the time-out."""

@@ -385,13 +385,24 @@ class Member(Struct, frozen=True):
 
 
 class View(Message, frozen=True, tag=50):
-    """Manager -> everyone: who is in, from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
+    """Manager -> new nodes and clients: who is in, from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
 
     epoch: int
     manager: int
     members: tuple[Member, ...]
     table: tuple[int, ...]  # partition -> node (fs.partition)
     unit_size: int = 0  # nodes per unit; 0: all in one
+
+
+class ViewChange(Message, frozen=True, tag=55):
+    """Manager -> members of the view before: the view with epoch ``base_epoch`` of ``base_manager`` is followed by one that ``views.follow``
+    makes of it. A node with another view asks for the whole one."""
+
+    base_epoch: int
+    base_manager: int
+    manager: int
+    joined: tuple[Member, ...] = ()
+    left: tuple[int, ...] = ()
 
 
 class Join(Message, frozen=True, tag=51):
@@ -499,7 +510,7 @@ AnyMessage = (
     | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan
     | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
     | Fetch | Content
-    | View | Join | Heartbeat | Leave | Shutdown
+    | View | ViewChange | Join | Heartbeat | Leave | Shutdown
     | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
     | PeerRequest | PeerResponse | FsRequest | FsResponse
 )  # fmt: skip

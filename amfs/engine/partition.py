@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heapreplace
+from itertools import cycle
 
 from amfs._native import partitions as _partitions
 from amfs._native import xxh64
 
-PARTITIONS = 1024  # at least; sessions of more nodes than a quarter of this get more
+PARTITIONS = 1024  # at least
+PARTITIONS_PER_NODE = 4  # at least, of as many nodes as are expected: or some would have twice as many as others
+
+
+def enough_for(nodes: int) -> int:
+    """How many partitions a session has that is to have so many nodes. A power of two."""
+    return max(PARTITIONS, 1 << (PARTITIONS_PER_NODE * nodes - 1).bit_length())
 
 
 def _scattered(count: int) -> Iterator[int]:
@@ -41,7 +49,7 @@ class PartitionTable:
         """Partitions dealt round-robin to ``nodes``; ``count`` 0: enough for a good balance."""
         if not nodes:
             raise ValueError("a partition table needs at least one node")
-        count = count or max(PARTITIONS, 1 << (4 * len(nodes) - 1).bit_length())
+        count = count or enough_for(len(nodes))
         return cls([nodes[i % len(nodes)] for i in range(count)])
 
     def node_of(self, key: str) -> int:
@@ -89,24 +97,28 @@ class PartitionTable:
                 owners[part] = heir
         return PartitionTable(owners, self.version + len(set(dead) & self.nodes))
 
-    def with_node(self, node: int) -> PartitionTable:
-        """``node`` is new: it takes its even share from those who have most; at most ceil(P / N) partitions move."""
+    def with_nodes(self, nodes: Sequence[int]) -> PartitionTable:
+        """``nodes`` are new: each takes its even share from those that have most; nothing else moves."""
         loads = Counter(self.owners)
-        if node in loads:
+        new = [node for node in nodes if node not in loads]
+        if not new:
             return self
-        owners = list(self.owners)
+        heap = [(-load, -node) for node, load in loads.items()]
+        heapify(heap)
         given = Counter[int]()
-        for _ in range(len(owners) // (len(loads) + 1)):
-            donor = max(loads, key=lambda n: (loads[n], n))
-            loads[donor] -= 1
-            given[donor] += 1
+        for _ in range(len(self.owners) // (len(loads) + len(new)) * len(new)):
+            load, donor = heap[0]
+            heapreplace(heap, (load + 1, donor))
+            given[-donor] += 1
         # Neighbouring partitions hold neighbouring stripes of a file, so what is given is spread: with two nodes every second one.
+        owners = list(self.owners)
+        takers = cycle(new)
         for part in _scattered(len(owners)):
-            part = (part + node) % len(owners)
+            part = (part + new[0]) % len(owners)
             if given[owners[part]] > 0:
                 given[owners[part]] -= 1
-                owners[part] = node
-        return PartitionTable(owners, self.version + 1)
+                owners[part] = next(takers)
+        return PartitionTable(owners, self.version + len(new))
 
     def moved(self, other: PartitionTable) -> set[int]:
         """Partitions that have another owner in ``other``."""

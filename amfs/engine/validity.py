@@ -120,6 +120,14 @@ def _view(message: m.View) -> str:
     return _first(_member(member) or ("" if member.node >= 0 else "a member without a number") for member in message.members)
 
 
+def _view_change(message: m.ViewChange) -> str:
+    if not (0 <= message.base_epoch < 1 << 53 and all(0 <= node <= NODE_MAX for node in (message.manager, *message.left))):
+        return "a number of the change is out of its range"
+    if message.manager in message.left:
+        return "the change leaves out the manager that makes it"
+    return _first(_member(member) or ("" if member.node >= 0 else "a member without a number") for member in message.joined)
+
+
 def _first(faults: Iterable[str]) -> str:
     return next(filter(None, faults), "")
 
@@ -139,6 +147,7 @@ _CHECKS: dict[type, Callable[[Any], str]] = {
     m.Content: _content,
     m.Join: lambda message: _member(message.member),
     m.View: _view,
+    m.ViewChange: _view_change,
     m.Heartbeat: lambda message: "" if 0 <= message.epoch < 1 << 53 else f"there is no epoch {message.epoch}",
     m.FsRequest: _fs_request,
 }

@@ -1,4 +1,4 @@
-"""Which of two views of the session counts. Pure.
+"""Which of two views of the session counts, and which one follows from a change. Pure.
 
 Views of one line of managers are counted by their epoch. After a cut network, or when a manager was stopped for so long that the others
 took it for dead, two managers go on, each with the nodes that it reaches. Neither is a member of the view of the other, and their epochs
@@ -7,7 +7,8 @@ cannot be compared. Of two such views the one with more members counts, so that 
 
 from __future__ import annotations
 
-from amfs.engine.messages import View
+from amfs.engine.messages import View, ViewChange
+from amfs.engine.partition import PartitionTable
 
 
 def overtakes(new: View, old: View) -> bool:
@@ -24,3 +25,29 @@ def are_rivals(one: View, other: View) -> bool:
 
 def _has(view: View, node: int) -> bool:
     return any(member.node == node for member in view.members)
+
+
+#: The last view that was followed, the change and the next view: nodes of one process, of which a simulation has thousands, share it.
+_followed: list[tuple[View, ViewChange, View]] = []
+
+
+def follow(view: View, change: ViewChange) -> View:
+    """The view after ``change``. The manager and all members of ``view`` work it out for themselves, with the same result."""
+    if _followed and _followed[0][0] is view and _followed[0][1] == change:
+        return _followed[0][2]
+    left, joined = set(change.left), {member.node for member in change.joined}
+    members = [member for member in view.members if member.node not in left and member.node not in joined]
+    table = PartitionTable(view.table, view.epoch)
+    if left:
+        table = table.without(*left)
+    if joined:
+        table = table.with_nodes(sorted(joined))
+    members = sorted((*members, *change.joined), key=lambda member: member.node)
+    after = View(view.epoch + 1, change.manager, tuple(members), table.owners, view.unit_size)
+    _followed[:] = [(view, change, after)]
+    return after
+
+
+def follows(change: ViewChange, view: View) -> bool:
+    """Whether ``change`` is one of ``view``."""
+    return (change.base_epoch, change.base_manager) == (view.epoch, view.manager)

@@ -68,6 +68,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     store_dir: str = ""  # where the store is made; "": in /dev/shm, else the temporary directory
     data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one
+    expected: int = 1  # nodes of the session; of use to the node that founds it
     log_file: str = ""
     host: str = ""  # name by which peers tell whether they share this machine
 

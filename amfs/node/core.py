@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 #: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
 WITHOUT_VIEW = frozenset((
-    m.View, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
+    m.View, m.ViewChange, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
 
 #: The timer before which the shell tells who was heard (``PeersHeard``).
@@ -106,6 +106,7 @@ class NodeCore:
         *,
         manager_hint: int = 0,
         unit_size: int = 0,
+        expected: int = 1,
         view: m.View | None = None,
         worker_limits: WorkerLimits | None = None,
         memory_limits: MemoryLimits | None = None,
@@ -118,7 +119,7 @@ class NodeCore:
         self.fls = FlsShard(me.node)
         self.worker = Worker(me.node, me.slots, store, worker_limits, memory_limits)
         self.dispatcher = Dispatcher(me.node, dispatcher_limits)
-        self.membership = Membership(me, manager_hint, unit_size=unit_size, limits=member_limits, view=view)
+        self.membership = Membership(me, manager_hint, unit_size=unit_size, expected=expected, limits=member_limits, view=view)
         self.machines: dict[str, Machine] = {
             "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
         }  # fmt: skip

@@ -68,7 +68,9 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts, limits=limits)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
-        core = NodeCore(me, store.root, manager_hint=config.manager, unit_size=config.unit_size, fs=fs, memory_limits=limits)
+        core = NodeCore(
+            me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs, memory_limits=limits
+        )
         loop = Loop(core, node_io, transport)
 
         def on_view(view: object) -> None:

@@ -44,7 +44,8 @@ def node_config(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
         managers=(f"ipc://{directory}/node-0.ipc",), slots=options.slots, memory=options.memory, store_dir=options.store_dir,
         store_limit=options.store_limit, high_water=options.high_water, spill=options.spill, spill_limit=options.spill_limit,
-        replicas=options.replicas, data_address=data_address, unit_size=options.unit_size, log_file=str(directory / f"node-{node}.log"),
+        replicas=options.replicas, data_address=data_address, unit_size=options.unit_size,
+        expected=options.expected, log_file=str(directory / f"node-{node}.log"),
         host=processes.host_id(),
     )  # fmt: skip
 
@@ -103,6 +104,7 @@ class LocalProcesses:
     def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
         if self.nodes < 1:
             raise UsageError("a session has at least one node: --nodes 1")
+        options = msgspec.structs.replace(options, expected=max(options.expected, self.nodes))
         orphans.sweep()
         chosen, directory = discovery.claim(name)
         sweep_mounts()

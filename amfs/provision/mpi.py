@@ -74,6 +74,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
     leader = hosts.index(host) == rank  # one rank per host keeps the directory there
     if len(set(hosts)) > 1 and not options.tcp:
         options = msgspec.structs.replace(options, tcp="0.0.0.0")
+    options = msgspec.structs.replace(options, expected=max(options.expected, size))
     local_rank = hosts[:rank].count(host)
     started: list[daemon.Started] = []
     directory: Path | None = None

@@ -19,6 +19,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0  # 0: the CPUs that the process may use
     memory: int = 0  # bytes, 0: not accounted
     unit_size: int = 0
+    expected: int = 1  # nodes that the session is to have, or to grow to
     tcp: str = ""  # ADDRESS or ADDRESS:PORT to listen on; "": local only
     store_dir: str = ""
     store_limit: int = 0  # bytes in memory per node, 0: as many as there is room for

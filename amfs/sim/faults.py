@@ -15,7 +15,7 @@ from amfs.sim.world import World
 #: Events at which a process may be hit, so that it is hit in the middle of something: messages that arrive, and tasks that begin.
 EVENTS = (
     "launches", "launches", "Publish", "Locate", "Located", "Fetch", "Content", "Replica", "Release", "Drop", "Submit", "Done", "Results",
-    "Assign", "TaskMoved", "StealAsk", "Poison", "FileFailed", "Lost", "FinalizeFiles", "Flush", "Flushed", "ReducePlan", "View",
+    "Assign", "TaskMoved", "StealAsk", "Poison", "FileFailed", "Lost", "FinalizeFiles", "Flush", "Flushed", "ReducePlan", "ViewChange",
     "RunBegin", "RunEnd",
 )  # fmt: skip
 

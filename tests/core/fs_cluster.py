@@ -85,7 +85,7 @@ class Cluster:
     def join(self, number: int) -> None:
         """A node comes in; in whatever order the others learn of it."""
         self.nodes[number] = Node(self, number)
-        self.table = self.table.with_node(number)
+        self.table = self.table.with_nodes([number])
         self.view()
         self.settle()
 

@@ -67,7 +67,7 @@ def owner(cluster: Cluster, partition: int) -> int:
 def new_node(cluster: Cluster, number: int) -> Node:
     """It is a member, and nothing has been said to it yet."""
     node = cluster.nodes[number] = Node(cluster, number)
-    cluster.table = cluster.table.with_node(number)
+    cluster.table = cluster.table.with_nodes([number])
     return node
 
 
@@ -333,7 +333,7 @@ def test_no_acknowledged_name_is_lost_with_any_one_node_at_any_moment(seed: int)
     make_some(40)
     if rng.random() < 0.5:
         cluster.nodes[number] = type(cluster.nodes[0])(cluster, number)
-        cluster.table = cluster.table.with_node(number)
+        cluster.table = cluster.table.with_nodes([number])
         cluster.view()
         cluster.wander(rng.choice((5, 50, 200)))
     for _ in range(rng.choice((0, 5))):  # under way when it dies
@@ -429,7 +429,7 @@ def test_a_move_that_takes_minutes_keeps_nobody_from_listing() -> None:
         cluster.nodes[node].stripes_here.add(stripe)
     cluster.held_works.add(w.FetchStripe)
     cluster.nodes[2] = type(cluster.nodes[0])(cluster, 2)
-    cluster.table = cluster.table.with_node(2)
+    cluster.table = cluster.table.with_nodes([2])
     cluster.view()
     end = cluster.time + 100
     while cluster.time < end and cluster.step():
@@ -465,7 +465,7 @@ def test_tables_that_follow_each_other_while_partitions_are_on_their_way_lose_no
                 write(cluster, rng.choice(sorted(cluster.nodes)), path, data, flags=os.O_CREAT | os.O_TRUNC)
                 content[path] = data
         cluster.nodes[number] = type(cluster.nodes[0])(cluster, number)
-        cluster.table = cluster.table.with_node(number)
+        cluster.table = cluster.table.with_nodes([number])
         cluster.view()
         if cluster.held_links:
             end = cluster.time + 40  # longer than an answer is waited for
@@ -496,7 +496,7 @@ def test_a_node_that_dies_while_its_partitions_are_on_their_way_takes_only_its_o
         for index, node in enumerate(at[path]):
             cluster.nodes[node].stripes_here.add((ino, index))
     cluster.nodes[3] = type(cluster.nodes[0])(cluster, 3)
-    cluster.table = cluster.table.with_node(3)
+    cluster.table = cluster.table.with_nodes([3])
     cluster.view()
     cluster.wander(120)
     cluster.kill(1)
@@ -521,7 +521,7 @@ def test_a_manager_that_was_not_introduced_learns_the_directories(knows: tuple[i
     cluster.held_links.update((0, node) for node in unknown)
     for number in unknown:
         cluster.nodes[number] = Node(cluster, number)
-        cluster.table = cluster.table.with_node(number)
+        cluster.table = cluster.table.with_nodes([number])
     cluster.view()
     for _ in range(200):
         cluster.step()

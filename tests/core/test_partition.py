@@ -24,7 +24,7 @@ def tables(draw: st.DrawFn) -> PartitionTable:
     table = PartitionTable.even(draw(node_sets), draw(st.sampled_from([0, 7, 64, 100])))
     for node in draw(st.lists(st.integers(0, 20), max_size=4)):
         if node not in table.owners:
-            table = table.with_node(node)
+            table = table.with_nodes([node])
         elif table.single is None:
             table = table.without(node)
     return table
@@ -53,7 +53,7 @@ def test_large_sessions_get_more_partitions(nodes: int) -> None:
 @quickly
 @given(tables(), st.integers(1000, 2000))
 def test_a_new_node_takes_its_share_and_nothing_else_moves(table: PartitionTable, node: int) -> None:
-    after = table.with_node(node)
+    after = table.with_nodes([node])
     moved = table.moved(after)
     assert moved == {part for part, owner in enumerate(after.owners) if owner == node}
     nodes = len(set(table.owners)) + 1
@@ -68,7 +68,7 @@ def test_neighbouring_partitions_lie_on_different_nodes(nodes: int) -> None:
     """They hold neighbouring stripes: a file of few stripes is to lie on all nodes, and on each as much."""
     table = PartitionTable.even([0])
     for node in range(1, nodes):
-        table = table.with_node(node)
+        table = table.with_nodes([node])
     runs = [len(list(run)) for _, run in itertools.groupby(table.owners)]
     assert max(runs) <= (1 if nodes == 2 else 3)
     for first in range(len(table.owners) - 6 * nodes):
@@ -78,7 +78,7 @@ def test_neighbouring_partitions_lie_on_different_nodes(nodes: int) -> None:
 @quickly
 @given(tables())
 def test_a_node_that_is_in_already_changes_nothing(table: PartitionTable) -> None:
-    assert table.with_node(table.owners[0]) is table
+    assert table.with_nodes([table.owners[0]]) is table
 
 
 @quickly
@@ -110,7 +110,7 @@ def test_a_backup_is_another_node_and_stays_one_as_others_come_and_go(table: Par
     for part, (owner, backup) in enumerate(zip(table.owners, before, strict=True)):
         if node not in (owner, backup):
             assert after.backup_of(part) == backup
-    more = table.with_node(1000)
+    more = table.with_nodes([1000])
     for part, (owner, backup) in enumerate(zip(table.owners, before, strict=True)):
         if more.owners[part] == owner:
             assert more.backup_of(part) in (backup, 1000)
@@ -169,8 +169,8 @@ def test_one_node_needs_no_hashing() -> None:
     table = PartitionTable.even([5])
     assert table.single == 5
     assert table.node_of("anything") == 5
-    assert table.with_node(6).single is None
-    assert table.with_node(6).without(5).single == 6
+    assert table.with_nodes([6]).single is None
+    assert table.with_nodes([6]).without(5).single == 6
 
 
 # ── paths ──────────────────────────────────────────────────────────────────────────────────────────

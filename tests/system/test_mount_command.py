@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from amfs.host import fusemounts
 from amfs.net.records import SessionRecord, load
@@ -155,13 +156,15 @@ def test_the_next_session_sweeps(amfs: Amfs, session: SessionRecord, place: Path
 
 def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     amfs("mount", place)
-    os.kill(session.nodes[0].pid, signal.SIGSTOP)
+    pid = session.nodes[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in Path(f"/proc/{pid}/task").glob("*/stat")))
     waiting = subprocess.Popen(["ls", str(place)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.3)
     assert waiting.poll() is None
     amfs("umount", place, "--force")
     assert waiting.wait(20) != 0 and not os.path.ismount(place)
-    os.kill(session.nodes[0].pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
 
 
 def test_in_another_mount_and_network_namespace(amfs: Amfs, session: SessionRecord, place: Path) -> None:

@@ -28,18 +28,22 @@ class Backups:
         self._members = members
         calls.serve(p.Losses.by(self._losses))
         self._quiet_until = 0.0
+        self._chosen_for: tuple[int, ...] = ()  # the table by which ``_chosen`` was worked out
+        self._chosen: list[int] = []  # partition -> its backup, of those of this node; else -1
         self._forgetting = 0  # losses of nodes of which kernels are being told
         calls.unsettled = self._unsettled
 
     def choose(self) -> None:
         """By the table, for what is served here by now."""
         members = self._members
-        table = PartitionTable(members.owners, members.version)
-        backups = [-1] * len(members.owners)
-        for part, owner in enumerate(members.owners):
-            if owner == members.node:
-                backup = table.backup_of(part)
-                backups[part] = -1 if backup is None or backup not in members.live else backup
+        if members.owners is not self._chosen_for:
+            self._chosen_for = members.owners
+            table = PartitionTable(members.owners, members.version)
+            self._chosen = [-1] * len(members.owners)
+            for part, owner in enumerate(members.owners):
+                if owner == members.node and (backup := table.backup_of(part)) is not None:
+                    self._chosen[part] = backup
+        backups = [node if node in members.live else -1 for node in self._chosen]
         self._meta.set_backups(backups, sorted(members.live - {members.node}))
         self._calls.order(w.SendBackups())
 

@@ -32,6 +32,7 @@ PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is serve
 STRIPES_LISTED = 10_000
 STRIPES_AT_ONCE = 64
 IN_STEP = 2  # of Meta.shadow_state
+JOIN_S = 0.5  # a new node waits so long for what is sent to it, before it asks all others
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
 
@@ -55,6 +56,7 @@ class PartitionMover:
         self._keepers: dict[int, set[int]] = {}  # partitions that are to be inherited -> who has all their stripes that have copies
         self._leaving: dict[int, int] = {}  # partitions whose records are here and that are not ours -> version of the table since which
         self._arriving: set[int] = set()  # partitions that are ours, and whose records are not here
+        self._frozen: set[int] = set()  # partitions that ``meta`` does not serve
         self._fetching: set[int] = set()  # partitions that are ours and here, but for stripes that have not come yet
         self._inherited: set[int] = set()  # those arriving whose owner has died
         self._doubtful: dict[int, int] = {}  # partitions leaving -> node that was sent them, and may have them or not
@@ -82,7 +84,9 @@ class PartitionMover:
     def expect(self, owners: tuple[int, ...]) -> None:
         """Before ``meta`` knows the table: what comes by it is not here yet."""
         before, me = self._members.owners, self._members.node
-        self._meta.set_moving([part for part, owner in enumerate(owners) if owner == me != before[part]], True)
+        coming = {part for part, owner in enumerate(owners) if owner == me != before[part]}
+        self._meta.set_moving(sorted(coming), True)
+        self._frozen |= coming
 
     def move(self, owners: tuple[int, ...], dead: set[int]) -> None:
         """The table is ``owners`` from now on (``meta`` knows it already)."""
@@ -103,7 +107,7 @@ class PartitionMover:
         self._freeze()
         self._wake_senders()
         if self._arriving and not self._asking:
-            self._calls.spawn(self._find_orphans())
+            self._calls.spawn(self._find_orphans(JOIN_S if not before and not dead else 0.0))
 
     def _keep_ours(self) -> None:
         """What was to leave, and did not, is ours again."""
@@ -128,12 +132,11 @@ class PartitionMover:
             self._stripes.left(part)
 
     def _freeze(self) -> None:
-        away = self._arriving | set(self._leaving)
-        count = len(self._members.owners)
-        self._meta.set_moving([part for part in range(count) if part not in away], False)
-        if away:
-            self._meta.set_moving(sorted(away), True)
-        self._calls.order(w.SetMoving(count, sorted(away | self._fetching)))
+        away = self._arriving | self._leaving.keys()
+        self._meta.set_moving(sorted(self._frozen - away), False)
+        self._meta.set_moving(sorted(away - self._frozen), True)
+        self._frozen = away
+        self._calls.order(w.SetMoving(len(self._members.owners), sorted(away | self._fetching)))
 
     # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
@@ -282,11 +285,14 @@ class PartitionMover:
                 pause = min(2 * pause, BRING_PAUSE_S)
         return False
 
-    def _find_orphans(self) -> Operation[None]:
-        """Does any node have the records of what is to arrive? Asked of all when nodes have come or gone; an answer knows of that."""
+    def _find_orphans(self, patience_s: float) -> Operation[None]:
+        """Does any node have the records of what is to arrive? Asked of all when nodes have gone; an answer knows of that. A node that has
+        just been let in does not know whether nodes have gone before: it asks if not all has come after ``patience_s``."""
         members = self._members
         self._asking = True
         try:
+            if patience_s:
+                yield Sleep(patience_s)
             asked = -1
             while self._arriving and asked != members.version:
                 version, parts = members.version, sorted(self._arriving)
