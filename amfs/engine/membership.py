@@ -2,9 +2,10 @@
 
 One node is the manager. It numbers the nodes that join, notices nodes that fall silent, and announces every change: to members as a
 ``ViewChange``, to new ones as a ``View``, with a higher epoch. Nodes that ask to join while others do are let in together, so that N nodes
-that start at once cost a few messages each. When the manager itself falls silent, the live node with the lowest id takes its place; the others wait longer the higher
-their id is, so that normally only one node does so. If two nodes do (a cut network), ``views.overtakes`` says which view counts, and a node
-that is not in it leaves the session. The manager sends every view to the clients (submitters), too, and ends the runs of a silent client.
+that start at once cost a few messages each. When the manager itself falls silent, the live node with the lowest id takes its place; the
+others wait longer the higher their id is, so that normally only one node does so. If two nodes do (a cut network), ``views.overtakes`` says
+which view counts, and a node that is not in it leaves the session. The manager sends every view to the clients (submitters), too, and ends
+the runs of a silent client.
 
 Silence may be a death or a cut network. So no node is taken for dead unless those who are heard are the majority (``Majority``): of two
 sides of a cut at most one goes on, and the other ends after ``cut_off_s``. A process that has ended, as its host says (``PeerGone``), is no

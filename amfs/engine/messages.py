@@ -395,8 +395,8 @@ class View(Message, frozen=True, tag=50):
 
 
 class ViewChange(Message, frozen=True, tag=55):
-    """Manager -> members of the view before: the view with epoch ``base_epoch`` of ``base_manager`` is followed by one that ``views.follow``
-    makes of it. A node with another view asks for the whole one."""
+    """Manager -> members: the view of epoch ``base_epoch`` and ``base_manager`` is followed by the one that ``views.follow`` makes of it. A
+    node with another view asks for the whole one."""
 
     base_epoch: int
     base_manager: int

@@ -300,7 +300,7 @@ def kill_together(cluster: Cluster, *numbers: int) -> None:
     cluster.kill(numbers[-1])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(50), 128, 327, 339])  # 128…: closings that replaced content of others
 def test_no_acknowledged_name_is_lost_with_any_one_node_at_any_moment(seed: int) -> None:
     """While nodes join, too: whatever was answered is there, with the content if a living node has that, else as lost."""
     rng = random.Random(seed)

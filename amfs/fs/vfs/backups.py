@@ -64,12 +64,6 @@ class Backups:
                 self._calls.log(what, logging.ERROR)
             raise
 
-    def settled(self) -> Operation[None]:
-        """Until the backups know all that has been changed so far."""
-        waits = self._unsettled()
-        if waits is not None:
-            yield from waits
-
     # ── who watches what ───────────────────────────────────────────────────────────────────────────
 
     def forget(self, parts: list[int]) -> None:

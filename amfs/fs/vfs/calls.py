@@ -344,6 +344,12 @@ class Calls:
 
         self.spawn(waits, ready)
 
+    def settled(self) -> Operation[None]:
+        """Until the backups know all that has been changed so far."""
+        waits = self.unsettled()
+        if waits is not None:
+            yield from waits
+
     def _hold(self, answer: Answer) -> Answer:
         """``answer`` to an operation of this node, given when backups know all that has been changed by then. (That a file is opened or
         closed they need not know: its content is here, and goes with this node.)"""

@@ -154,7 +154,7 @@ class PartitionMover:
         try:
             while node in self._members.live and (parts := [part for part in sorted(self._leaving) if self._target(part) == node]):
                 try:
-                    yield from self._backups.settled()  # then all that know it know the same
+                    yield from self._calls.settled()  # then all that know it know the same
                 except OSError:
                     yield Sleep(PAUSE_LAST_S)
                     continue

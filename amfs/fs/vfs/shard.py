@@ -315,15 +315,19 @@ class Shard:
         ino = call.ino
         out: Attr | None = None
         tell: tuple[int, ...] = ()
+        replaced = False  # content that other nodes have
         if call.facts is not None:
             attr = self._record(ino)
             if attr.writer == peer:
+                replaced = bool({*self._meta.holders(ino)} - {peer})
                 out, tell = self._record_end(peer, attr, call.facts, call)
         if not call.used:
             self._unused(peer, ino)  # before anything else can happen: it may open it again at once
         if out is None:
             return None
         yield from self._caches.notify(peer, tell, (ino,))
+        if replaced:
+            yield from self._calls.settled()  # a backup that did not know of this would take the old content for what the file contains
         return self._latest(peer, out)
 
     def _record_end(self, peer: int, attr: Attr, facts: Facts, call: p.Closed) -> tuple[Attr, tuple[int, ...]]:
