@@ -78,6 +78,8 @@ def parse_seeds(text: str) -> range:
 @click.argument("workflow", required=False, type=click.Path(allow_dash=True))
 @click.option("--bag", type=click.IntRange(1), metavar="N", help="Instead of WORKFLOW: N independent tasks a core.")
 @click.option("--pairs", type=click.IntRange(1), metavar="N", help="Instead of WORKFLOW: N pairs a core, joined by a file, on two nodes.")
+@click.option("--churn", type=click.IntRange(0), metavar="D", help="Instead of WORKFLOW: NODES nodes join a session, then D of them die.")
+@click.option("--with-files", is_flag=True, help="With --churn: they have the session's file system, whose partitions move.")
 @click.option("--nodes", type=click.IntRange(1, 65536), default=64, show_default=True)
 @click.option("--slots", type=click.IntRange(1, 4096), default=4, show_default=True, help="Tasks at a time per node.")
 @click.option("--unit-size", type=click.IntRange(0), default=64, show_default=True, help="Nodes per dispatcher; 0: one for all.")
@@ -109,6 +111,10 @@ def simulate(workflow: str | None, **given: Any) -> int:
         return _hunt(given["seeds"], given["quiet_mode"])
     if given["quiet_mode"]:
         raise UsageError("--quiet-mode goes with --seeds")
+    if given["churn"] is not None:
+        return _churn(workflow, given)
+    if given["with_files"]:
+        raise UsageError("--with-files goes with --churn")
     report = _simulate(workflow, given)
     if given["output"] == "json":
         import msgspec
@@ -123,6 +129,29 @@ def _hunt(text: str, quiet: bool) -> int:
     from amfs.sim.fuzz_cli import hunt
 
     return 1 if hunt(parse_seeds(text), quiet=quiet, say=click.echo) else 0
+
+
+def _churn(workflow: str | None, given: dict[str, Any]) -> int:
+    import msgspec
+
+    from amfs.display.progress import table_text
+    from amfs.sim.membership import simulate_membership
+
+    nodes, deaths = given["nodes"], given["churn"]
+    if workflow is not None or given["bag"] or given["pairs"]:
+        raise UsageError("--churn simulates a session in which nothing runs; leave WORKFLOW, --bag and --pairs out")
+    if deaths >= nodes:
+        raise UsageError(f"--churn {deaths}: one of the {nodes} nodes has to be left")
+    changes = simulate_membership(nodes, deaths=deaths, files=given["with_files"], costs=_costs(given["costs"]))
+    if given["output"] == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(changes)).decode())
+        return 0
+    rows = [("change", "nodes", "messages", "bytes", "agreed after", "CPU of all nodes")]
+    rows += [
+        (one.what, str(one.nodes), str(one.messages), _bytes(one.bytes), f"{one.agreed_s:.2f} s", f"{one.cpu_s:.2f} s") for one in changes
+    ]
+    click.echo(table_text(rows))
+    return 0
 
 
 def _simulate(workflow: str | None, given: dict[str, Any]) -> Report:

@@ -55,6 +55,7 @@ class Membership(Machine):
         self.hint = manager_hint
         self.peers: dict[int, Peer] = {}
         self.joining: dict[int, m.Member] = {}  # that are let in together with the next
+        self.announced_at = -math.inf  # when this node, as manager, told the members of a change last
         self.let_in_at = -math.inf  # when nodes were let in last
         self.clients: dict[int, float] = {}  # client -> when it was heard
         self.client_runs: dict[int, set[int]] = {}
@@ -181,6 +182,7 @@ class Membership(Machine):
         change = m.ViewChange(old.epoch, old.manager, self.node, joined, left)
         view = follow(old, change)
         self._adopt(view)
+        self.announced_at = self.now
         new = {member.node for member in joined}
         for member in view.members:
             if member.node != self.node:
@@ -261,6 +263,7 @@ class Membership(Machine):
         else:
             self.send(view.manager, beat)
             self._look_after_the_manager()
+            self._follow_the_gone()
             if self.unreachable:  # the manager that was told may have died since
                 self.unreachable.intersection_update(self.nodes())
                 for node in sorted(self.unreachable - {view.manager}):
@@ -293,8 +296,10 @@ class Membership(Machine):
             if silent and peer not in self.answered:
                 self.answered.add(peer)  # or we would answer each other for ever
                 self.send(peer, m.Heartbeat(view.epoch))
-            self._follow_the_gone()
-        if message.epoch < view.epoch:
+            if self._is_first_after_the_gone():
+                self._take_over()
+        on_its_way = message.epoch == view.epoch - 1 and peer in self.peers and self.now - self.announced_at < self.limits.heartbeat_s
+        if message.epoch < view.epoch and not on_its_way:
             self.send(peer, view)  # it missed something, or belongs to the losing side of a split
 
     def on_peers_heard(self, event: PeersHeard) -> None:
@@ -392,10 +397,13 @@ class Membership(Machine):
                 if not self.majority.heard(node, self.now):
                     self.out.append(Probe(node))
 
-    def _follow_the_gone(self) -> None:
+    def _is_first_after_the_gone(self) -> bool:
         """If the manager's process has ended its first successor need not wait, but for the majority to answer."""
         manager = self.view.manager if self.view is not None else self.node
-        if manager in self.majority.gone and self.majority.successors(manager)[0] == self.node:
+        return manager in self.majority.gone and self.majority.successors(manager)[0] == self.node
+
+    def _follow_the_gone(self) -> None:
+        if self._is_first_after_the_gone():
             self._take_over()
             if not self.is_manager:
                 self._ask_who_lives()

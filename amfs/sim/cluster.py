@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from amfs.engine import messages as m
 from amfs.engine.events import Event, PeerDown, Received
-from amfs.engine.partition import PartitionTable
+from amfs.engine.partition import PartitionTable, enough_for
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.file_backend import Contents
@@ -29,6 +29,7 @@ class Cluster:
         workload: Workload,
         *,
         nodes: int,
+        expected: int = 0,
         slots: int | list[int],
         unit_size: int = 0,
         limits: Limits | None = None,
@@ -36,7 +37,7 @@ class Cluster:
         files: bool = False,
         copies: int = 1,
     ) -> None:
-        """``files``: the nodes have a file system, of whose files so many nodes shall have ``copies``."""
+        """``expected``: nodes that there will be. ``files``: the nodes have a file system, of whose files so many nodes shall have ``copies``."""
         self.world = world
         self.workload = workload
         self.limits = limits or Limits()
@@ -48,7 +49,7 @@ class Cluster:
         self.files = files
         self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable, copies) if files else None
         self._ticks = 0
-        self.view = m.View(1 + files, 0, members, PartitionTable.even(list(range(nodes))).owners, unit_size)
+        self.view = m.View(1 + files, 0, members, PartitionTable.even(list(range(nodes)), enough_for(max(nodes, expected))).owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
         for member in members:
             self.nodes[member.node] = SimNode(

@@ -26,6 +26,7 @@ class Transport(Protocol):
     """What carries messages away from a process."""
 
     bytes_sent: int
+    messages_sent: int
 
     def queue(self, to: int, message: m.Message) -> None: ...
 
@@ -160,6 +161,7 @@ class Direct:
         self.queues: dict[int, list[m.Message]] = {}
         self.free_at = 0.0
         self.bytes_sent = 0
+        self.messages_sent = 0
 
     def queue(self, to: int, message: m.Message) -> None:
         queue = self.queues.get(to)
@@ -182,6 +184,7 @@ class Direct:
             else:
                 size = sum([len(_encode(message)) for message in messages]) + wire.HEADER.size
             self.bytes_sent += size
+            self.messages_sent += len(messages)
             self.free_at = max(depart, self.free_at) + size / costs.bandwidth_bytes_s
             world.at(self.free_at + costs.latency_s, self._arrive, to, messages)
 
@@ -213,6 +216,7 @@ class Linked:
         self.due = NEVER  # not later than the earliest timer of a link
         self.scheduled: set[float] = set()
         self.bytes_sent = 0
+        self.messages_sent = 0
         self.out: list[Packet] = []
 
     def _link(self, peer: int) -> Link:
@@ -229,6 +233,7 @@ class Linked:
         queues, self.queues = self.queues, {}
         for to, messages in queues.items():
             link = self._link(to)
+            self.messages_sent += len(messages)
             self._after(link, link.send(messages, self.world.now))
         out, self.out = self.out, []
         for packet in out:

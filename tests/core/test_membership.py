@@ -239,6 +239,9 @@ def test_everybody_else_hears_only_the_manager() -> None:
 def test_who_missed_a_view_is_given_it() -> None:
     manager = manager_of(1, 2).feed(PeerDown(2)).forget()
     manager.tell(1, m.Heartbeat(1))
+    assert not manager.take_all(m.View), "it is still on its way"
+    manager.advance(BEAT)
+    manager.forget().tell(1, m.Heartbeat(1))
     assert manager.take(m.View, 1) == manager.machine.view
 
 
