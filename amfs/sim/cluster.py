@@ -37,7 +37,7 @@ class Cluster:
         files: bool = False,
         copies: int = 1,
     ) -> None:
-        """``expected``: nodes that there will be. ``files``: the nodes have a file system, of whose files so many nodes shall have ``copies``."""
+        """``expected``: nodes that there will be; 0: these. ``files``: they have a file system, whose files have so many ``copies``."""
         self.world = world
         self.workload = workload
         self.limits = limits or Limits()
@@ -49,7 +49,8 @@ class Cluster:
         self.files = files
         self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable, copies) if files else None
         self._ticks = 0
-        self.view = m.View(1 + files, 0, members, PartitionTable.even(list(range(nodes)), enough_for(max(nodes, expected))).owners, unit_size)
+        table = PartitionTable.even(list(range(nodes)), enough_for(max(nodes, expected)))
+        self.view = m.View(1 + files, 0, members, table.owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
         for member in members:
             self.nodes[member.node] = SimNode(

@@ -31,8 +31,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate_membership(nodes: int, *, deaths: int, gap_s: float = 0.0, files: bool = False, costs: Costs | None = None) -> list[Change]:
-    """Node 0 founds a session, ``nodes`` - 1 ask to join, ``gap_s`` apart; then ``deaths`` nodes die, one after the other, last the manager.
-    ``files``: with the file system, whose partitions move. Raises Stuck."""
+    """Node 0 founds a session, ``nodes`` - 1 ask to join, ``gap_s`` apart; then ``deaths`` nodes die, one after the other, the manager
+    last. ``files``: with the file system, whose partitions move. Raises Stuck."""
     world = World(0, costs=costs, watched=False)
     silent, limits = Limits.silent(), Limits()
     limits = Limits(silent.worker, limits.dispatcher, silent.submitter, limits.member)
