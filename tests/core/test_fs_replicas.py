@@ -271,6 +271,7 @@ def test_a_full_node_keeps_the_copies_that_are_asked_for(seed: int) -> None:
 def test_striped_files_have_two_copies_at_most() -> None:
     cluster = session(2, 1)
     write(cluster, 0, b"/s", b"x" * (3 * STRIPE), STRIPED)
+    cluster.settle()
     assert sum(node.fs.short_of_copies()[0] for node in cluster.nodes.values()) == 0
     for copies in (b"1", b"3"):
         assert refused(cluster, 0, "set_xattr_path", b"/s", REPLICAS, copies, 0) == errno.EOPNOTSUPP
