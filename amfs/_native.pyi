@@ -12,6 +12,18 @@ from typing_extensions import Buffer
 def xxh64(data: Buffer | str, seed: int = 0) -> int:
     """XXH64 of the bytes (str: its UTF-8), bit-identical to xxhash.xxh64_intdigest."""
 
+def xxh3(data: Buffer, /) -> bytes:
+    """XXH3 with 128 bits, as xxhash.xxh3_128_digest."""
+
+def check_file(fd: int, /) -> int:
+    """Of a file in a store or a spill directory: 0: no digest of it is known, 1: it has it, 2: it is damaged (csrc/data/digests.h)."""
+
+def digest_later(path: str, /) -> None:
+    """Take the digest of a finished file in the background, if this process has anybody who wants it."""
+
+def forget_digest(device: int, inode: int, /) -> None:
+    """The file has gone."""
+
 def hmac_sha256(key: bytes, parts: Sequence[bytes], /) -> bytes:
     """HMAC-SHA-256 of the bytes of all parts, one after the other (csrc/common/sha256.h)."""
 
@@ -189,6 +201,12 @@ class Io:
     def drop_stripes(self, serial: int, ino: int, nodes: Sequence[int], /) -> None: ...
     def list_parts(self) -> list[tuple[int, int, int, int]]:
         """(ino, index, size, blocks)"""
+    def take_damaged(self) -> list[tuple[int, str]]:
+        """(inode, "") of whole parts and (0, path below the store) of files of the store that were found damaged since the last call."""
+    def check_part(self, ino: int, /) -> tuple[int, int]:
+        """Of a whole part: 0: nobody can say, 1: it is what it was, 2: it is damaged, which is told as well; and its size."""
+    def part_retimed(self, ino: int, inode: int, was: int, is_: int, /) -> None:
+        """The time of modification of a whole part, which is the file ``inode``, was set by hand."""
     def take(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, serial, ino, size, error) of what happened since, oldest first."""
     def serve(self, meta: Meta) -> None:
@@ -266,6 +284,8 @@ class Meta:
     def unused(self, ino: int, node: int) -> bool:
         """Whether it is gone."""
     def add_holder(self, ino: int, node: int) -> None: ...
+    def damaged(self, ino: int, node: int, /) -> bool:
+        """What ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written."""
     def give_up(self, ino: int, node: int) -> None:
         """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...

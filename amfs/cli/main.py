@@ -69,6 +69,7 @@ COMMANDS: dict[str, Entry] = {
     "locate": Entry("amfs.cli.fs_find:locate", FILES, "Say on which nodes the bytes of files are."),
     "du": Entry("amfs.cli.fs_find:du", FILES, "Say how much directories hold."),
     "df": Entry("amfs.cli.fs_find:df", FILES, "Say how full the nodes are."),
+    "scrub": Entry("amfs.cli.scrub:scrub", FILES, "Look whether the content of files is what was written."),
     "mount": Entry("amfs.cli.mount:mount", FILES, "Mount the file system of a session at a directory."),
     "umount": Entry("amfs.cli.umount:umount", FILES, "Unmount it; also what a killed node left behind."),
     "load": Entry("amfs.cli.load_dump:load", TOGETHER, "Load directories into the session, all nodes at the same time."),

@@ -37,7 +37,7 @@ _REST_S = 0.1  # without calls; then the keeper takes over
 #: Calls that change nothing and hang on no handle: if the gateway dies they are made again at the next one.
 REPEATABLE = frozenset((
     q.Walk, q.ListPath, q.ReadlinkPath, q.GetXattrPath, q.ListXattrPath, q.GetRank, q.Locate, q.Df, q.Du,
-    q.Export, q.Statfs, q.Scratch, q.Where, q.Bring, q.Spare, q.Digests,
+    q.Export, q.Statfs, q.Scratch, q.Where, q.Bring, q.Spare, q.Digests, q.Check, q.CheckStore,
     q.SeenOutside, q.Load, q.Dump,
 ))  # fmt: skip
 

@@ -101,6 +101,12 @@ class StoreFailed(Struct, frozen=True):
     error: str  # for a person
 
 
+class FileDamaged(Struct, frozen=True):
+    """What the store has as ``name``, in memory or in the spill directory, is not what was written."""
+
+    name: str
+
+
 class JobDone(Struct, frozen=True):
     """A copy or a fetch ended. ``error`` is '' or a message for a person; ``size`` in bytes."""
 
@@ -109,6 +115,7 @@ class JobDone(Struct, frozen=True):
     size: int
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
     lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``engine.origin.run_mark``) had made it
+    damaged: bool = False  # what was to be copied is not what was written
 
 
 class RoomRead(Struct, frozen=True):
@@ -255,6 +262,12 @@ class FsStriped(Struct, frozen=True):
 
 class FsHandlesClosed(Struct, frozen=True):
     """The last handle through which other nodes wrote a file of this node was closed."""
+
+    ino: int
+
+
+class FsDamaged(Struct, frozen=True):
+    """The whole content of a file that lies on this node is not what was written."""
 
     ino: int
 
@@ -493,9 +506,11 @@ class MovedForTask(Struct, frozen=True):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | StoreFailed | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | FileDamaged
+    | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
     | NotExpanded | FilesSeen | FilesLost | ForgetFiles
-    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull
+    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed
+    | FsFull | FsDamaged
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (

@@ -90,6 +90,24 @@ class OpenedFile(NamedTuple):
     attr: Attr
 
 
+#: Of a copy: nobody can say (its digest is taken now); it is what was written; it was damaged, and others have the content; it was damaged,
+#: and the last.
+UNKNOWN, FINE, DROPPED, DAMAGED_LAST = range(4)
+CHECKED_MAX = 1024  # files in one request
+#: (node, UNKNOWN, …) of each copy of a file, or an errno.
+Checked = list[tuple[int, int]] | int
+
+
+class CheckedStore(NamedTuple):
+    """Of some files of runs that one node has: how many, their bytes, those that were damaged, and where to go on ("": no more)."""
+
+    files: int
+    size: int
+    unknown: int
+    damaged: list[str]
+    after: str
+
+
 class Holding(NamedTuple):
     """Where the content of a finished file is."""
 
@@ -438,6 +456,19 @@ class Digests(Request[list[Digested]], frozen=True):
     inodes: tuple[int, ...]
 
 
+class Check(Request[list[Checked]], frozen=True):
+    """Have the nodes that hold these look whether what they hold is what was written; what is not, they drop."""
+
+    inodes: tuple[int, ...]
+
+
+class CheckStore(Request[CheckedStore], frozen=True):
+    """Likewise ``node`` with files of runs, in memory and spilled, from that one on."""
+
+    node: int
+    after: str
+
+
 class SeenOutside(Request[list[tuple[int, Seen]]], frozen=True):
     """What every node sees at a path outside."""
 
@@ -464,7 +495,7 @@ AnyRequest = (
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt
-    | Where | Bring | Spare | Digests | SeenOutside | Load | Dump
+    | Where | Bring | Spare | Digests | Check | CheckStore | SeenOutside | Load | Dump
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from amfs.engine.attr import Attr, Facts, Opened
+from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.peer_requests import Usage
 
 T = TypeVar("T")
@@ -258,6 +259,21 @@ class Digest(WorkOrder[tuple[bytes, int]], frozen=True):
     opened: Opened
 
 
+PART_DAMAGED = 2
+
+
+class CheckPart(WorkOrder[tuple[int, int]], frozen=True):
+    """Is the whole content that lies here what was written: 0: nobody can say, 1: yes, 2: it is damaged; its size."""
+
+    ino: int
+
+
+class CheckStore(WorkOrder[CheckedStore], frozen=True):
+    """The same of files of runs, from that one on. What is damaged is told to the worker as well."""
+
+    after: str
+
+
 class DigestOutside(WorkOrder[tuple[bytes, int]], frozen=True):
     path: bytes
 
@@ -369,7 +385,7 @@ AnyWork = (
     | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | DropCopied | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
-    | Scratch | DropScratch | Adopt | Pour | Digest | DigestOutside | SeenOutside | ImportFile | ExportFile
+    | Scratch | DropScratch | Adopt | Pour | Digest | CheckPart | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
     | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

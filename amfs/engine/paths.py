@@ -43,6 +43,12 @@ def stored_as(key: str) -> str:
     return store_path("", key[: key.index("/") + 1], key)[1:]
 
 
+def key_of(stored: str) -> str:
+    """The key of what a store keeps as ``stored``."""
+    scope, _, rest = stored.partition("/")
+    return f"{scope}/{rest[len(ABSOLUTE) :] if rest.startswith(ABSOLUTE + '/') else rest}"
+
+
 def shared_path(base: str, name: str, hashed: int = 0) -> str:
     """Where ``name`` lies, or is to lie, on shared storage.
 

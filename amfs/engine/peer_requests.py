@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 import msgspec
 
 from amfs.engine.attr import Attr, Entry, Facts, Listed
-from amfs.engine.fs_requests import Copied, Digested, by_tag
+from amfs.engine.fs_requests import CheckedStore, Copied, Digested, by_tag
 from amfs.engine.peer_calls import InodeCall as InodeCall
 from amfs.engine.peer_calls import NameCall as NameCall
 from amfs.engine.peer_calls import PeerCall as PeerCall
@@ -172,6 +172,10 @@ class GiveUp(InodeCall[None], frozen=True):
     """The asker needs the room. EBUSY: not enough others have what it holds."""
 
 
+class Damaged(InodeCall[bool], frozen=True):
+    """The asker's copy is not what was written, and goes. True: the file is lost now. EAGAIN: it is being written, or had none there."""
+
+
 class Holders(InodeCall[tuple[int, ...]], frozen=True):
     pass
 
@@ -320,6 +324,18 @@ class SpareCopies(PeerCall[int], frozen=True):
 
 class Digests(PeerCall[list[Digested]], frozen=True):
     inodes: tuple[int, ...]
+
+
+class Check(PeerCall[list[int]], frozen=True):
+    """Look at what lies there of these files, and drop what is damaged (``fs_requests.UNKNOWN`` and so on)."""
+
+    inodes: tuple[int, ...]
+
+
+class CheckStore(PeerCall[CheckedStore], frozen=True):
+    """Look at files of runs there, from that one on."""
+
+    after: str
 
 
 class SeenOutside(PeerCall[tuple[int, int, int]], frozen=True):
@@ -540,10 +556,10 @@ class Lose(PeerCall[None], frozen=True):
 
 AnyPeerCall = (
     Lookup | Create | Insert | Remove | Unlink | Lock | Unlock | ReserveDirectory | List
-    | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp | Holders
-    | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
+    | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp
+    | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
-    | Bring | KeepCopy | Flush | SpareCopies | Digests | SeenOutside | Load | Dump
+    | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStore | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
     | DropCopies | KeepCopies | CopyStripes | ExpectCopies
@@ -557,12 +573,13 @@ LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
-    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies,
+    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStore,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)
 CHANGES_NAMES = frozenset((
     Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish, Checkpoint, Secure,
+    Damaged,
 ))  # fmt: skip
 #: What a node can do that does not know the directories yet.
 WITHOUT_DIRECTORIES = frozenset((

@@ -18,7 +18,7 @@ from typing import Any
 from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import BringBack, Evict, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.engine.events import BringBack, Evict, FileDamaged, JobDone, ReadRoom, Restore, RoomRead, SpillOut
 from amfs.engine.states import FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry
 
@@ -243,6 +243,12 @@ class Spilling(Availability):
 
     def _spilled(self, run: Run, file: File, event: JobDone) -> None:
         memory = self.memory
+        if event.damaged:
+            memory.move(file, PlaceEvent.NOT_COPIED)
+            file.copy = 0
+            self._say_damaged(file, event.error)
+            self._give_up(run, file)
+            return
         if event.error or event.size != file.size:
             self._disk_failed(event.error or f"{file.name} was copied in part", event.own)
             memory.move(file, PlaceEvent.NOT_COPIED)
@@ -258,6 +264,10 @@ class Spilling(Availability):
             self._evict(file)
 
     def _returned(self, run: Run, file: File, event: JobDone) -> None:
+        if event.damaged:
+            self._say_damaged(file, event.error)
+            self._give_up(run, file)
+            return
         if event.error or event.size != file.size:
             error = event.error or f"it has {event.size} bytes there instead of {file.size}"
             self._disk_failed(error, event.own)
@@ -293,6 +303,17 @@ class Spilling(Availability):
             self._full += 1
             self._retries = True
             self.set_timer("spill", memory.limits.retry_s)
+
+    def on_file_damaged(self, event: FileDamaged) -> None:
+        run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
+        file = run.files.get(event.name) if run is not None else None
+        if run is not None and not run.closing and file is not None and file.state == FileState.LOCAL:
+            self._say_damaged(file, "its content is not what was written")
+            self._give_up(run, file)
+
+    def _say_damaged(self, file: File, why: str) -> None:
+        self.log(f"{file.name} is damaged on node {self.node} and given up, so that another copy is used or it is made again: {why}",
+                 logging.ERROR)
 
     def _give_up(self, run: Run, file: File) -> None:
         """This node's content of it is worthless, or cannot be read. Tasks that were to read it wait for another: a holder has one, or the

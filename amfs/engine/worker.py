@@ -17,7 +17,7 @@ import msgspec
 
 from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import AdoptFiles, JobDone, Launch, MembersChanged, RoomRead, StoreFailed, TasksExited, TimerFired
+from amfs.engine.events import AdoptFiles, FileDamaged, JobDone, Launch, MembersChanged, RoomRead, StoreFailed, TasksExited, TimerFired
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
@@ -54,7 +54,7 @@ class Worker(Spilling):
             m.StealNone: self.on_steal_none,
         }
         self.on_event = {
-            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed,
+            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed, FileDamaged: self.on_file_damaged,
             AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
             RoomRead: self.on_room_read,
         }  # fmt: skip

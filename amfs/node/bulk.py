@@ -10,11 +10,15 @@ import errno
 import os
 from collections.abc import Callable
 
-from amfs._native import digest
+from amfs._native import check_file, digest, digest_later
+from amfs.engine.fs_requests import CheckedStore
+from amfs.engine.fs_works import PART_DAMAGED
 from amfs.host.digests import Digest, of_file
 from amfs.host.replacing import put_in_place
+from amfs.host.trees import files_below
 
 _PIECE = 1 << 20
+CHECKED_FILES, CHECKED_BYTES = 10_000, 1 << 30  # of a store at a time
 Read = Callable[[int, int], bytes]  # count, offset
 
 
@@ -86,3 +90,32 @@ def _pour(path: str, read: Read | None, made: int) -> tuple[bytes, int]:
         while view:
             view = view[os.write(made, view) :]
     return found.value(), found.size
+
+
+def check_store(root: str, after: str) -> tuple[CheckedStore, list[str]]:
+    """Look at files below ``root``, by name from ``after`` on, whether they are what was written; and the paths of the damaged ones."""
+    top = len(root) + 1
+    names = sorted(f"{directory}/{name}"[top:] for directory, name in files_below(root) if "amfs-part" not in name)
+    files = size = unknown = 0
+    damaged: list[str] = []
+    for name in names:
+        if name <= after:
+            continue
+        if files >= CHECKED_FILES or size >= CHECKED_BYTES:
+            break
+        after = name
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            descriptor = os.open(f"{root}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                verdict, length = check_file(descriptor), os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+            files, size = files + 1, size + length
+            if verdict == PART_DAMAGED:
+                damaged.append(name)
+            elif not verdict:
+                unknown += 1
+                digest_later(f"{root}/{name}")
+    else:
+        after = ""
+    return CheckedStore(files, size, unknown, damaged, after), damaged

@@ -24,6 +24,8 @@ from amfs.engine.events import (
     Effect,
     EndAttempt,
     Event,
+    FileDamaged,
+    FsDamaged,
     FsFull,
     FsHandlesClosed,
     FsRequested,
@@ -163,7 +165,7 @@ class NodeCore:
                 self.early.append((event.peer, event.message))
             else:
                 self._deliver(event.peer, event.message, now, out, local)
-        elif isinstance(event, (TasksExited, JobDone, StoreFailed, AdoptFiles, RoomRead)):
+        elif isinstance(event, (TasksExited, JobDone, StoreFailed, FileDamaged, AdoptFiles, RoomRead)):
             self._collect("worker", self.worker.handle(event, now), out, local)
         elif isinstance(event, TimerFired):
             assert isinstance(event.key, tuple)
@@ -175,7 +177,7 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (PeersHeard, PeerGone)):
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, ClockRead)):
+        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, ClockRead)):
             assert self.fs is not None
             self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from amfs._native import Io, IoHandle, Meta
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
-from amfs.engine.events import Event, FetchData, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
-from amfs.engine.paths import stored_as
+from amfs.engine.events import Event, FetchData, FileDamaged, FsDamaged, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
+from amfs.engine.fs_requests import CheckedStore
+from amfs.engine.paths import key_of, stored_as
 from amfs.engine.peer_requests import Usage
 from amfs.host.trees import make_directories
 from amfs.node import bulk
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
-DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED = range(5)  # kinds of Io.take()
+DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
@@ -80,6 +81,7 @@ class FileBackend:
         for directory in (self.root, self.scratch_root):
             os.makedirs(directory, 0o700, exist_ok=True)
         self.member_of = member_of
+        self._store_root = store
         self.limit = limit
         self.io = Io(node, self.root, listen, limit=limit, key=key, incarnation=incarnation, store=store)
         self.io.serve(meta)
@@ -97,7 +99,7 @@ class FileBackend:
         self._evicting = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
-        self._done: deque[FsWorked] = deque()
+        self._done: deque[FsWorked | FileDamaged] = deque()
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -135,7 +137,9 @@ class FileBackend:
             )),
             (evicting, (w.ListEvictable.by(lambda o: self.evictable()),)),
             (bulk_pool, (
-                w.Digest.by(self.digest), w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),
+                w.Digest.by(self.digest),
+                w.CheckPart.by(lambda o: self.io.check_part(o.ino)), w.CheckStore.by(self.check_store),
+                w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),
                 w.SeenOutside.by(lambda o: bulk.seen(o.path)), w.ImportFile.by(self.copy_in), w.ExportFile.by(self.copy_out),
             )),
         )  # fmt: skip
@@ -210,6 +214,8 @@ class FileBackend:
                 events.append(self._fetched(serial, size, error))
             elif kind == FULL:
                 events.append(FsFull(serial, size))
+            elif kind == DAMAGED:
+                events.extend(FsDamaged(part) if part else FileDamaged(key_of(path)) for part, path in self.io.take_damaged())
             elif kind == STRIPED_NOW:
                 events.append(FsStriped(ino, serial))  # there it is the stripe
             else:
@@ -266,7 +272,10 @@ class FileBackend:
         try:
             was = os.stat(path)
             os.utime(path, ns=(was.st_atime_ns if atime is None else atime, was.st_mtime_ns if mtime is None else mtime))
-            return os.stat(path).st_ctime_ns
+            now = os.stat(path)
+            if now.st_ino == was.st_ino:
+                self.io.part_retimed(ino, was.st_ino, was.st_mtime_ns, now.st_mtime_ns)
+            return now.st_ctime_ns
         except FileNotFoundError:
             self.io.set_times(ino, atime, mtime)
             return 0
@@ -340,8 +349,16 @@ class FileBackend:
         effect = self._fetches.pop(serial)
         if not error:
             return JobDone(serial, "", size)
-        why = "it has another size there" if error == errno.ESTALE else "stopped" if error == errno.ECANCELED else os.strerror(error)
+        reasons = {errno.ESTALE: "it has changed there", errno.ECANCELED: "stopped", errno.EBADMSG: "it is damaged there"}
+        why = reasons.get(error) or os.strerror(error)
         return JobDone(serial, f"cannot fetch {effect.name} from node {effect.peer}: {why}", 0, error in _OWN_FAULTS)
+
+    def check_store(self, order: w.CheckStore) -> CheckedStore:
+        """Some of the files, by name. What was spilled is looked at on its disk."""
+        found, damaged = bulk.check_store(self._store_root, order.after)
+        for path in damaged:
+            self._done.append(FileDamaged(key_of(path)))
+        return found
 
     # ── handles ────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from amfs._native import Copier, Launcher
+from amfs._native import Copier, Launcher, check_file
 from amfs.config import MemoryLimits
 from amfs.engine import messages as m
 from amfs.engine.events import (
@@ -27,6 +27,7 @@ from amfs.engine.events import (
     Event,
     Evict,
     FetchData,
+    FileDamaged,
     FsReplied,
     FsWork,
     FsWorked,
@@ -65,6 +66,8 @@ OTHERS_EVERY_S = 1.0  # and how often how much of that the file system has, whic
 _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
+CHECKED_DAMAGED = 2  # of check_file
+DAMAGED = "is damaged"  # in what the copier says of a file that is not what was written
 _TRACES = 12  # where a completion of the launcher has what a blind task did
 
 
@@ -167,7 +170,8 @@ class NodeIO:
             events.append(TasksExited(done))
         if self._copier is not None:
             events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
-        events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self.spilled.completions())
+        for serial, error, size in self.spilled.completions():
+            events.append(JobDone(serial, error, size, _is_own(error), damaged=DAMAGED in error))
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:
@@ -311,6 +315,9 @@ class NodeIO:
         try:
             facts = os.fstat(fd)
             mode = stat.S_IMODE(facts.st_mode)
+            if facts.st_size <= inline and check_file(fd) == CHECKED_DAMAGED:
+                self.immediate.append(FileDamaged(name))
+                return m.Blob(name, 0, missing=True)
             if facts.st_size <= inline:
                 return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
         finally:

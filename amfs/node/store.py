@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from amfs._native import digest_later, forget_digest
 from amfs.engine.events import StoreInline
 from amfs.engine.paths import ABSOLUTE, store_path
 from amfs.errors import SystemSetupError
@@ -125,12 +126,15 @@ class Store:
             os.unlink(temporary)
         except OSError:  # no hard links here
             os.rename(temporary, path)
+        digest_later(path)
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:
             with contextlib.suppress(OSError):  # never written, or gone already
                 path = self.path_of(key)
-                if os.lstat(path).st_blocks * 512 > _AT_ONCE_BYTES:
+                facts = os.lstat(path)
+                forget_digest(facts.st_dev, facts.st_ino)
+                if facts.st_blocks * 512 > _AT_ONCE_BYTES:
                     self._delete_later(path)
                 else:
                     os.unlink(path)

@@ -435,6 +435,38 @@ static PyObject *io_take(PyObject *self, PyObject *unused) {
     return list;
 }
 
+static PyObject *io_take_damaged(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    uint64_t ino;
+    char *path;
+    while (list != NULL && fsio_take_damage(io_of(self), &ino, &path)) {
+        PyObject *text = path == NULL ? PyErr_NoMemory() : PyUnicode_DecodeFSDefault(path);
+        PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KN)", (ull)ino, text);
+        if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
+        Py_XDECREF(entry);
+        free(path);
+    }
+    return list;
+}
+
+static PyObject *io_check_part(PyObject *self, PyObject *args) {
+    ull ino;
+    uint64_t size;
+    int verdict;
+    if (!PyArg_ParseTuple(args, "K:check_part", &ino)) return NULL;
+    WITHOUT_GIL(verdict = (int)fsio_check_part(io_of(self), ino, &size));
+    return Py_BuildValue("(iK)", verdict, (ull)size);
+}
+
+static PyObject *io_part_retimed(PyObject *self, PyObject *args) {
+    ull ino, inode;
+    long long was, is;
+    if (!PyArg_ParseTuple(args, "KKLL:part_retimed", &ino, &inode, &was, &is)) return NULL;
+    fsio_part_retimed(io_of(self), ino, inode, was, is);
+    Py_RETURN_NONE;
+}
+
 static PyObject *io_stop(PyObject *self, PyObject *unused) {
     (void)unused;
     WITHOUT_GIL(fsio_stop(io_of(self)));
@@ -532,6 +564,11 @@ static PyMethodDef io_methods[] = {
      "set_times($self, ino, atime, mtime, /)\n--\n\nOf a file that is open in stripes; None: it stays."},
     {"list_parts", fsio_list_parts_object, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
+    {"take_damaged", io_take_damaged, METH_NOARGS,
+     "(inode, '') of damaged parts, (0, path) of damaged files of the store, since the last call."},
+    {"check_part", io_check_part, METH_VARARGS, "check_part($self, ino, /)\n--\n\n(0: nobody can say, 1: fine, 2: damaged; size)."},
+    {"part_retimed", io_part_retimed, METH_VARARGS,
+     "part_retimed($self, ino, inode, was, is_, /)\n--\n\nThe time of modification of a part was set by hand."},
     {"serve", io_serve, METH_O, "serve($self, meta, /)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
     {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},
     {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},

@@ -4,6 +4,7 @@
 #include "common/digest.h"
 #include "common/sha256.h"
 #include "common/xxh64.h"
+#include "data/digests.h"
 #include "py_common.h"
 
 /* Hash of a str or any contiguous buffer. Returns 0, or -1 with an error set. */
@@ -115,7 +116,53 @@ static PyObject *native_digest(PyObject *module, PyObject *args) {
     return Py_BuildValue("y#K", (const char *)digest, (Py_ssize_t)sizeof digest, (unsigned long long)size);
 }
 
+static PyObject *native_xxh3(PyObject *module, PyObject *data) {
+    struct xxh3 state;
+    uint8_t digest[XXH3_BYTES];
+    Py_buffer view;
+
+    (void)module;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0) return NULL;
+    xxh3_begin(&state);
+    WITHOUT_GIL(xxh3_add(&state, view.buf, (size_t)view.len));
+    xxh3_end(&state, digest);
+    PyBuffer_Release(&view);
+    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
+static PyObject *native_check_file(PyObject *module, PyObject *args) {
+    struct stat found;
+    int fd, verdict = DIGESTS_UNKNOWN;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i:check_file", &fd)) return NULL;
+    if (fstat(fd, &found) != 0) return PyErr_SetFromErrno(PyExc_OSError);
+    WITHOUT_GIL(verdict = (int)digests_check(digests_key_of(&found), fd));
+    return PyLong_FromLong(verdict);
+}
+
+static PyObject *native_digest_later(PyObject *module, PyObject *text) {
+    (void)module;
+    PyObject *path = py_path_bytes(text);
+    if (path == NULL) return NULL;
+    digests_later_file(PyBytes_AsString(path));
+    Py_DECREF(path);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_forget_digest(PyObject *module, PyObject *args) {
+    unsigned long long device, inode;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KK:forget_digest", &device, &inode)) return NULL;
+    digests_forget((struct digests_key){device, inode});
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"xxh3", native_xxh3, METH_O, "xxh3(data, /)\n--\n\nXXH3 with 128 bits."},
+    {"check_file", native_check_file, METH_VARARGS, "check_file(fd, /)\n--\n\n0: no digest is known, 1: it has it, 2: it is damaged."},
+    {"digest_later", native_digest_later, METH_O, "digest_later(path, /)\n--\n\nTake the digest of a finished file in the background."},
+    {"forget_digest", native_forget_digest, METH_VARARGS, "forget_digest(device, inode, /)\n--\n\nThe file has gone."},
     {"digest", native_digest, METH_VARARGS, "digest(from_, to=-1, /)\n--\n\nDigest and size of what can be read; written to `to` as well."},
     {"hmac_sha256", native_hmac_sha256, METH_VARARGS, "hmac_sha256(key, parts)\n--\n\nHMAC-SHA-256 of the bytes of all parts."},
     {"xxh64", WITH_KEYWORDS(native_xxh64), METH_VARARGS | METH_KEYWORDS, "xxh64(data, seed=0)\n--\n\nXXH64 of the bytes (str: its UTF-8)."},

@@ -93,6 +93,15 @@ static PyObject *change_holder(PyObject *self, PyObject *args, int (*change)(str
 static PyObject *add_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_add_holder); }
 static PyObject *give_up(PyObject *self, PyObject *args) { return change_holder(self, args, meta_give_up); }
 
+static PyObject *damaged(PyObject *self, PyObject *args) {
+    ull ino;
+    int node;
+    bool lost = false;
+    if (!PyArg_ParseTuple(args, "Ki:damaged", &ino, &node)) return NULL;
+    int error = meta_damaged(of(self), ino, node, &lost);
+    return error != 0 ? py_meta_failed(error) : PyBool_FromLong(lost);
+}
+
 static PyObject *holders_of(PyObject *self, PyObject *args) {
     ull ino;
     struct meta_nodes nodes = {NULL, 0, 0};
@@ -201,6 +210,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("unused", unused, "unused(ino, node)"),
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
+    VARARGS("damaged", damaged, "damaged(ino, node)"),
     VARARGS("holders", holders_of, "holders(ino)"),
     VARARGS("concerned", concerned_by, "concerned($self, ino, /)\n--\n\nWho holds it, and other nodes that watch it."),
     VARARGS("readlink", read_link, "readlink(ino)"),

@@ -424,7 +424,7 @@ int data_call_stat(struct data_client *client, int32_t node, int lane, const str
 /* The bytes that follow an answer, into a file of `size` bytes. Received and written at once. Measured for 100 MB onto huge pages, CPU of
  * the receiving side: 11-16 ms so (a whole page is not zeroed before it is written), 40 by half a megabyte, 20-60 through a pipe with
  * splice; on small pages every way takes 65-80. */
-static int receive_file(int socket, const struct data_fetch *fetch, uint64_t size, uint64_t count) {
+static int receive_file(int socket, const struct data_fetch *fetch, uint64_t size, uint64_t count, struct xxh3 *hash) {
     size_t room = count < FETCH_BYTES ? (size_t)count : FETCH_BYTES;
     uint64_t offset = fetch->request.offset;
     char *buffer = malloc(room + 1);
@@ -433,6 +433,7 @@ static int receive_file(int socket, const struct data_fetch *fetch, uint64_t siz
     for (uint64_t moved = 0; moved < count && error == 0;) {
         size_t piece = count - moved < room ? (size_t)(count - moved) : room;
         error = data_receive(socket, buffer, piece);
+        if (error == 0 && hash != NULL) xxh3_add(hash, buffer, piece); /* half a megabyte of it is in the cache of this core */
         for (size_t done = 0; error == 0 && done < piece;) {
             ssize_t put = pwrite(fetch->file, buffer + done, piece - done, (off_t)(offset + moved + done));
             if (put < 0 && errno != EINTR) error = errno;
@@ -444,9 +445,22 @@ static int receive_file(int socket, const struct data_fetch *fetch, uint64_t siz
     return error;
 }
 
-int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch) {
+/* All that follows an answer: the digest if there is one, and the bytes. EBADMSG: they do not belong together. */
+static int receive_checked(int socket, struct data_fetch *fetch, uint64_t size, const struct data_reply *reply) {
+    struct xxh3 hash;
+    uint8_t told[XXH3_BYTES];
+    fetch->checked = (reply->mode & MODE_CHECKED) != 0;
+    if (!fetch->checked) return receive_file(socket, fetch, size, reply->length, NULL);
+    xxh3_begin(&hash);
+    int error = data_receive(socket, told, sizeof told);
+    if (error == 0) error = receive_file(socket, fetch, size, reply->length, &hash);
+    xxh3_end(&hash, fetch->digest);
+    return error == 0 && memcmp(told, fetch->digest, sizeof told) != 0 ? EBADMSG : error;
+}
+
+static int fetch_once(struct data_client *client, int32_t node, struct data_fetch *fetch) {
     const struct data_request *request = &fetch->request;
-    bool all = request->flag == READ_DENSE || request->path != NULL;
+    bool dense = (request->flag & ~READ_CHECKED) == READ_DENSE, all = dense || request->path != NULL;
     struct data_link *link;
     struct data_reply reply;
     int error = DATA_BROKEN;
@@ -458,35 +472,83 @@ int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetc
         if (error == 0) error = data_hear(link, &reply);
         int fault = error == 0 ? reply.error : 0;
         if (error == 0 && fault == 0) {
-            fetch->holes = request->flag == READ_DENSE && reply.length == 0 && reply.value != 0;
+            fetch->holes = dense && reply.length == 0 && reply.value != 0;
             uint64_t size = all ? reply.value : fetch->size;
             if (reply.length > request->length || size > INT64_MAX) error = EPROTO;
             else if (all ? fetch->size != UINT64_MAX && size != fetch->size : reply.length != request->length) error = ESTALE;
             else if (all && !fetch->holes && reply.length != size) error = EPROTO;
             else if (fetch->room != NULL && !fetch->room(fetch->context, reply.length)) error = ENOSPC;
             asked = true;
-            if (error == 0) error = receive_file(link->fd, fetch, size, reply.length);
+            if (error == 0) error = receive_checked(link->fd, fetch, size, &reply);
             if (error == 0) fetch->size = size;
         }
-        data_link_put(client, link, error != 0);
+        data_link_put(client, link, error != 0 && error != EBADMSG);
         if (error == 0) error = fault;
         if (!used || asked) break;
     }
     return data_result(client, error);
 }
 
-static struct data_request read_stored(const char *path, uint64_t size) {
-    return (struct data_request){.op = OP_READ, .index = -1, .length = size, .path = path, .extra = strlen(path)};
+static struct data_request about(const struct data_request *request, uint8_t flag) {
+    return (struct data_request){
+        .op = OP_DIGEST, .flag = flag, .ino = request->ino, .index = request->index, .path = request->path, .extra = request->extra};
 }
 
-int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size) {
+int data_fetch_digest(struct data_client *client, int32_t node, const struct data_request *request, uint8_t digest[XXH3_BYTES]) {
+    const struct data_request question = about(request, 0);
+    struct data_reply reply;
+    int error = data_call(client, node, LANE_PARTS, &question, NULL, &reply, digest, XXH3_BYTES);
+    return error == 0 && reply.length != XXH3_BYTES ? EPROTO : error;
+}
+
+int data_fetch_suspect(struct data_client *client, int32_t node, const struct data_request *request) {
+    const struct data_request question = about(request, 1);
+    struct data_reply reply;
+    int error = data_call(client, node, LANE_PARTS, &question, NULL, &reply, NULL, 0);
+    return error == 0 && reply.value == 0 ? ESTALE : error;
+}
+
+int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch) {
+    uint64_t size = fetch->size;
+    int error = fetch_once(client, node, fetch);
+    if (error != EBADMSG || !fetch->checked) return error;
+    error = data_fetch_suspect(client, node, &fetch->request);
+    if (error != 0) return error;
+    fetch->size = size; /* it was damaged on its way */
+    error = fetch_once(client, node, fetch);
+    return error == EBADMSG ? EIO : error;
+}
+
+static struct data_request read_stored(const char *path, uint64_t size) {
+    return (struct data_request){.op = OP_READ, .flag = READ_CHECKED, .index = -1, .length = size, .path = path, .extra = strlen(path)};
+}
+
+int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size, uint8_t digest[XXH3_BYTES],
+                      bool *checked) {
     struct data_fetch fetch = {.request = read_stored(path, size), .file = file, .size = size};
-    return data_fetch(client, node, &fetch);
+    int error = data_fetch(client, node, &fetch);
+    *checked = error == 0 && fetch.checked;
+    memcpy(digest, fetch.digest, XXH3_BYTES);
+    return error;
 }
 
 int data_read_stored(struct data_client *client, int32_t node, const char *path, void *to, uint64_t size) {
     struct data_request request = read_stored(path, size);
     struct data_reply reply;
-    int error = data_call(client, node, LANE_PARTS, &request, NULL, &reply, to, size);
-    return error == 0 && (reply.value != size || reply.length != size) ? ESTALE : error;
+    uint8_t told[XXH3_BYTES], taken[XXH3_BYTES];
+    struct xxh3 hash;
+    request.flag = READ_ANY; /* and its digest by itself */
+    for (int tries = 0; tries < 2; tries++) {
+        int error = data_fetch_digest(client, node, &request, told);
+        if (error == 0) error = data_call(client, node, LANE_PARTS, &request, NULL, &reply, to, size);
+        if (error == 0 && (reply.value != size || reply.length != size)) error = ESTALE;
+        if (error != 0) return error;
+        xxh3_begin(&hash);
+        xxh3_add(&hash, to, size);
+        xxh3_end(&hash, taken);
+        if (memcmp(told, taken, sizeof told) == 0) return 0;
+        error = data_fetch_suspect(client, node, &request);
+        if (error != 0) return error;
+    }
+    return EIO;
 }

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/xxh3.h"
 #include "handshake.h"
 #include "wire.h"
 
@@ -68,12 +69,20 @@ struct data_fetch {
     int file;
     uint64_t size; /* of all of it; UINT64_MAX: not known before, but then */
     bool holes; /* afterwards: no bytes have come, for it has holes (READ_DENSE) */
+    bool checked; /* afterwards: the bytes have this digest, here and there */
+    uint8_t digest[XXH3_BYTES];
     bool (*room)(void *context, uint64_t bytes); /* is there room for so many; NULL: do not ask */
     void *context;
 };
-int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch); /* 0 or an errno; ESTALE: it is another version of it */
-/* All of a file of the runs' store, which has `size` bytes, into a file or into memory. 0 or an errno, likewise. */
-int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size);
+/* 0 or an errno; ESTALE: it is another version of it; EBADMSG: what that node has is damaged (it knows). What was damaged on its way is fetched again. */
+int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch);
+/* Of what the request of a fetch asks for: its digest; or, for who has received something else, 0, EBADMSG, or ESTALE: nobody can say. */
+int data_fetch_digest(struct data_client *client, int32_t node, const struct data_request *request, uint8_t digest[XXH3_BYTES]);
+int data_fetch_suspect(struct data_client *client, int32_t node, const struct data_request *request);
+/* All of a file of the runs' store, which has `size` bytes, into a file (`digest`: of what has come, if *checked) or into memory. 0 or an errno,
+ * likewise. */
+int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size, uint8_t digest[XXH3_BYTES],
+                      bool *checked);
 int data_read_stored(struct data_client *client, int32_t node, const char *path, void *to, uint64_t size);
 
 void data_socket_options(int fd, int stall_ms); /* time-outs, no delay */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/thread.h"
+#include "digests.h"
 #include "newfile.h"
 
 enum {
@@ -95,7 +96,7 @@ static void set_direct(int fd, bool direct) {
 }
 
 /* As copy_piece, between memory and a disk that takes what memory cannot hold: the page cache would only take more memory. */
-static ssize_t copy_piece_direct(struct worker *worker, int in, int out) {
+static ssize_t copy_piece_direct(struct worker *worker, int in, int out, struct xxh3 *hash) {
     char *buffer = worker_buffer(worker);
     if (buffer == NULL) return -ENOMEM;
     ssize_t got = read(in, buffer, BUFFER_BYTES);
@@ -104,6 +105,7 @@ static ssize_t copy_piece_direct(struct worker *worker, int in, int out) {
         got = read(in, buffer, BUFFER_BYTES);
     }
     if (got < 0) return -errno;
+    xxh3_add(hash, buffer, (size_t)got);
     if (got % DIRECT_BLOCK != 0) set_direct(out, false); /* the end of the file */
     off_t at = lseek(out, 0, SEEK_CUR);
     int failed = write_all(out, buffer, (size_t)got);
@@ -135,6 +137,9 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         close(in);
         return 0;
     }
+    struct xxh3 hash;
+    uint8_t digest[XXH3_BYTES], known[XXH3_BYTES];
+    xxh3_begin(&hash);
     bool plain = false, exact = (job->mode & COPIER_EXACT) != 0;
     int failed = 0;
     if (exact) {
@@ -144,7 +149,7 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
     while (failed == 0) {
         ssize_t moved = -ECANCELED;
         if (!atomic_load(&worker->copier->stopping))
-            moved = exact ? copy_piece_direct(worker, in, file.fd) : copy_piece(worker, in, file.fd, &plain, total == 0);
+            moved = exact ? copy_piece_direct(worker, in, file.fd, &hash) : copy_piece(worker, in, file.fd, &plain, total == 0);
         if (moved == 0) break;
         if (moved > 0) total += (uint64_t)moved;
         else if (moved != -EINTR) failed = (int)-moved;
@@ -163,11 +168,16 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
     if (exact) {
         struct timespec times[2] = {found.st_atim, found.st_mtim};
         mode = found.st_mode;
+        xxh3_end(&hash, digest);
+        if (error[0] == '\0' && digests_get(digests_key_of(&found), &found, known) && memcmp(known, digest, sizeof known) != 0)
+            snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED ": its content is not what was written", job->source);
         if (error[0] == '\0' && futimens(file.fd, times) != 0)
             snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(errno));
     }
+    bool keep = exact && fstat(file.fd, &found) == 0;
     if (error[0] != '\0') newfile_drop(&file);
     else if (newfile_finish(&file, mode, false) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);
+    else if (keep) digests_put(digests_key_of(&found), &found, digest, digests_moment(digests_key_of(&found)));
     return total;
 }
 

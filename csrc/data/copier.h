@@ -11,6 +11,8 @@
 enum { COPIER_THREADS_MAX = 64 };
 
 #define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source, past the page cache where that can be */
+/* An EXACT copy has the digest of its source (digests.h). A source that has another than it had is not copied; its error has these words. */
+#define COPIER_DAMAGED "is damaged"
 
 struct copier;
 
@@ -18,7 +20,7 @@ struct copier_done {
     struct copier_done *next;
     uint64_t serial;
     uint64_t bytes; /* copied, also when it failed on the way */
-    char *error;    /* NULL: fine */
+    char *error; /* NULL: fine */
 };
 
 struct copier *copier_new(int threads, char *error, size_t error_size); /* NULL and a text in `error` if it fails */

@@ -196,6 +196,8 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     }
     io->node = options->node;
     io->limit = options->limit;
+    io->digests = digests_space();
+    io->checks = options->key != NULL;
     io->root_fd = io->store_fd = -1;
     io->events_tail = &io->events;
     io->carry_tail = &io->carry_head;
@@ -249,7 +251,9 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     if (failed == 0) failed = fsio_workers_start(&io->workers, options->threads);
     if (failed != 0) snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));
     if (failed == 0 && listens) failed = data_server_open(io, options->listen, error, error_size);
+    if (failed == 0 && io->checks) digests_want(1);
     if (failed == 0) return io;
+    io->checks = false;
     fsio_stop(io);
     free_all(io);
     return NULL;
@@ -286,6 +290,10 @@ void fsio_stop(struct fsio *io) {
     pthread_mutex_unlock(&io->keeper_lock);
     if (!join) return; /* has been stopped before */
     pthread_join(io->keeper, NULL);
+    if (io->checks) {
+        digests_leave(io);
+        digests_want(-1);
+    }
     fsio_room_stop(io);
     data_client_stop(&io->client);
     fsio_carriers_stop(io);
@@ -299,5 +307,8 @@ void fsio_free(struct fsio *io) {
         next = event->next;
         free(event);
     }
+    digests_leave(io);
+    uint64_t ino;
+    for (char *path = NULL; fsio_take_damage(io, &ino, &path);) free(path);
     free_all(io);
 }

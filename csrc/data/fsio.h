@@ -182,6 +182,7 @@ enum fsio_event_kind {
     FSIO_EVENT_REMOTE_CLOSED, /* last handle through us on ino was closed */
     FSIO_EVENT_FULL, /* fsio_room_made is awaited */
     FSIO_EVENT_FETCHED, /* fsio_fetch_stored has ended; size: bytes */
+    FSIO_EVENT_DAMAGED, /* fsio_take_damage has something */
 };
 struct fsio;
 void fsio_tell_done(struct fsio *io, uint64_t serial, int error); /* FSIO_EVENT_DONE of something that is done elsewhere */
@@ -192,6 +193,14 @@ struct fsio_event {
     int error;
 };
 struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees each */
+
+/* ── damage ── (digests.h) */
+#include "digests.h"
+/* Look whether the whole part of that number is what it was; if nobody can say, it is what it should be from now on. Who is DAMAGED is told as well. */
+enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, uint64_t *size);
+void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */
+/* One damaged whole part (*ino), or (*ino 0) file of the store, by its path below the store, which the caller frees. False: no more. */
+bool fsio_take_damage(struct fsio *io, uint64_t *ino, char **path);
 
 void fsio_stop(struct fsio *io); /* ends the threads; repeatable */
 void fsio_free(struct fsio *io);

@@ -17,6 +17,7 @@ struct asking { /* one request on its way through here */
     uint64_t peer; /* a node, or a client */
     char *buffer; /* DATA_CHUNK */
     struct data_request request;
+    bool checked; /* READ_CHECKED, which is not in the request any more */
 };
 
 static bool reply(struct asking *asking, int error, uint64_t value, const void *bytes, size_t count) {
@@ -39,16 +40,24 @@ static bool reply_stat(struct asking *asking, int error, const struct data_stat 
 
 /* ── parts ── */
 
-/* Of a part, or of a file of the store. */
-static bool send_file(struct asking *asking, int part, const struct stat *found) {
+/* Of what is asked for: a whole part, or a file of the store. */
+static int learn(struct asking *asking, int file, const struct stat *found, uint8_t digest[XXH3_BYTES]) {
+    if (asking->request.ino != 0) return fsio_digest_learn(asking->io, asking->request.ino, file, digest);
+    return digests_learn(digests_key_of(found), file, digest);
+}
+
+/* Of a part, or of a file of the store; `checked`: the digest goes before all of it, if there is one. */
+static bool send_file(struct asking *asking, int part, const struct stat *found, bool checked) {
     uint8_t head[REPLY_BYTES] = {0};
     uint64_t size = (uint64_t)found->st_size, offset = asking->request.offset, there = offset < size ? size - offset : 0;
     uint64_t count = there < asking->request.length ? there : asking->request.length;
     off_t at = (off_t)offset, end = (off_t)(offset + count);
-    put_le(head + 4, found->st_mode & 07777, 4);
+    uint8_t digest[XXH3_BYTES];
+    checked = checked && offset == 0 && count == size && learn(asking, part, found, digest) == 0;
+    put_le(head + 4, (found->st_mode & 07777) | (checked ? MODE_CHECKED : 0), 4);
     put_le(head + 8, count, 8);
     put_le(head + 16, size, 8);
-    if (data_send(asking->fd, head, sizeof head, NULL, 0, count > 0) != 0) return false;
+    if (data_send(asking->fd, head, sizeof head, digest, checked ? sizeof digest : 0, count > 0) != 0) return false;
     while (at < end) {
         ssize_t sent = sendfile(asking->fd, part, &at, end - at < SEND_CHUNK ? (size_t)(end - at) : SEND_CHUNK);
         if (sent < 0 && errno == EINTR) continue;
@@ -61,6 +70,29 @@ static bool send_file(struct asking *asking, int part, const struct stat *found)
         if (data_send(asking->fd, asking->buffer, piece, NULL, 0, false) != 0) return false;
     }
     return true;
+}
+
+/* The digest; or, if it is asked for that, whether the file is damaged. */
+static bool answer_digest(struct asking *asking, int file, const struct stat *found, const char *path) {
+    uint8_t digest[XXH3_BYTES];
+    uint64_t ino = asking->request.ino;
+    if (asking->request.flag == 0) {
+        int error = learn(asking, file, found, digest);
+        return reply(asking, error, 0, digest, error == 0 ? sizeof digest : 0);
+    }
+    struct digests_key key = ino != 0 ? fsio_digests_key(asking->io, ino) : digests_key_of(found);
+    enum digests_verdict verdict = fsio_check(asking->io, key, file, ino, path);
+    return reply(asking, verdict == DIGESTS_DAMAGED ? EBADMSG : 0, verdict == DIGESTS_FINE, NULL, 0);
+}
+
+static bool answer_part_digest(struct asking *asking) {
+    struct stat found;
+    if (asking->request.index != FSIO_WHOLE || asking->request.flag > 1) return false;
+    int part = fsio_part_open(asking->io, asking->request.ino, FSIO_WHOLE, false);
+    if (part < 0) return reply(asking, -part, 0, NULL, 0);
+    bool fine = fstat(part, &found) != 0 ? reply(asking, errno, 0, NULL, 0) : answer_digest(asking, part, &found, NULL);
+    close(part);
+    return fine;
 }
 
 static bool answer_read(struct asking *asking) {
@@ -81,7 +113,8 @@ static bool answer_read(struct asking *asking) {
     if (fstat(part, &found) == 0) {
         uint64_t size = (uint64_t)found.st_size;
         bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
-        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found);
+        bool checked = asking->checked && request->index == FSIO_WHOLE;
+        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found, checked);
     }
     close(part);
     return fine;
@@ -138,8 +171,8 @@ static bool answer_stored(struct asking *asking) {
     const struct data_request *request = &asking->request;
     char *path = asking->buffer; /* free again once it is open */
     struct stat found;
-    if (request->op != OP_READ || request->extra == 0 || request->extra > PATH_BYTES_MAX) return false;
-    if (request->index != FSIO_WHOLE || request->flag != READ_ANY || request->stripe != 0) return false;
+    if ((request->op != OP_READ && request->op != OP_DIGEST) || request->extra == 0 || request->extra > PATH_BYTES_MAX) return false;
+    if (request->index != FSIO_WHOLE || request->flag > (request->op == OP_DIGEST) || request->stripe != 0) return false;
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
     if (data_receive(asking->fd, path, request->extra) != 0) return false;
     path[request->extra] = '\0';
@@ -147,7 +180,10 @@ static bool answer_stored(struct asking *asking) {
     int file = asking->io->store_fd < 0 ? -ENOENT : open_stored(asking->io->store_fd, asking->io->spill, path);
     if (file < 0) return reply(asking, -file, 0, NULL, 0);
     int error = fstat(file, &found) != 0 ? errno : S_ISREG(found.st_mode) ? 0 : EISDIR;
-    bool fine = error != 0 ? reply(asking, error, 0, NULL, 0) : send_file(asking, file, &found);
+    bool fine;
+    if (error != 0) fine = reply(asking, error, 0, NULL, 0);
+    else if (request->op == OP_DIGEST) fine = answer_digest(asking, file, &found, path);
+    else fine = send_file(asking, file, &found, asking->checked);
     close(file);
     return fine;
 }
@@ -234,6 +270,7 @@ static bool answer_part(struct asking *asking) {
     case OP_STAT:
         error = fsio_part_stat(asking->io, request->ino, request->index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime);
         return reply_stat(asking, error, &stat);
+    case OP_DIGEST: return answer_part_digest(asking);
     case OP_SUM: error = fsio_stripes_sum(asking->io, request->ino, &stat); return reply_stat(asking, error, &stat);
     case OP_TRIM:
         if (request->stripe == 0) return false;
@@ -367,6 +404,10 @@ bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t
         .extra = get_le(head + 40, 8),
     };
     if (get_le(head + 2, 2) != 0) return false;
+    if (asking.request.op == OP_READ) {
+        asking.checked = (asking.request.flag & READ_CHECKED) != 0;
+        asking.request.flag &= (uint8_t)~READ_CHECKED;
+    }
     if (asking.request.ino == 0) return lane == LANE_PARTS && answer_stored(&asking);
     if (peer >= DATA_CLIENTS_FROM) return false; /* parts and open files are for nodes */
     if (lane == LANE_COPIES) return answer_copy(&asking);

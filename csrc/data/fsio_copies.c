@@ -208,7 +208,7 @@ int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, 
     pthread_mutex_lock(lock);
     if (error == 0 && fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
     if (error == 0) error = fsio_mark_copied(io, ino, index);
-    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, error);
+    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, NULL, error);
     pthread_mutex_unlock(lock);
     return error;
 }

@@ -219,6 +219,7 @@ static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t
         free(made);
         return error;
     }
+    if (writing) fsio_digest_forget(io, ino); /* it is counted by now */
     made->file = file;
     made->writing = writing;
     made->passing = passing;
@@ -247,7 +248,9 @@ int fsio_close(struct fsio_handle *handle) {
         int told = fsio_remote_use(file, false); /* which flushes there if that was the last writer */
         if (error == 0 && handle->writing) error = told;
     }
+    bool wrote = handle->writing && file->kind == FSIO_LOCAL;
     pthread_rwlock_unlock(&file->gate);
+    if (wrote) fsio_digest_closed(file->io, file->ino);
     fsio_file_drop(file);
     free(handle);
     return error;

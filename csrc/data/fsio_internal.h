@@ -2,7 +2,7 @@
  * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
  * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
  * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
- * stripes.
+ * stripes. fsio_digests.c: digests of whole parts.
  * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
@@ -14,6 +14,7 @@
 #include "client.h"
 #include "common/bytes.h"
 #include "common/thread.h"
+#include "digests.h"
 #include "fsio.h"
 
 #include <errno.h>
@@ -209,6 +210,10 @@ struct fsio {
     struct fsio_workers workers, fetchers; /* fetchers: for the runs, so that neither has to wait for the other's */
     atomic_uint fresh_count;
 
+    uint64_t digests; /* the number of its parts among all whose digests are kept */
+    bool checks;      /* digests of parts are taken: there are other nodes, or there may be */
+    struct fsio_damage *damages; /* under events_lock */
+
     pthread_mutex_t keeper_lock;
     pthread_cond_t keeper_wake;
     pthread_t keeper;
@@ -242,6 +247,15 @@ void fsio_change_ends(struct fsio *io);
 void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
 int64_t fsio_allocated(int fd); /* bytes */
 
+/* fsio_digests.c */
+struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino);
+void fsio_digest_later(struct fsio *io, uint64_t ino);  /* it is finished here */
+int fsio_digest_learn(struct fsio *io, uint64_t ino, int part, uint8_t digest[XXH3_BYTES]); /* EBUSY: it is being written; EAGAIN: was */
+void fsio_digest_forget(struct fsio *io, uint64_t ino); /* it is written from now on, or has gone */
+void fsio_digest_closed(struct fsio *io, uint64_t ino); /* somebody writes it no longer */
+/* Is what lies here damaged? Then the poll loop is told. `path`: of a file of the store; NULL: it is a part. */
+enum digests_verdict fsio_check(struct fsio *io, struct digests_key key, int file, uint64_t ino, const char *path);
+
 /* fsio_parts.c */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
@@ -258,7 +272,8 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* o
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
 /* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error);
+/* `digest`: of its content; NULL: it is taken later */
+int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 
 /* fsio_room.c: may wait, for the poll loop of this node */

@@ -46,11 +46,11 @@ enum { FETCHERS = 2 };
 static bool make_room(void *context, uint64_t bytes) { return fsio_room_or_make(context, bytes); }
 
 /* `size`: of the part, UINT64_MAX: not known before; then it is known. *holes: no bytes have come, for it has holes. */
-static int fetch_into(struct fsio *io, int32_t from, const struct data_request *request, int part, uint64_t *size, bool *holes) {
-    struct data_fetch fetch = {.request = *request, .file = part, .size = *size, .room = make_room, .context = io};
-    int error = data_fetch(&io->client, from, &fetch);
-    *size = fetch.size;
-    *holes = fetch.holes;
+static int fetch_into(struct fsio *io, int32_t from, const struct data_request *request, int part, uint64_t *size,
+                      struct data_fetch *fetch) {
+    *fetch = (struct data_fetch){.request = *request, .file = part, .size = *size, .room = make_room, .context = io};
+    int error = data_fetch(&io->client, from, fetch);
+    *size = fetch->size;
     return error;
 }
 
@@ -71,10 +71,24 @@ static int fetch_pieces(struct fsio *io, const struct fsio_job *job, int part, u
         if (error != 0) break;
         read.length = reply.value - read.offset;
         at = reply.value;
-        bool holes;
-        error = fetch_into(io, job->from, &read, part, &size, &holes);
+        struct data_fetch fetch;
+        error = fetch_into(io, job->from, &read, part, &size, &fetch);
     }
     return error;
+}
+
+/* What came in pieces has the digest that it has there? Pieces that were damaged on their way are an error; who asks will try again. */
+static int check_pieces(struct fsio *io, const struct fsio_job *job, const struct data_request *request, int part,
+                        struct data_fetch *fetch) {
+    uint8_t told[XXH3_BYTES];
+    if (ftruncate(part, (off_t)job->size) != 0) return errno;
+    int error = data_fetch_digest(&io->client, job->from, request, told);
+    if (error == EAGAIN) return ESTALE;
+    if (error == 0) error = digests_take(part, fetch->digest);
+    fetch->checked = error == 0 && memcmp(told, fetch->digest, sizeof told) == 0;
+    if (error != 0 || fetch->checked) return error;
+    error = data_fetch_suspect(&io->client, job->from, request);
+    return error == 0 ? EIO : error;
 }
 
 static int run_fetch(struct fsio *io, struct fsio_job *job) {
@@ -83,10 +97,15 @@ static int run_fetch(struct fsio *io, struct fsio_job *job) {
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, job->ino, name);
     if (part < 0) return -part;
-    bool holes = false;
-    int error = fetch_into(io, job->from, &request, part, &job->size, &holes);
-    if (error == 0 && holes) error = fetch_pieces(io, job, part, job->size);
-    error = fsio_fresh_end(io, part, name, job->ino, job->index, error);
+    struct data_fetch fetch;
+    bool whole = job->index == FSIO_WHOLE;
+    if (whole) request.flag |= READ_CHECKED;
+    int error = fetch_into(io, job->from, &request, part, &job->size, &fetch);
+    if (error == 0 && fetch.holes) {
+        error = fetch_pieces(io, job, part, job->size);
+        if (error == 0 && whole) error = check_pieces(io, job, &request, part, &fetch);
+    }
+    error = fsio_fresh_end(io, part, name, job->ino, job->index, fetch.checked ? fetch.digest : NULL, error);
     if (error == 0 && job->kind == JOB_FETCH_COPY) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
     if (error != 0 || job->kind == JOB_FETCH) return error;
     request = (struct data_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
@@ -133,9 +152,17 @@ static int run_fetch_stored(struct fsio *io, const struct fsio_job *job) {
     struct newfile file;
     int error = newfile_open(&file, job->destination, true);
     if (error != 0) return error;
-    error = data_fetch_stored(&io->client, job->from, job->path, file.fd, job->size);
-    if (error == 0) return newfile_finish(&file, job->mode, true);
-    newfile_drop(&file);
+    uint8_t digest[XXH3_BYTES];
+    struct stat found;
+    bool checked;
+    error = data_fetch_stored(&io->client, job->from, job->path, file.fd, job->size, digest, &checked);
+    if (error != 0) {
+        newfile_drop(&file);
+        return error;
+    }
+    checked = checked && fstat(file.fd, &found) == 0;
+    error = newfile_finish(&file, job->mode, true);
+    if (error == 0 && checked) digests_put(digests_key_of(&found), &found, digest, digests_moment(digests_key_of(&found)));
     return error;
 }
 

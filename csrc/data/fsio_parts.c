@@ -333,6 +333,7 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum) {
 
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index) {
     char name[FSIO_NAME_BYTES];
+    if (index == FSIO_WHOLE) fsio_digest_forget(io, ino);
     fsio_part_name(ino, index, name);
     return remove_part(io, name, ino, true);
 }
@@ -341,6 +342,7 @@ int fsio_part_drop(struct fsio *io, uint64_t ino, int64_t index) { return fsio_p
 
 void fsio_whole_remove(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
+    fsio_digest_forget(io, ino);
     fsio_part_name(ino, FSIO_WHOLE, name);
     remove_part(io, name, ino, false);
 }
@@ -361,9 +363,12 @@ static int replace_part(struct fsio *io, int directory, const char *from, const 
     return 0;
 }
 
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, int error) {
+int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error) {
     char final[FSIO_NAME_BYTES];
     int64_t bytes = fsio_allocated(part);
+    struct stat found;
+    uint64_t moment = digests_moment(fsio_digests_key(io, ino));
+    bool known = digest != NULL && fstat(part, &found) == 0;
     close(part);
     fsio_change_begins(io);
     fsio_part_name(ino, index, final);
@@ -376,6 +381,8 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
         return error;
     }
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
+    if (index == FSIO_WHOLE && known) digests_put(fsio_digests_key(io, ino), &found, digest, moment);
+    else if (index == FSIO_WHOLE) fsio_digest_later(io, ino);
     return 0;
 }
 
@@ -394,11 +401,14 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
         if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
     }
     fsio_change_ends(io);
+    fsio_digest_forget(io, ino);
+    if (error == 0) fsio_digest_closed(io, ino); /* else the closing of the handle through which it comes sees to it */
     return error;
 }
 
 int fsio_whole_delete(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
+    fsio_digest_forget(io, ino);
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_change_begins(io);
     bool open = fsio_file_deleted(io, ino); /* it gives back what it takes when it is closed */

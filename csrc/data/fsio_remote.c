@@ -232,6 +232,8 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         }
     }
     pthread_mutex_unlock(&file->lock);
+    if (writers > 0 && error == 0) fsio_digest_forget(io, ino);
+    if (fewer) fsio_digest_closed(io, ino);
     if (fewer && atomic_load(&file->serves)) {
         pthread_rwlock_rdlock(&file->gate);
         error = fsio_file_flush(file, &seen);

@@ -245,5 +245,5 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
     if (error == 0 && fsio_stripes_lost(io, ino, stripe, fsio_is_copied(io, ino), 0, size, since)) error = EIO;
     if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
     free(buffer);
-    return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, error);
+    return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, NULL, error);
 }

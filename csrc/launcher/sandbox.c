@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/tree.h"
+#include "data/digests.h"
 
 /* ------------------------------------------------------------------------------------------------------------------ paths */
 
@@ -384,6 +385,8 @@ int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amf
         memset(task->completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
         return failed;
     }
+    for (uint32_t i = 0; i < task->output_count; i++)
+        if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].directory) digests_later_file(task->outputs[i].destination);
     return 0;
 }
 

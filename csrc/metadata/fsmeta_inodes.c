@@ -364,6 +364,20 @@ int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     return leave(meta, 0);
 }
 
+int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool *lost) {
+    struct inode *inode;
+    enter(meta);
+    int error = fsmeta_content_here(meta, ino, &inode);
+    if (error != 0) return leave(meta, error);
+    bool holds = inode->layout == META_WHOLE && inode->finished && inode->writer < 0 && fsmeta_set_has(inode->holders, node);
+    if (!holds) return leave(meta, EAGAIN);
+    fsmeta_set_remove(&inode->holders, node);
+    *lost = inode->holders == 0 && inode->size > 0;
+    inode->lost = inode->lost || *lost;
+    fsmeta_log_inode(meta, inode);
+    return leave(meta, 0);
+}
+
 int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders) {
     struct inode *inode;
     enter(meta);

@@ -18,6 +18,7 @@ from amfs.engine.events import (
     ClientGone,
     ClockRead,
     EndAttempt,
+    FsDamaged,
     FsFull,
     FsHandlesClosed,
     FsReplied,
@@ -38,6 +39,7 @@ from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Calls, failure, number_of
 from amfs.fs.vfs.copies import Copies
+from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.digests import Digests
 from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.evictor import Evictor
@@ -80,6 +82,7 @@ class FileSystem(Machine):
         opener = Opener(calls, meta, members, owners, caches)
         self._files = files = OpenFiles(calls, meta, members, owners, caches, opener, stripes)
         self._replicas = Replicas(calls, meta, members, self.mover.in_motion, stripes)
+        damage = Damage(calls, meta, members, owners, caches, opener, files, self._replicas)
         evictor = Evictor(calls, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
         layouts = Layouts(calls, members, owners, self._directories, files, stripes)
@@ -91,7 +94,7 @@ class FileSystem(Machine):
         outside = Outside(calls, members, owners, paths, handles, digests)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
-        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside)
+        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
         self.on_event = {
@@ -101,6 +104,7 @@ class FileSystem(Machine):
             ClockRead: lambda event: calls.set_wall(event.wall_ns),
             FsRequested: self._on_requested,
             FsFull: evictor.on_full,
+            FsDamaged: damage.on_damaged,
             FsStriped: files.on_striped,
             FsHandlesClosed: files.on_handles_closed,
             MoveForTask: self._on_move_for_task,

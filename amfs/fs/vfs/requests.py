@@ -8,11 +8,13 @@ from typing import Any
 
 from amfs.engine import fs_requests as q
 from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
 from amfs.fs.openflags import O_RDONLY, O_RDWR
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
-from amfs.fs.vfs.calls import Answer, Calls, Operation, work
+from amfs.fs.vfs.calls import Answer, Calls, Operation, ask, work
 from amfs.fs.vfs.copies import Copies
+from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.digests import Digests
 from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.namespace import Namespace
@@ -32,7 +34,7 @@ class Requests:
 
     def __init__(
         self, calls: Calls, caches: Caches, files: OpenFiles, namespace: Namespace, xattrs: Xattrs,
-        paths: Paths, handles: Handles, copies: Copies, digests: Digests, outside: Outside,
+        paths: Paths, handles: Handles, copies: Copies, digests: Digests, outside: Outside, damage: Damage,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._caches = caches
@@ -40,7 +42,7 @@ class Requests:
             *of_mounts(namespace, files, xattrs),
             *of_paths(paths, xattrs),
             *of_handles(paths, handles),
-            *of_many(namespace, copies, digests, outside),
+            *of_many(namespace, copies, digests, outside, damage),
         ))  # fmt: skip
 
     def run(self, endpoint: object, request: q.Request[Any], uid: int, gid: int, answer: Answer) -> None:
@@ -153,7 +155,7 @@ def of_handles(paths: Paths, handles: Handles) -> Table:
     )
 
 
-def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Outside) -> Table:
+def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Outside, damage: Damage) -> Table:
     """About many files, or all nodes."""
 
     def df() -> Operation[list[tuple[int, int, int, int]]]:
@@ -165,6 +167,8 @@ def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Out
         q.Bring.by(lambda c, r: copies.bring(r.node, r.source, r.inodes)),
         q.Spare.by(lambda c, r: copies.spare(r.node, r.inodes)),
         q.Digests.by(lambda c, r: digests.of(r.inodes)),
+        q.Check.by(lambda c, r: damage.check(r.inodes)),
+        q.CheckStore.by(lambda c, r: ask(r.node, p.CheckStore(r.after))),
         q.SeenOutside.by(lambda c, r: outside.seen(r.path)),
         q.Load.by(lambda c, r: outside.load(c, r.node, r.files)),
         q.Dump.by(lambda c, r: outside.dump(r.node, r.files)),

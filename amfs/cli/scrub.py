@@ -1,0 +1,60 @@
+"""``amfs scrub``: look whether what the nodes hold is what was written. Owns its options; the work is in ``amfs.operations.scrubbing``."""
+
+from __future__ import annotations
+
+import click
+
+from amfs.cli.fs_common import CONTEXT, Work, encoded, line, name_text, output_option, print_json, session_option
+
+TROUBLE = 2
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("path", required=False)
+@click.option("--rate", metavar="SIZE", default="", help="Bytes of files in a second, such as 100M (default: as fast as it goes).")
+@click.option("-q", "--quiet", is_flag=True, help="Only the exit status.")
+@output_option
+@session_option
+def scrub(path: str | None, rate: str, quiet: bool, form: str, session: str | None) -> int:
+    """Look whether the content of files is what was written, at and below PATH; without PATH everywhere, files of runs too.
+
+    Each node compares its copies with their digests. It drops what is damaged: another copy is used, or the task that made the file runs
+    again. A file without any other copy is lost, and named. Exit status: 0 nothing is lost, 1 some is, 2 trouble.
+    """
+    from amfs.operations.scrubbing import Bad
+    from amfs.operations.scrubbing import scrub as work_of
+
+    def say(bad: Bad) -> None:
+        if form == "text" and not quiet:
+            where = f"node {bad.node}: damaged; " if bad.node >= 0 else ""
+            line(name_text(encoded(bad.path)) + encoded(f"  {where}{bad.done}"))
+
+    with Work("scrub", session) as work:
+        bytes_in_a_second = _rate_of(rate)
+        try:
+            found = work_of(work.files, work.path(path or "amfs:/"), path is None, bytes_in_a_second, say)
+        except OSError as error:
+            work.report_error(error, status=TROUBLE)
+            return work.status
+        if form == "json":
+            print_json({**found._asdict(), "bad": [bad._asdict() for bad in found.bad]})
+        elif not quiet:
+            from amfs.display.progress import size_text
+
+            runs = f", {found.run_files} files of runs ({size_text(found.run_size)})" if path is None else ""
+            what = f"{found.copies} copies of {found.files} files ({size_text(found.size)}){runs}"
+            line(f"{what}: {len(found.bad)} damaged, {found.lost} lost")
+            for count, what in (
+                (found.unknown, "had no digest yet, and have one from now on"),
+                (found.busy, "are being written"),
+                (found.striped, "are striped, and not checked"),
+            ):
+                if count:
+                    line(f"{count} {what}")
+        return 1 if found.lost else 0
+
+
+def _rate_of(text: str) -> int:
+    from amfs.cli.session_options import size_of
+
+    return size_of(text) if text else 0

@@ -1,0 +1,45 @@
+/* Digests (XXH3, 128 bits) of the files that this process keeps: of whole parts (fsio) and of files in the stores and spill directories of runs.
+ *
+ * A digest is taken when a file is finished, and stands for it until it is written again. Whoever opens a part for writing says so first
+ * (digests_forget). Besides, a digest counts only as long as the file has the inode number, size and time of modification that it had: what was
+ * changed without a word is never called damaged. The last million are kept, in memory.
+ *
+ * Any thread may call. Nothing here decides what becomes of a damaged file. */
+#ifndef AMFS_DIGESTS_H
+#define AMFS_DIGESTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "common/xxh3.h"
+
+/* Of which file. Parts: the number of their fsio (digests_space), and of the inode. Others: device and inode number. */
+struct digests_key {
+    uint64_t space, number;
+};
+struct digests_key digests_key_of(const struct stat *found); /* of a file that is no part */
+uint64_t digests_space(void);
+
+enum digests_verdict { DIGESTS_UNKNOWN, DIGESTS_FINE, DIGESTS_DAMAGED };
+
+bool digests_get(struct digests_key key, const struct stat *found, uint8_t digest[XXH3_BYTES]); /* false: none that counts */
+void digests_forget(struct digests_key key);
+/* Before the content is looked at, and when its digest is kept: it is not if it was forgotten in between. */
+uint64_t digests_moment(struct digests_key key);
+void digests_put(struct digests_key key, const struct stat *found, const uint8_t digest[XXH3_BYTES], uint64_t moment);
+/* The time of modification was set by hand; the content is what it was. */
+void digests_retime(struct digests_key key, uint64_t inode, int64_t was_ns, int64_t is_ns);
+
+int digests_take(int fd, uint8_t digest[XXH3_BYTES]); /* of all of a file. 0 or an errno */
+/* The one that is known, or is taken now and kept. 0, an errno, or EAGAIN: it changed meanwhile. */
+int digests_learn(struct digests_key key, int fd, uint8_t digest[XXH3_BYTES]);
+enum digests_verdict digests_check(struct digests_key key, int fd);
+
+/* In the background, in a thread of low priority, while somebody wants it so. */
+void digests_want(int by); /* + 1, or - 1: the last one ends the thread */
+void digests_later_file(const char *path);
+void digests_later(void (*act)(void *context, uint64_t number), void *context, uint64_t number);
+void digests_leave(const void *context); /* nothing of it is queued or under way any more */
+
+#endif
