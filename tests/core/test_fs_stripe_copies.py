@@ -91,7 +91,7 @@ def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
             write(cluster, number % 3, b"/%d" % number, content(number), STRIPED)
         cluster.settle()
         cluster.nodes[3] = Node(cluster, 3)
-        cluster.table = cluster.table.with_node(3)
+        cluster.table = cluster.table.with_nodes((3,))
         cluster.view()
         for _ in range(cluster.random.randrange(400)):
             cluster.step()
