@@ -14,6 +14,7 @@ from fs_session import PATIENCE_S, running
 
 import amfs
 from amfs.client.files import Files
+from amfs.engine.origin import ATTRIBUTE, unpack
 from amfs.engine.states import Outcome
 from amfs.engine.workflow import Task
 from amfs.host import fusemounts
@@ -101,9 +102,14 @@ def test_what_it_makes_is_there_for_the_next(shell: Shell) -> None:
     assert made.missing == ()
     for node in (0, 1):
         ok(shell.run("test -L s && test -p p && [ $(cat c l e/b | sort -u) = one ] && ! cat t", node=node))
+    for name in ("c", "e/b"):
+        known = unpack(shell.files.getxattr(f"{at}/{name}", ATTRIBUTE))
+        assert known is not None and known.node == 0 and "echo one" in known.command, known
     # What is there already is changed in its place, and was not made.
     assert ok(shell.run("echo two >> c; truncate -s 1 e/b", node=1)).result.made == ()  # type: ignore[union-attr]
     assert shell.read("c") == b"one\ntwo\n" and shell.read("e/b") == b"o"
+    with pytest.raises(OSError, match="No data"):
+        shell.files.getxattr(f"{at}/c", ATTRIBUTE)  # not all of it was made by the first
     # Another name for what was there is new, though the file is not.
     assert ok(shell.run("mv c n; mv n m", node=1)).result.made == (f"{at}/m",)  # type: ignore[union-attr]
     # Some programs rename by a link; it is published by its last name, and taken back by it.
