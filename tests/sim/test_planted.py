@@ -74,7 +74,7 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "lost_files_are_not_made_again": (False, (13, 19)),
     "heirs_are_not_told_of_order": (False, (8, 6)),
     "heir_not_told_of_waiters": (False, (9, 6)),
-    "steal_of_a_pinned_task": (False, (108, 19)),
+    "steal_of_a_pinned_task": (False, (11, 18)),
     "settle_after_death": (False, (97, 13)),
     "stale_epoch_accepted": (False, (352,)),
     "a_copy_that_came_too_late_stays": (False, (303, 471)),
