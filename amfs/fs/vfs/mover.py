@@ -101,9 +101,15 @@ class PartitionMover:
         gained = mine - had if not founded else set()
         self._arriving = (self._arriving | gained) & mine
         self._inherited = (self._inherited | {part for part in gained if before and before[part] in dead}) & self._arriving
+        returned: list[int] = []
         for part in [part for part, node in self._doubtful.items() if node in dead]:
             del self._doubtful[part]  # if it had it, that is gone with it
+            returned.append(part)
         self._keep_ours()
+        if returned and self._meta.copies_wanted():
+            returned = [part for part in returned if owners[part] == members.node and part not in self._arriving]
+            self._fetching.update(returned)
+            self._calls.spawn(self._reclaim(returned))
         self._freeze()
         self._wake_senders()
         if self._arriving and not self._asking:
@@ -257,6 +263,24 @@ class PartitionMover:
     def _bring_copies(self, parts: list[int]) -> Operation[None]:
         if parts and (lost := (yield from self._stripes.bring(parts))):
             yield from self._lose(lost, True)
+
+    def _reclaim(self, parts: list[int]) -> Operation[None]:
+        """They were sent to a node that has died since, and may have changed stripes there: who has them now is asked of all."""
+        keepers: dict[int, set[int]] = {part: set() for part in parts}
+        told: set[int] = {self._members.node}
+        while nodes := sorted(self._members.live - told):
+            answers = yield from together([ask(node, p.Have(self._members.version, tuple(parts))) for node in nodes])
+            for node, answer in zip(nodes, answers, strict=True):
+                if isinstance(answer, OSError):
+                    continue
+                told.add(node)
+                for part in (part for part, how in answer if how == p.STRIPES):
+                    keepers[part].add(node)
+            if self._members.live - told:
+                yield Sleep(PAUSE_LAST_S)
+        lacking = [part for part in parts if self._stripes.returned(part, keepers[part])]
+        yield from self._bring_copies(lacking)
+        self._serve_stripes(parts)
 
     def _inherit_copies(self, parts: list[int]) -> Operation[None]:
         """Their owner has died, and this node was not in step with it."""

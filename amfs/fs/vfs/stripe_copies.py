@@ -263,6 +263,12 @@ class StripeCopies:
         self._offered.discard(part)
         return missing
 
+    def returned(self, part: int, keepers: Iterable[int]) -> bool:
+        """Likewise, of one that was sent to a node that has died. Nobody has released this node since it was named as a keeper?"""
+        if part in self._offered:
+            self._kept.add(part)
+        return self.came(part, keepers)
+
     def bring(self, parts: Sequence[int]) -> Operation[list[int]]:
         """What this node lacks of these; those that no living node has."""
         yield from work(w.DropCopied(tuple(parts)))  # from an earlier time
