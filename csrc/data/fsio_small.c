@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { SMALL_BLOCK = 4096 }; /* a part takes room in such steps */
 
