@@ -224,14 +224,6 @@ static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
     return result;
 }
 
-static PyObject *io_fetch_part(PyObject *self, PyObject *args) {
-    ull serial, ino;
-    long long index;
-    int from, keep = 0;
-    if (!PyArg_ParseTuple(args, "KKLi|p:fetch_part", &serial, &ino, &index, &from, &keep)) return NULL;
-    return py_nothing_or(fsio_fetch_part(io_of(self), serial, ino, index, from, keep != 0));
-}
-
 static PyObject *io_restripe(PyObject *self, PyObject *args) {
     ull serial, ino;
     unsigned stripe;
@@ -530,7 +522,7 @@ static PyMethodDef io_methods[] = {
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},
     {"fetch_stored", io_fetch_stored, METH_VARARGS,
      "fetch_stored($self, serial, from_, path, size, destination, mode, /)\n--\n\nA file of another node's store."},
-    {"fetch_part", io_fetch_part, METH_VARARGS,
+    {"fetch_part", fsio_fetch_part_object, METH_VARARGS,
      "fetch_part($self, serial, ino, index, from_, keep=False, /)\n--\n\nA part moves here; keep: a stripe, and stays there as a copy."},
     {"set_copies", fsio_set_copies_object, METH_VARARGS,
      "set_copies($self, partitions, copies, /)\n--\n\n{partition: [(node, has it all its stripes)]}: where changes of stripes go, too."},

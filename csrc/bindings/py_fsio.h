@@ -11,6 +11,7 @@ struct fsio *fsio_of_object(PyObject *io); /* borrowed from an amfs._native.Io: 
 PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
 PyObject *fsio_set_copies_object(PyObject *io, PyObject *args);
 PyObject *fsio_settle_copies_object(PyObject *io, PyObject *unused);
+PyObject *fsio_fetch_part_object(PyObject *io, PyObject *args);
 PyObject *fsio_push_stripe_object(PyObject *io, PyObject *args);
 PyObject *fsio_is_copied_object(PyObject *io, PyObject *ino);
 PyObject *fsio_copied_object(PyObject *io, PyObject *ino);

@@ -89,6 +89,14 @@ PyObject *fsio_settle_copies_object(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+PyObject *fsio_fetch_part_object(PyObject *self, PyObject *args) {
+    ull serial, ino;
+    long long index;
+    int from, keep = 0;
+    if (!PyArg_ParseTuple(args, "KKLi|p:fetch_part", &serial, &ino, &index, &from, &keep)) return NULL;
+    return py_nothing_or(fsio_fetch_part(fsio_of_object(self), serial, ino, index, from, keep != 0));
+}
+
 PyObject *fsio_push_stripe_object(PyObject *self, PyObject *args) {
     ull serial, ino;
     long long index;
