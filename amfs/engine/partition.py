@@ -7,7 +7,8 @@ P is constant for a session; only the table changes when nodes come or go, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from heapq import heapify, heapreplace
 from itertools import cycle
 
@@ -23,13 +24,12 @@ def enough_for(nodes: int) -> int:
     return max(PARTITIONS, 1 << (PARTITIONS_PER_NODE * nodes - 1).bit_length())
 
 
-def _scattered(count: int) -> Iterator[int]:
+@cache
+def _scattered(count: int) -> tuple[int, ...]:
     """The numbers below ``count`` with their bits in reverse order: however many are taken, they lie evenly apart."""
     bits = (count - 1).bit_length()
-    for number in range(1 << bits):
-        place = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
-        if place < count:
-            yield place
+    places = (int(f"{number:0{bits}b}"[::-1], 2) if bits else 0 for number in range(1 << bits))
+    return tuple(place for place in places if place < count)
 
 
 class PartitionTable:
@@ -122,4 +122,6 @@ class PartitionTable:
 
     def moved(self, other: PartitionTable) -> set[int]:
         """Partitions that have another owner in ``other``."""
+        if self.owners is other.owners:
+            return set()
         return {part for part, (a, b) in enumerate(zip(self.owners, other.owners, strict=True)) if a != b}

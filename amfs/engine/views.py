@@ -7,6 +7,8 @@ cannot be compared. Of two such views the one with more members counts, so that 
 
 from __future__ import annotations
 
+from collections import deque
+
 from amfs.engine.messages import View, ViewChange
 from amfs.engine.partition import PartitionTable
 
@@ -27,14 +29,15 @@ def _has(view: View, node: int) -> bool:
     return any(member.node == node for member in view.members)
 
 
-#: The last view that was followed, the change and the next view: nodes of one process, of which a simulation has thousands, share it.
-_followed: list[tuple[View, ViewChange, View]] = []
+#: Views that were followed last, the change and the next view: nodes of one process, of which a simulation has thousands, share them.
+_followed: deque[tuple[View, ViewChange, View]] = deque(maxlen=8)
 
 
 def follow(view: View, change: ViewChange) -> View:
     """The view after ``change``. The manager and all members of ``view`` work it out for themselves, with the same result."""
-    if _followed and _followed[0][0] is view and _followed[0][1] == change:
-        return _followed[0][2]
+    for before, known, after in _followed:
+        if before is view and known == change:
+            return after
     left, joined = set(change.left), {member.node for member in change.joined}
     members = [member for member in view.members if member.node not in left and member.node not in joined]
     table = PartitionTable(view.table, view.epoch)
@@ -44,7 +47,7 @@ def follow(view: View, change: ViewChange) -> View:
         table = table.with_nodes(sorted(joined))
     members = sorted((*members, *change.joined), key=lambda member: member.node)
     after = View(view.epoch + 1, change.manager, tuple(members), table.owners, view.unit_size)
-    _followed[:] = [(view, change, after)]
+    _followed.append((view, change, after))
     return after
 
 
