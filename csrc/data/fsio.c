@@ -93,9 +93,7 @@ bool fsio_any_moving(struct fsio *io) {
     return any;
 }
 
-size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index) {
-    return amfs_stripe_partition(ino, index, io->partitions);
-}
+size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index) { return amfs_stripe_partition(ino, index, io->partitions); }
 
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {
     pthread_mutex_lock(&io->table_lock);

@@ -164,9 +164,11 @@ int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from,
  * FSIO_EVENT_FETCHED; ESTALE: it has another size there. */
 int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
                       unsigned mode);
-int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from,
-                    bool keep); /* a part that is moving: copied, then deleted there; `keep`: a stripe with copies, that stays there as one */
-int fsio_push_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t node); /* a copy of a stripe of here to that node */
+int fsio_fetch_part(
+    struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from,
+    bool keep); /* a part that is moving: copied, then deleted there; `keep`: a stripe with copies, that stays there as one */
+int fsio_push_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index,
+                     int32_t node); /* a copy of a stripe of here to that node */
 int fsio_part_drop(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 int fsio_restripe(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe); /* whole part here -> stripes at their owners */
 int fsio_gather(struct fsio *io, uint64_t serial, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes -> whole part here; they stay */

@@ -313,7 +313,8 @@ static bool answer_whole_copy(struct asking *asking) {
         done += piece;
     }
     if (part >= 0 && error == 0 && ftruncate(part, (off_t)request->length) != 0) error = errno;
-    if (part >= 0) error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, came ? error : EIO);
+    if (part >= 0)
+        error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, came ? error : EIO);
     return came && reply(asking, error, 0, NULL, 0);
 }
 

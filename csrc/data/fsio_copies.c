@@ -184,7 +184,8 @@ int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node) {
 
 /* ── a node that keeps copies for others ── */
 
-int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool in_step) {
+int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
+                     bool in_step) {
     pthread_mutex_t *lock = lock_in(io->taking, ino, index);
     uint64_t more = fsio_part_growth(io, ino, index, at, count);
     int64_t grown = 0;

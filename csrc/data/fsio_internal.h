@@ -376,7 +376,8 @@ int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
 int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
 int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
 /* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */
-int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool in_step);
+int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
+                     bool in_step);
 int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index,
                     int error); /* as fsio_fresh_end */
 

@@ -47,8 +47,7 @@ bool fsio_file_lost(struct fsio_file *file) {
     if (file->kind != FSIO_STRIPED) return false;
     if (atomic_load(&file->torn)) return true;
     if (latest <= since) return false;
-    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), atomic_load(&file->copied), 0, atomic_load(&file->size),
-                          since))
+    if (fsio_stripes_lost(file->io, file->ino, atomic_load(&file->stripe), atomic_load(&file->copied), 0, atomic_load(&file->size), since))
         atomic_store(&file->torn, true);
     else atomic_compare_exchange_strong(&file->since, &since, latest);
     return atomic_load(&file->torn);

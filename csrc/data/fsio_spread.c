@@ -87,7 +87,8 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
     uint64_t ino = spread->file->ino, place = index * spread->file->stripe + at;
     bool only_here = false;
     int error;
-    for (int tries = 0; (error = (spread->file->copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
+    for (int tries = 0;
+         (error = (spread->file->copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
         if (free_sent(spread)) continue;
         if (!only_here) punch(spread, place, count);
         else if (++tries > FULL_TRIES || atomic_load(&io->stopping)) break;
@@ -95,7 +96,8 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
         only_here = true;
     }
     if (error == ESTALE)
-        error = fsio_stripe_write(io, ino, index, spread->file->copied, at, spread->buffer, count); /* its partition has gone elsewhere meanwhile */
+        error = fsio_stripe_write(io, ino, index, spread->file->copied, at, spread->buffer,
+                                  count); /* its partition has gone elsewhere meanwhile */
     if (error == 0 && !only_here) punch(spread, place, count);
     return error;
 }
