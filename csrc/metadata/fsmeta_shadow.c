@@ -71,7 +71,8 @@ static int apply(struct meta *meta, int32_t source, struct in *in, uint8_t kind)
         shadow->source = source;
         return 0;
     case 'R':
-        if (!owner && !fed) return EAGAIN;
+        /* Of an earlier owner, too, if none since has begun to tell: it refused to hear that one out, and would stay in step with nobody. */
+        if (!owner && !fed && (shadow->state == SHADOW_NONE || shadow->source == meta->owners[in->partition])) return EAGAIN;
         forget(meta, in->partition);
         return 0;
     default: break;
