@@ -59,6 +59,7 @@ class PartitionMover:
         self._frozen: set[int] = set()  # partitions that ``meta`` does not serve
         self._fetching: set[int] = set()  # partitions that are ours and here, but for stripes that have not come yet
         self._inherited: set[int] = set()  # those arriving whose owner has died
+        self._handed_over: set[int] = set()  # partitions arriving that a backup of their dead owner sends
         self._doubtful: dict[int, int] = {}  # partitions leaving -> node that was sent them, and may have them or not
         self._copies: dict[int, tuple[int, ...]] = {}  # partitions that were sent -> who has all of it, too
         self._took: dict[int, tuple[int, int]] = {}  # partition -> (who sent it, its version in ``_leaving`` there)
@@ -100,6 +101,7 @@ class PartitionMover:
         self._leaving.update((part, members.version) for part in had - mine - self._arriving)
         gained = mine - had if not founded else set()
         self._arriving = (self._arriving | gained) & mine
+        self._handed_over &= self._arriving
         self._inherited = (self._inherited | {part for part in gained if before and before[part] in dead}) & self._arriving
         returned: list[int] = []
         for part in [part for part, node in self._doubtful.items() if node in dead]:
@@ -220,6 +222,7 @@ class PartitionMover:
         taken: list[int] = []
         new: list[int] = []
         lacking: list[int] = []
+        unknown: list[tuple[int, bytes, int]] = []
         if call.copies_wanted:
             self._meta.expect_copies()
         for part, since, data, copies, keepers in call.records:
@@ -230,6 +233,9 @@ class PartitionMover:
                 if part in self._arriving:
                     self._meta.drop(part)  # what was here as a backup
                     self._meta.import_(data)
+                    if part in self._handed_over:
+                        self._handed_over.discard(part)
+                        unknown += self._meta.unknown_dirs(part)
                     self._meta.inherit_backups(part, [node for node in copies if node in members.live])
                     self._took[part] = peer, since
                     self._arriving.discard(part)
@@ -243,6 +249,8 @@ class PartitionMover:
             self._backups.choose()
             self._stripes.choose()
             self._calls.spawn(self._bring_stripes(peer, new, set(lacking)))
+        if unknown:
+            self._calls.spawn(self._strike(unknown))
         return taken
 
     def _bring_stripes(self, peer: int, parts: list[int], lacking: set[int]) -> Operation[None]:
@@ -364,6 +372,7 @@ class PartitionMover:
         questions: list[Operation[None]] = [ask(node, p.ForgetBackup(version, tuple(some))) for node, some in forget.items()]
         if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
             return False
+        self._handed_over.update(part for some in senders.values() for part in some)
         questions = [ask(node, p.HandOver(version, tuple(some))) for node, some in senders.items()]
         if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
             return False
