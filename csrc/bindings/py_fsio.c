@@ -507,7 +507,8 @@ static PyObject *io_questions(PyObject *self, void *closure) {
 
 static PyMethodDef io_methods[] = {
     {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
-    {"lose", io_lose, METH_VARARGS, "lose($self, partitions, version, /)\n--\n\nTheir stripes went with a node; before that table is set."},
+    {"lose", io_lose, METH_VARARGS,
+     "lose($self, partitions, version, copies, /)\n--\n\nTheir stripes went with a node; before that table is set."},
     {"lost", io_lost, METH_O, "Is a stripe of it lost that is written here, or was and is not recorded yet."},
     {"set_moving", io_set_moving, METH_VARARGS,
      "set_moving($self, partitions, moving, /)\n--\n\nNobody reads or writes their stripes here until the next table."},
