@@ -51,7 +51,12 @@ int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct 
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
-    if (error == 0 && inode->layout != META_WHOLE) error = EAGAIN;
+    if (error == 0 && inode->layout != META_WHOLE) { /* each change of a stripe is on two nodes before it is answered */
+        fsmeta_record_content(meta, inode, in);
+        inode->secured = true;
+        fsmeta_log_inode(meta, inode);
+        return leave(meta, 0);
+    }
     if (error == 0) error = fsmeta_nodes_reserve(old, fsmeta_set_count(inode->holders));
     if (error == 0) error = fsmeta_set_add(&holders, node);
     for (size_t i = 0; error == 0 && i < count; i++) error = copies[i] < 0 ? EINVAL : fsmeta_set_add(&holders, copies[i]);

@@ -217,6 +217,7 @@ static int use(struct inode *inode, int32_t node) {
 
 static void grant_writing(struct inode *inode, int32_t node) {
     inode->writer = node;
+    inode->secured = false;
     inode->finished = 0;
     inode->timed = inode->atimed = 0;
 }

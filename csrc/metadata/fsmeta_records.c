@@ -93,7 +93,7 @@ bool fsmeta_put_inode(void *context, struct link *link) {
     const uint32_t words[] = {inode->mode, inode->nlink, inode->uid, inode->gid, inode->rdev, inode->stripe};
     for (size_t i = 0; i < 6; i++) fsmeta_put(out, words[i], 4);
     fsmeta_put(out, inode->layout, 1);
-    fsmeta_put(out, inode->lost, 1);
+    fsmeta_put(out, inode->lost | inode->secured << 1, 1);
     fsmeta_put(out, inode->copies, 1);
     fsmeta_put(out, (uint32_t)inode->writer, 4);
     fsmeta_put(out, (uint32_t)inode->rank, 4);
@@ -229,7 +229,8 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     for (size_t i = 0; i < 6; i++) *words[i] = (uint32_t)fsmeta_get(in, 4);
     got.layout = (uint8_t)fsmeta_get(in, 1);
     uint64_t lost = fsmeta_get(in, 1);
-    got.lost = lost != 0;
+    got.lost = (lost & 1) != 0;
+    got.secured = (lost & 2) != 0;
     got.copies = (uint8_t)fsmeta_get(in, 1);
     got.writer = (int32_t)(uint32_t)fsmeta_get(in, 4);
     got.rank = (int32_t)(uint32_t)fsmeta_get(in, 4);
@@ -245,7 +246,7 @@ int fsmeta_get_inode(struct in *in, bool apply) {
     if (in->failed) return 0;
     bool regular = S_ISREG(got.mode);
     fsmeta_demand(in, got.copies > 0 && got.copies <= (regular ? META_COPIES_MAX : 1));
-    fsmeta_demand(in, lost <= 1 && (regular || !got.lost));
+    fsmeta_demand(in, lost <= 3 && (regular || lost == 0));
     fsmeta_demand(in, fsmeta_is_type(got.mode & S_IFMT) && !S_ISDIR(got.mode) && (got.mode & ~(uint32_t)(S_IFMT | 07777)) == 0);
     fsmeta_demand(in, got.nlink > 0 || users.count > 0);
     fsmeta_demand(in, got.writer < 0 ? got.writer == -1 : regular && listed_has(users, got.writer));

@@ -183,6 +183,7 @@ class AgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.fls = shard()
         self.files: dict[str, Known] = {}
+        self.let_go: set[str] = set()  # nothing is known of them but that they were made
         self.dead: set[int] = set()
         self.epoch = 1
         self.expected: list[tuple[object, ...]] = []
@@ -191,7 +192,7 @@ class AgainstModel(RuleBasedStateMachine):
     nodes = st.sampled_from(NODES)
 
     def file(self, name: str) -> Known:
-        return self.files.setdefault(name, Known())
+        return self.files.setdefault(name, Known(made=name in self.let_go))
 
     def say(self, peer: int, message: m.Message) -> None:
         self.fls.tell(peer, message)
@@ -336,7 +337,8 @@ class AgainstModel(RuleBasedStateMachine):
             known.readers, valid = 0, known.valid
             self.drop_if_used_up(name, known)
             if valid and not known.valid:
-                self.files[name] = Known(made=True)
+                del self.files[name]
+                self.let_go.add(name)
         self.say(CLIENT, m.FinalizeFiles(RUN, (name,) if final else (), () if final else (name,)))
 
     def settled(self, name: str, known: Known) -> None:

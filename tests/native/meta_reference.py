@@ -67,6 +67,7 @@ class Inode:
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
     timed: int = 0  # when somebody set mtime while it was being written
     atimed: int = 0  # likewise atime
+    secured: bool = False  # in stripes: what its writer had written when a program closed it is recorded
     lost: bool = False  # its content was, with a node; shown when nobody writes it
 
     @property
@@ -453,6 +454,7 @@ class Reference:
         if writing and inode.attr.writer < 0:
             tell = self.told(inode.watchers, node)
             inode.attr = inode.attr._replace(writer=node, finished=0)
+            inode.secured = False
             inode.timed = inode.atimed = 0
         return inode.attr, holders, tell
 
@@ -506,16 +508,18 @@ class Reference:
     def checkpoint(self, ino: int, node: int, new: Attr, copies: Sequence[int]) -> Nodes:
         inode = self.file_here(ino, content=True)
         refuse_if(node < 0 or inode.attr.writer != node, errno.EPERM)
-        refuse_if(inode.attr.layout != WHOLE, errno.EAGAIN)
-        old = inode.holders - {node, *copies}
+        striped = inode.attr.layout != WHOLE
+        old = set() if striped else inode.holders - {node, *copies}
+        holders, lost = (set(inode.holders), inode.lost) if striped else ({node, *copies}, False)
         timed, atimed = inode.timed, inode.atimed
         writer, finished = inode.attr.writer, inode.attr.finished
         watchers = set(inode.watchers)
         self.wrote(ino, node, new)
         inode.watchers |= watchers
         inode.attr = inode.attr._replace(writer=writer, finished=finished)
-        inode.timed, inode.atimed, inode.lost = timed, atimed, False
-        inode.holders = {node, *copies}
+        inode.timed, inode.atimed, inode.lost = timed, atimed, lost
+        inode.holders = holders
+        inode.secured = inode.secured or striped
         return tuple(sorted(old))
 
     def wrote_same(self, ino: int, node: int) -> Any:
@@ -761,7 +765,7 @@ class Reference:
                 now_lost = not inode.holders and attr.writer < 0 and (wrote or (held and attr.size > 0))
             else:
                 owners = {self.owners[self.stripe_partition(ino, i)] for i in range(min(-(-attr.size // attr.stripe), len(self.owners)))}
-                now_lost = wrote or (attr.copies <= 1 and node in owners)
+                now_lost = (wrote and not (inode.secured and attr.copies > 1)) or (attr.copies <= 1 and node in owners)
             inode.lost = inode.lost or now_lost
             if inode.lost and attr.finished:
                 inode.attr = attr._replace(finished=LOST)
@@ -788,6 +792,7 @@ class Reference:
         inode.watchers.add(self.node)
         if writing and inode.attr.writer < 0:
             inode.attr = inode.attr._replace(writer=self.node, finished=0)
+            inode.secured = False
             inode.timed = inode.atimed = 0
         return inode.attr
 

@@ -11,7 +11,7 @@ after ``----`` has the transcript. Steps::
     end                       (run to the end of the run; without it the scenario is not run at all)
 
 In the transcript a line is ``milliseconds  who  what``; messages are those that arrive. What a node says to itself does not show;
-heartbeats and what is of no interest here (``RunReady``, ``StealAsk``, ``StealNone``, ``View``) are left out.
+heartbeats and what is of no interest here (``RunReady``, ``StealAsk``, ``StealNone``, ``View``, ``ViewChange``) are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from amfs.sim.settings import Costs, Limits, Storage
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
-SILENT = (m.Heartbeat, m.RunReady, m.StealAsk, m.StealNone, m.ClientHello, m.View, m.RunGone)
+SILENT = (m.Heartbeat, m.RunReady, m.StealAsk, m.StealNone, m.ClientHello, m.View, m.ViewChange, m.RunGone)
 COSTS = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, latency_s=1e-3, bandwidth_bytes_s=1e9, spawn_us=0.0, file_us=0.0)
 
 

@@ -23,6 +23,11 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+def heeds_hangups() -> None:
+    """The tests themselves may run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def slow(here: Path) -> None:
     """A list that ends when the file ``go`` is there."""
     text = "a -b sh -o made -a -c 'while ! test -e %s; do sleep 0.05; done; echo done > made'\n"
@@ -54,7 +59,7 @@ def test_its_terminal_may_end(tmp_path: Path) -> None:
     """The whole process group that started it is killed."""
     slow(tmp_path)
     command = f"{sys.executable} -m amfs run --local --detach list; sleep 60"
-    shell = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL)
+    shell = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL, preexec_fn=heeds_hangups)
     until(lambda: detached.every() and detached.find(None).goes_on())
     time.sleep(0.2)
     os.killpg(shell.pid, signal.SIGHUP)

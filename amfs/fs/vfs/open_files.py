@@ -382,7 +382,7 @@ class OpenFiles:
             if error.errno != errno.ENOENT:
                 raise
             return 0  # it has gone
-        if attr.copies <= 1 or not attr.nlink or attr.layout != WHOLE:
+        if attr.copies <= 1 or not attr.nlink or (attr.layout != WHOLE and attr.writer < 0):
             return 0
         if attr.writer < 0:
             return (yield from self._owners.ask(p.Secure(ino)))
@@ -400,8 +400,10 @@ class OpenFiles:
             attr = yield from self._owners.ask(p.Getattr(ino))
             if attr.writer == self._members.node and self._of(ino).stripe:
                 return (yield from self._copy_grown(ino, attr.copies))
-            if attr.writer == self._members.node and attr.layout == WHOLE:
+            if attr.writer == self._members.node:
                 facts = yield from work(w.LiveFacts(attr))
+                if attr.layout != WHOLE:
+                    return (yield from self._owners.ask(p.Checkpoint(ino, facts, self._calls.number())))
                 return (yield from self._checkpoints.flush(ino, facts))
         finally:
             self._calls.release(_closing(ino))

@@ -134,6 +134,7 @@ class Replicas:
         if attr.writer != peer:
             raise failure(errno.EIO)  # taken for dead meanwhile
         if attr.layout != WHOLE:
+            self._record_copies(peer, attr, facts, [])
             return 0
         self._copying.add(ino)
         try:
