@@ -100,7 +100,7 @@ struct inode {
     uint64_t pending;
     uint8_t layout, finished, copies;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
-    bool secured; /* in stripes with copies: what its writer had written when a program closed it is recorded, and survives the writer's node */
+    bool secured; /* in stripes with copies: what a program has written and closed is recorded while it is written on */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;

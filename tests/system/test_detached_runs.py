@@ -59,7 +59,9 @@ def test_its_terminal_may_end(tmp_path: Path) -> None:
     """The whole process group that started it is killed."""
     slow(tmp_path)
     command = f"{sys.executable} -m amfs run --local --detach list; sleep 60"
-    shell = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL, preexec_fn=heeds_hangups)
+    shell = subprocess.Popen(
+        ["sh", "-c", command], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL, preexec_fn=heeds_hangups
+    )
     until(lambda: detached.every() and detached.find(None).goes_on())
     time.sleep(0.2)
     os.killpg(shell.pid, signal.SIGHUP)
