@@ -418,7 +418,9 @@ class Availability(WorkerState):
             self._there(run, file, fresh)
         elif file.state == FileState.INVALID:
             self._delete.append(file.name)
-            if not file.waiting and file.users == 1:
+            if self._wanted(file):
+                self._locate_file(run, file)  # those that came while it was being written have not asked
+            elif file.users == 1:
                 del run.files[file.name]
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────

@@ -337,6 +337,16 @@ def test_a_final_that_cannot_be_written_fails_its_task() -> None:
     node.nothing_left()
 
 
+def test_a_final_that_is_damaged_fails_its_task_and_is_given_up_for_its_readers() -> None:
+    node = Node().assign(mine(1, outputs="out", readers=1, final=True)).forget().exits(1, 12)
+    job = node.effect(CopyOut)
+    node.forget().feed(JobDone(job.serial, "out is damaged: its content is not what was written", 12, damaged=True))
+    assert node.take(m.Flushed, CLIENT).files[0][2]
+    assert [told.outcome for told in node.done()] == [Outcome.OUTPUT_LOST]
+    assert node.take(m.Lost) == m.Lost(RUN, keys("out"), 0)
+    assert [list(effect.names) for effect in node.effects if isinstance(effect, Delete)] == [[key("out")]]
+
+
 def test_a_file_of_the_session_is_published_when_it_has_been_taken_out_and_not_before() -> None:
     node = Node().assign(mine(1, outputs="amfs:/out", readers=1, final=True), mine(2, "amfs:/out")).forget().exits(1, 12)
     job = node.effect(CopyOut)
@@ -353,6 +363,18 @@ def test_a_file_of_the_session_that_could_not_be_made_is_read_by_nobody() -> Non
     assert not node.take_all(m.Publish) and node.running() == []
     assert [told.outcome for told in node.done()] == [Outcome.OUTPUT_LOST]
     assert [list(effect.names) for effect in node.effects if isinstance(effect, Delete)] == [[key("amfs:/out")]]
+
+
+def test_a_reader_that_came_while_a_file_of_the_session_was_made_asks_where_it_is_if_it_was_not() -> None:
+    """So it hears when the maker is given up, or that another node has made it."""
+    node = Node().assign(mine(1, outputs="amfs:/out", readers=1, final=True)).forget().exits(1, 12)
+    job = node.effect(CopyOut)
+    node.assign(mine(2, "amfs:/out"))
+    assert not node.take_all(m.Locate)
+    node.feed(JobDone(job.serial, "no space", 0))
+    assert node.take(m.Locate).names == keys("amfs:/out")
+    node.forget().tell(SHARD, m.FileFailed(RUN, keys("amfs:/out"), ("task #1 failed",)))
+    assert [told.outcome for told in node.done()] == [Outcome.UPSTREAM_FAILED]
 
 
 def test_outputs_written_in_place_are_shared_at_once() -> None:
