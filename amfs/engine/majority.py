@@ -1,7 +1,7 @@
 """Whether the nodes that are heard may go on without those that are not: a part of the membership. Pure.
 
-They may if they are more than half of the members, or just half and the lowest id is theirs. Members that are known to have ended do not
-count. So of two sides of a cut one goes on at most. Must not know: the manager, views.
+They may if they are more than half of the members, or just half and the lowest id is theirs. Members that ended while this
+node heard of them do not count. So of two sides of a cut one goes on at most. Must not know: the manager, views.
 """
 
 from __future__ import annotations

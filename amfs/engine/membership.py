@@ -407,6 +407,8 @@ class Membership(Machine):
             self._take_over()
             if not self.is_manager:
                 self._ask_who_lives()
+        elif self.view is not None and self.view.manager in self.majority.gone:
+            self.out.append(Probe(self.majority.successors(self.view.manager)[0]))  # it may have ended at the same time
 
     def _take_over(self) -> None:
         view = self.view
@@ -420,8 +422,12 @@ class Membership(Machine):
         self._announce(left=(lost,))
 
     def on_peer_gone(self, event: PeerGone) -> None:
-        """Its process has ended: no need to wait for the time-out."""
+        """Its process has ended: no need to wait for the time-out. If this node has been cut off for longer than that it may have
+        been one of a majority that left this node out, and whose others live: then it still counts."""
         if self.view is None or event.peer not in self.nodes() or event.peer == self.node:
+            return
+        heard = self.peers[event.peer].heard if self.is_manager else self.manager_heard
+        if self.now - heard > self.limits.dead_s:
             return
         self.majority.gone.add(event.peer)
         if self.is_manager:

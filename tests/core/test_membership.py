@@ -70,6 +70,43 @@ def test_who_joins_is_announced_to_all_and_gets_its_share_of_the_records() -> No
     manager.nothing_left()
 
 
+def test_nodes_that_ask_together_are_let_in_together() -> None:
+    manager = manager_of(1, 2)
+    for node in (3, 4, 5):
+        manager.tell(node, m.Join(member(node)))
+    assert told(manager, 1).members[-1].node == 3, "the first one at once"
+    assert manager.machine.joining.keys() == {4, 5}
+    manager.forget().advance(3 * LIMITS.join_s)
+    assert not manager.take_all(m.ViewChange), "too early for four members"
+    manager.advance(LIMITS.join_s)
+    view = told(manager, 1)
+    assert ([one.node for one in view.members], view.epoch) == ([0, 1, 2, 3, 4, 5], 3)
+
+
+def test_members_work_out_the_view_that_the_manager_has() -> None:
+    base = view_of(1, 0, 0, 1, 2)
+    manager, other = node_in(base, 0), node_in(base, 1)
+    manager.tell(3, m.Join(member(3))).feed(PeerDown(2))
+    for _, change in manager.take_all(m.ViewChange, 1):
+        other.tell(0, change)
+    assert other.machine.view == manager.machine.view != base
+
+
+def test_a_node_that_missed_a_change_asks_for_the_whole_view() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1)
+    node.tell(0, m.ViewChange(2, 0, 0, (member(4),)))
+    assert node.machine.view == view_of(1, 0, 0, 1, 2)
+    assert node.take(m.Heartbeat, 0) == m.Heartbeat(0)
+    node.tell(0, m.ViewChange(0, 0, 0, (member(4),))).nothing_left()  # an older one
+    manager = manager_of(1)
+    assert manager.tell(1, m.Heartbeat(0)).take(m.View, 1) == manager.machine.view
+
+
+def test_the_founder_makes_partitions_for_as_many_nodes_as_are_expected() -> None:
+    node = Recorder(Membership(member(0), 0, expected=1000)).feed(Started())
+    assert node.machine.view is not None and len(node.machine.view.table) == 4096
+
+
 def test_a_repeated_request_gets_the_same_answer() -> None:
     manager = manager_of(1).tell(2, m.Join(member(2))).forget()
     manager.tell(2, m.Join(member(2)))
@@ -533,6 +570,20 @@ def test_a_session_survives_several_at_once(dead: tuple[int, ...]) -> None:
     session.run(10 * LIMITS.dead_s)
     assert session.agree().manager == min(session.nodes)
     assert session.stopped == {}
+
+
+def test_a_member_that_ended_behind_a_cut_is_counted_by_those_before_it() -> None:
+    """It may have left them out before. Here node 0 went on alone beside node 2 (amfs simulate --seeds 601259)."""
+    session = Session(3)
+    session.side = {0: 1}
+    session.run(LIMITS.dead_s + 2 * BEAT)
+    view = session.nodes[2].machine.view
+    assert view is not None and [one.node for one in view.members] == [1, 2]
+    del session.nodes[1]
+    session.run(2.5 * BEAT)
+    session.side[1] = 1  # its host is there for node 0, and says that it has ended; node 2 still is not
+    session.run(LIMITS.cut_off_s)
+    assert list(session.nodes) == [2] and session.stopped == {0: "cut off from the majority of the session"}
 
 
 def test_a_session_ends_when_most_of_its_hosts_are_gone_at_once() -> None:
