@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 
 from amfs._native import Meta
@@ -17,7 +18,7 @@ from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import Attr
 from amfs.fs.vfs.caches import EVERY_NAME, Caches, Name
-from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 
@@ -25,6 +26,21 @@ BRANCHES = 4  # the last of five nodes hears it in one step, the last of a thous
 LOCK = "directories"  # one change after the other
 SPREADING = "spreading"  # no node is introduced while a change is on its way to all
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+
+
+class _Wish:
+    """To make a directory, or to remove one."""
+
+    __slots__ = ("dir", "done", "error", "made", "name", "now", "peer")
+
+    def __init__(self, peer: int, dir: int, name: bytes, now: int, made: Attr | None = None) -> None:
+        self.peer = peer
+        self.dir = dir
+        self.name = name
+        self.now = now
+        self.made = made
+        self.done = False
+        self.error: OSError | None = failure(errno.EIO)  # unless something better comes of it
 
 
 class Directories:
@@ -37,7 +53,8 @@ class Directories:
         self._owners = owners
         self._caches = caches
         self._spreads = 0  # changes that this node has spread as the manager
-        self._applied: tuple[int, int, int] = (-1, 0, 0)  # the last change applied: its manager, its number there, what came of it here
+        self._applied: tuple[int, int, list[int]] = (-1, 0, [])  # the last spread: its manager, its number there, what came of it here
+        self._wishes: list[_Wish] = []  # that wait for the lock
         self._forgotten: list[w.Invalidate] = []  # what the change being applied makes old
         calls.serve(
             p.Mkdir.by(self._mkdir),
@@ -90,36 +107,92 @@ class Directories:
 
     def _mkdir(self, peer: int, call: p.Mkdir) -> Operation[Attr]:
         dir, name, now = call.dir, call.name, call.now
-        yield Acquire(LOCK)
-        try:
-            above, _ = self._meta.dir_get(dir)
-            made = call.attr
-            if above[1] & stat.S_ISGID:
-                made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
-            ino = yield from self._owners.ask(p.ReserveDirectory(dir, name))
-            made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
-            yield from self._spread(peer, p.AddDirectory(ino, dir, name, made))
-            self.touch(dir, now)
-            return made
-        finally:
-            self._calls.release(LOCK)
+        if not self.is_directory(dir):
+            raise failure(errno.ENOENT)  # it was one when this was asked for
+        above, _ = self._meta.dir_get(dir)
+        made = call.attr
+        if above[1] & stat.S_ISGID:
+            made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
+        ino = yield from self._owners.ask(p.ReserveDirectory(dir, name))
+        made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
+        yield from self._in_company(_Wish(peer, dir, name, now, made))
+        return made
 
     def _rmdir(self, peer: int, call: p.Rmdir) -> Operation[None]:
+        yield from self._in_company(_Wish(peer, call.dir, call.name, call.now))
+
+    def _in_company(self, wish: _Wish) -> Operation[None]:
+        """Directories that are made and removed at the same time go to all nodes together: whoever gets the lock does what waits for it."""
+        self._wishes.append(wish)
         yield Acquire(LOCK)
         try:
-            ino, type, _ = yield from self._owners.ask(p.Lookup(call.dir, call.name))
-            if type != stat.S_IFDIR:
-                raise failure(errno.ENOTDIR)
-            yield from self._remove(peer, ino, call.dir, call.name, False)
-            self.touch(call.dir, call.now)
+            if not wish.done:
+                wishes, self._wishes = self._wishes, []
+                try:
+                    yield from self._add_all([one for one in wishes if one.made is not None])
+                    yield from self._remove_all([one for one in wishes if one.made is None])
+                finally:
+                    for one in wishes:
+                        one.done = True
+                latest: dict[int, int] = {}
+                for one in wishes:
+                    if one.error is None:
+                        latest[one.dir] = max(one.now, latest.get(one.dir, 0))
+                for dir, now in latest.items():
+                    self.touch(dir, now)
         finally:
             self._calls.release(LOCK)
+        if wish.error is not None:
+            raise wish.error
+
+    def _add_all(self, wishes: list[_Wish]) -> Operation[None]:
+        made = [(one, one.made) for one in wishes if one.made is not None]
+        added = yield from self._spread_all([(one.peer, p.AddDirectory(attr.ino, one.dir, one.name, attr)) for one, attr in made])
+        for (one, _), answer in zip(made, added, strict=True):
+            one.error = answer if isinstance(answer, OSError) else None
+
+    def _remove_all(self, wishes: list[_Wish]) -> Operation[None]:
+        """They are frozen everywhere, those that are empty everywhere go, and the others thaw."""
+        numbers = yield from together([self._number_of(one.dir, one.name) for one in wishes])
+        left: dict[int, _Wish] = {}
+        for one, ino in zip(wishes, numbers, strict=True):
+            if isinstance(ino, OSError):
+                one.error = ino
+            elif left.setdefault(ino, one) is not one:
+                one.error = failure(errno.ENOENT)  # another one removes it just now
+        counts = yield from self._spread_all([(one.peer, p.FreezeDirectory(ino, True)) for ino, one in left.items()])
+        for one, count in zip(left.values(), counts, strict=True):
+            one.error = count if isinstance(count, OSError) else failure(errno.ENOTEMPTY) if count else None
+        empty = {ino: one for ino, one in left.items() if one.error is None}
+        removed = yield from together([self._owners.ask(p.Remove(one.dir, one.name, ino, 0, one.peer)) for ino, one in empty.items()])
+        for one, gone in zip(empty.values(), removed, strict=True):
+            one.error = gone if isinstance(gone, OSError) else None
+        ends = [
+            (one.peer, p.FreezeDirectory(ino, False) if one.error else p.DropDirectory(ino, one.dir, one.name, False))
+            for ino, one in left.items()
+        ]
+        dropped = yield from self._spread_all(ends)
+        stay: list[tuple[int, p.AnyChange]] = []
+        for (ino, one), answer in zip(left.items(), dropped, strict=True):
+            if one.error is None and isinstance(answer, OSError):
+                one.error = answer
+                stay.append((one.peer, p.FreezeDirectory(ino, False)))
+        yield from self._spread_all(stay)
+
+    def _number_of(self, dir: int, name: bytes) -> Operation[int]:
+        """Of a directory that is to go. The manager knows all that there are."""
+        try:
+            return self._meta.dir_find(dir, name)[0]
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        found = yield from self._owners.ask(p.Lookup(dir, name))
+        raise failure(errno.ENOTDIR if found.type != stat.S_IFDIR else errno.ENOENT)  # ENOENT: it is being made just now
 
     def _remove(self, peer: int, ino: int, dir: int, name: bytes, keep_entry: bool) -> Operation[None]:
         """Take it out everywhere if it is empty everywhere. ``keep_entry``: its entry is another's already."""
         try:
-            counts = yield from self._spread(peer, p.FreezeDirectory(ino, True))
-            if sum(counts):
+            if (yield from self._spread(peer, p.FreezeDirectory(ino, True))):
                 raise failure(errno.ENOTEMPTY)
             if not keep_entry:
                 yield from self._owners.ask(p.Remove(dir, name, ino, 0, peer))
@@ -141,6 +214,9 @@ class Directories:
                 raise failure(errno.EEXIST)
             if ino == other:
                 return
+            for one, kind in ((ino, type), (other, other_type)):
+                if kind == stat.S_IFDIR and not self.is_directory(one):
+                    raise failure(errno.EBUSY)  # its name is there, and it is being made just now
             self._refuse_loop(ino, type, to_dir)
             if flags & RENAME_EXCHANGE:
                 self._refuse_loop(other, other_type, dir)
@@ -202,18 +278,32 @@ class Directories:
 
     # ── the tree ───────────────────────────────────────────────────────────────────────────────────
 
-    def _spread(self, asker: int, change: p.AnyChange) -> Operation[list[int]]:
-        """Apply ``change``, which node ``asker`` wants, on every node, this one first; the answers of all."""
+    def _spread(self, asker: int, change: p.AnyChange) -> Operation[int]:
+        """Apply ``change``, which node ``asker`` wants, on every node, this one first. How many entries a frozen directory has."""
+        (answer,) = yield from self._spread_all([(asker, change)])
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def _spread_all(self, changes: Sequence[tuple[int, p.AnyChange]]) -> Operation[list[int | OSError]]:
+        """Likewise several, which do not depend on each other, for the nodes that want them."""
+        if not changes:
+            return []
         me = self._members.node
         yield Acquire(SPREADING)
         try:
             order = (me, *sorted(self._members.live - {me}))
             self._spreads += 1
-            return (yield from self._take_spread(me, p.Spread(change, order, 0, asker, self._spreads)))
+            askers, wanted = zip(*changes, strict=True)
+            call = p.Spread(wanted, order, 0, askers, self._spreads)
+            nodes = yield from self._take_spread(me, call)
+        except OSError as error:
+            return [error] * len(changes)
         finally:
             self._calls.release(SPREADING)
+        return [failure(-min(answers)) if min(answers) < 0 else sum(answers) for answers in zip(*nodes, strict=True)]
 
-    def _take_spread(self, peer: int, call: p.Spread) -> Operation[list[int]]:
+    def _take_spread(self, peer: int, call: p.Spread) -> Operation[list[list[int]]]:
         manager = call.order[0]
         end = self._calls.now + PATIENCE_S
         while self._members.manager != manager:
@@ -223,30 +313,34 @@ class Directories:
         key = ("spread", manager)
         yield Acquire(key)  # a node that is asked twice answers twice when it is done, and so do those below it
         try:
+            told: list[w.Invalidate] = []
             if self._applied[:2] != (manager, call.number):
                 # A node that is introduced by this manager is about to get what has been applied there already.
-                self._applied = (manager, call.number, self._apply(call.change) if self._members.introduced else 0)
+                mine = [self._try(change, asker, told) for change, asker in zip(call.changes, call.askers, strict=True)]
+                self._applied = manager, call.number, mine
             mine = self._applied[2]
-            forgotten, self._forgotten = self._forgotten, []
-            if self._members.node == call.asker:
-                # The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts here are told by
-                # the operation.
-                for old in forgotten:
-                    self._calls.order(w.Invalidate(old.inodes))
-            elif forgotten:
-                yield from together([work(old) for old in forgotten])
-            return (yield from self._relay(call, mine))
+            answers, _ = yield from together([self._relay(call, mine), self._have_forgotten(told)])
+            if isinstance(answers, OSError):
+                raise answers
+            return answers
         finally:
             self._calls.release(key)
 
-    def _relay(self, call: p.Spread, mine: int) -> Operation[list[int]]:
-        """Pass a change on down the tree; the answers from below and ``mine``."""
+    def _have_forgotten(self, told: list[w.Invalidate]) -> Operation[list[list[int]]]:
+        inodes = tuple({ino: None for old in told for ino in old.inodes})
+        names = [w.Invalidate((), old.entries, None, old.gone) for old in told if old.entries]
+        if told:
+            yield from together([work(old) for old in (w.Invalidate(inodes), *names)])
+        return []
+
+    def _relay(self, call: p.Spread, mine: list[int]) -> Operation[list[list[int]]]:
+        """Pass changes on down the tree; the answers from below and ``mine``."""
         answers = [mine]
         failed: OSError | None = None
         below = _below(call.place, len(call.order))
         while below:
             asked = yield from together([
-                ask(call.order[child], p.Spread(call.change, call.order, child, call.asker, call.number)) for child in below
+                ask(call.order[child], p.Spread(call.changes, call.order, child, call.askers, call.number)) for child in below
             ])  # fmt: skip
             dead: list[int] = []
             for child, answer in zip(below, asked, strict=True):
@@ -262,6 +356,23 @@ class Directories:
         return answers
 
     # ── a change, on every node ────────────────────────────────────────────────────────────────────
+
+    def _try(self, change: p.AnyChange, asker: int, told: list[w.Invalidate]) -> int:
+        if not self._members.introduced:
+            return 0
+        try:
+            return self._apply(change)
+        except OSError as error:
+            return -number_of(error)
+        finally:
+            if self._members.node == asker:
+                # The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts here are told by
+                # the operation.
+                for old in self._forgotten:
+                    self._calls.order(w.Invalidate(old.inodes))
+            else:
+                told += self._forgotten
+            self._forgotten = []
 
     def _apply(self, change: p.AnyChange) -> int:
         """Make a change here. Answers how many entries this node has of a directory that is frozen."""

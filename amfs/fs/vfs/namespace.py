@@ -36,6 +36,7 @@ from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import LISTED_MAX
 
 _CURSOR_BITS = 48
+_SIDE_BY_SIDE_MAX = 8  # shards that are asked at the same time for one page
 _NOTHING = Attr()
 
 
@@ -128,7 +129,7 @@ class Namespace:
         return page if len(self._members.live) == 1 else [entry._replace(attr=None) for entry in page]
 
     def listing(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
-        """A page of entries, from the shards one after the other; again from its start if partitions moved meanwhile."""
+        """A page of entries, in the order of the shards; again from its start if partitions moved meanwhile."""
         self._meta.dir_get(dir)
         end = self._calls.now + PATIENCE_S
         while True:
@@ -145,14 +146,23 @@ class Namespace:
         order, version = sorted(self._members.live), self._members.version
         place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
         page: list[Listed] = []
+        side_by_side = 1  # what lies in the first shards is often all that fits, or all that there is
         while place < len(order) and len(page) < limit:
-            wanted = limit - len(page)
-            entries = yield from ask(order[place], p.List(dir, inside, wanted, version))
-            page += [entry._replace(cursor=place << _CURSOR_BITS | entry.cursor) for entry in entries]
-            if len(entries) < min(wanted, LISTED_MAX):
+            wanted = min(limit - len(page), LISTED_MAX)
+            asked = order[place : place + side_by_side]
+            answers = yield from together([
+                ask(node, p.List(dir, inside if node == asked[0] else 0, wanted, version)) for node in asked
+            ])  # fmt: skip
+            for entries in answers:
+                if isinstance(entries, OSError):
+                    raise entries
+                taken = entries[: limit - len(page)]
+                page += [entry._replace(cursor=place << _CURSOR_BITS | entry.cursor) for entry in taken]
+                if len(taken) == wanted or len(taken) < len(entries):  # there may be more; those behind are asked again
+                    inside = taken[-1].cursor if taken else 0
+                    break
                 place, inside = place + 1, 0
-            else:
-                inside = entries[-1].cursor
+            side_by_side = min(2 * side_by_side, _SIDE_BY_SIDE_MAX)
         return page
 
     # ── making ─────────────────────────────────────────────────────────────────────────────────────
