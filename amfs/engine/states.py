@@ -356,6 +356,41 @@ BACKUP_TABLE: Mapping[tuple[BackupState, BackupEvent], BackupState] = {
     (BackupState.RELEASING, BackupEvent.ANSWERED): BackupState.NONE,
 }
 
+# ── a node that keeps copies of the stripes of a partition, as the owner of the partition sees it ──
+
+
+class KeeperState(IntEnum):
+    """All but NONE are told of every change. FILLING: it is to get all that there is. COMPLETE: it has got it, and need not know yet.
+    IN_STEP: it has said that it knows. RELEASING: it has been told, or is to be told, to drop everything, and may have done so or not."""
+
+    NONE = 0
+    FILLING = 1
+    COMPLETE = 2
+    IN_STEP = 3
+    RELEASING = 4
+
+
+class KeeperEvent(IntEnum):
+    CHOSEN = 0  # it is the backup by the table
+    COPIED = 1  # it has everything
+    ANSWERED = 2  # it knows that it is in step; or it has dropped everything
+    REPLACED = 3  # by another that is in step; or it is not the backup any more, and was not in step yet
+    NAMED = 4  # by the owner before this one, as in step
+    DOUBTED = 5  # likewise, as one that may believe to be in step, and is not
+
+
+KEEPER_TABLE: Mapping[tuple[KeeperState, KeeperEvent], KeeperState] = {
+    (KeeperState.NONE, KeeperEvent.CHOSEN): KeeperState.FILLING,
+    (KeeperState.NONE, KeeperEvent.NAMED): KeeperState.COMPLETE,
+    (KeeperState.NONE, KeeperEvent.DOUBTED): KeeperState.RELEASING,
+    (KeeperState.FILLING, KeeperEvent.COPIED): KeeperState.COMPLETE,
+    (KeeperState.FILLING, KeeperEvent.REPLACED): KeeperState.RELEASING,
+    (KeeperState.COMPLETE, KeeperEvent.ANSWERED): KeeperState.IN_STEP,
+    (KeeperState.COMPLETE, KeeperEvent.REPLACED): KeeperState.RELEASING,
+    (KeeperState.IN_STEP, KeeperEvent.REPLACED): KeeperState.RELEASING,
+    (KeeperState.RELEASING, KeeperEvent.ANSWERED): KeeperState.NONE,
+}
+
 # ── a node, as the manager sees it ─────────────────────────────────────────────────────────────────
 
 
@@ -396,6 +431,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on a node that has it open": OPEN_TABLE,  # type: ignore[dict-item]
     "A file on its metadata shard": INODE_TABLE,  # type: ignore[dict-item]
     "A node on the owner of a partition, as its backup": BACKUP_TABLE,  # type: ignore[dict-item]
+    "A node on the owner of a partition, as keeper of its stripes": KEEPER_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
 }
 
@@ -413,6 +449,7 @@ RECORD_NEXT = compile_table(RECORD_TABLE, RecordState, RecordEvent)
 OPEN_NEXT = compile_table(OPEN_TABLE, OpenState, OpenEvent)
 INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
 BACKUP_NEXT = compile_table(BACKUP_TABLE, BackupState, BackupEvent)
+KEEPER_NEXT = compile_table(KEEPER_TABLE, KeeperState, KeeperEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 
 

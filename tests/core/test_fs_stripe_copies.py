@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import pytest
 from fs_cluster import Cluster, Node
@@ -13,7 +14,8 @@ from test_fs_replicas import living, read, refused, session, write
 from amfs.engine import fs_works as w
 from amfs.engine.attr import STRIPED, WHOLE
 from amfs.engine.partition import PartitionTable
-from amfs.fs.vfs.stripe_copies import BYTES_AT_ONCE, STRIPES_AT_ONCE, bounded
+from amfs.fs.vfs.batches import bounded
+from amfs.fs.vfs.stripe_copies import BYTES_AT_ONCE, STRIPES_AT_ONCE
 from amfs.sim.file_backend import STRIPE
 
 COUNT = 24
@@ -34,7 +36,7 @@ def check_pairs(cluster: Cluster) -> None:
 @given(st.lists(st.integers(0, BYTES_AT_ONCE * 2), max_size=300))
 def test_what_is_copied_side_by_side_is_bounded(sizes: list[int]) -> None:
     stripes = [((1, index), size) for index, size in enumerate(sizes)]
-    batches = list(bounded(stripes))
+    batches = list(bounded(stripes, BYTES_AT_ONCE, STRIPES_AT_ONCE))
     assert [stripe for batch in batches for stripe in batch] == [stripe for stripe, _ in stripes]
     for batch in batches:
         assert len(batch) <= STRIPES_AT_ONCE
@@ -100,6 +102,34 @@ def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
         for number in range(COUNT):
             assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
         check_pairs(cluster)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nodes_that_join_one_after_the_other_take_no_copy_away(seed: int) -> None:
+    """Each while partitions are on their way to the one before it, and one node dies meanwhile; and once all is quiet, another."""
+    rng = Random(seed)
+    nodes = rng.choice((1, 2, 3))
+    cluster = session(nodes, seed)
+    for number in range(6):
+        write(cluster, number % nodes, b"/%d" % number, content(number), STRIPED)
+    if rng.random() < 0.5:
+        cluster.settle()
+    for new in range(nodes, nodes + 3):
+        if rng.random() < 0.3 and len(living(cluster)) > 2:
+            cluster.settle()
+            cluster.kill(rng.choice(living(cluster)))
+        cluster.nodes[new] = Node(cluster, new)
+        cluster.table = cluster.table.with_nodes((new,))
+        cluster.view()
+        for _ in range(rng.choice((3, 30, 100, 400, 1000))):
+            cluster.step()
+    for dead in (None, rng.choice(living(cluster))):
+        if dead is not None:
+            cluster.kill(dead)
+        cluster.settle()
+        check_pairs(cluster)
+        for number in range(6):
+            assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
 
 
 def test_a_whole_file_with_copies_is_laid_in_stripes_with_copies() -> None:

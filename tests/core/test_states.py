@@ -28,6 +28,7 @@ from amfs.engine.worker import Worker
 from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.fs.vfs.open_file import OpenFile
+from amfs.fs.vfs.stripe_copies import move_keeper
 
 SPEC = m.TaskSpec(5, b"")
 
@@ -126,6 +127,24 @@ class BackupOfPartition:
         self.state = states.BackupState(after)
 
 
+class Keeper:
+    """Node 3, which may keep copies of the stripes of a partition."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, states.KeeperState] = {}
+
+    @property
+    def state(self) -> states.KeeperState:
+        return self.nodes.get(3, states.KeeperState.NONE)
+
+    @state.setter
+    def state(self, wanted: states.KeeperState) -> None:
+        self.nodes = {3: wanted} if wanted else {}
+
+    def move(self, event: states.KeeperEvent) -> None:
+        move_keeper(self.nodes, 3, event)
+
+
 class StoredFile:
     """The content of a file on a node, brought into whatever state is set."""
 
@@ -179,6 +198,9 @@ OWNED = {
     "node on the owner of a partition": Owned(
         states.BACKUP_TABLE, states.BACKUP_NEXT, states.BackupState, states.BackupEvent,
         BackupOfPartition, BackupOfPartition.move, "backup b",
+    ),
+    "keeper of stripes": Owned(
+        states.KEEPER_TABLE, states.KEEPER_NEXT, states.KeeperState, states.KeeperEvent, Keeper, Keeper.move, "keeper 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from amfs.engine import fs_works as w
 from amfs.engine.attr import Attr, Facts
 from amfs.fs.vfs.calls import Operation, together, work
 from amfs.fs.vfs.checkpoints import Checkpoints
+from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.evictor import Evictor
 from amfs.fs.vfs.replicas import Replicas
 
@@ -51,6 +52,20 @@ def the_evictor_does_not_ask(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(Evictor, "_evict", evict)
+
+
+def a_damaged_copy_stays_recorded(patch: pytest.MonkeyPatch) -> None:
+    def drop(self: Damage, ino: int) -> Operation[None]:
+        yield from work(w.DropWhole(ino))
+
+    patch.setattr(Damage, "_drop", drop)
+
+
+def a_damaged_copy_is_only_logged(patch: pytest.MonkeyPatch) -> None:
+    def drop(self: Damage, ino: int) -> Operation[None]:
+        yield from ()
+
+    patch.setattr(Damage, "_drop", drop)
 
 
 def copies_are_not_made_again(patch: pytest.MonkeyPatch) -> None:

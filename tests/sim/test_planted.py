@@ -95,6 +95,8 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "the_evictor_does_not_ask": (True, (3, 9)),
     "a_copy_that_failed_is_counted": (True, (3, 48)),
     "copies_are_not_made_again": (False, (3, 16)),
+    "a_damaged_copy_stays_recorded": (True, (5, 12)),
+    "a_damaged_copy_is_only_logged": (True, (34, 64)),
     "heirs_take_nothing_over": (False, (2, 9)),
     "what_tasks_have_leaves_memory": (True, (24, 52)),
     "a_task_starts_before_its_inputs_are_back": (True, (24, 52)),

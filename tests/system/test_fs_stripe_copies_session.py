@@ -114,7 +114,8 @@ def test_files_get_copies_of_their_stripes_afterwards(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_file_with_copies_that_outgrows_its_node_has_copies_of_its_stripes(tmp_path: Path) -> None:
-    with running(4, "--replicas", "2", "--store-limit", "12M") as session, mounted(tmp_path, 4) as places, Files(node=2) as files:
+    options = ("--replicas", "2", "--store-limit", "12M", "--spill", "none")
+    with running(4, *options) as session, mounted(tmp_path, 4) as places, Files(node=2) as files:
         data = os.urandom(15 * MIB)
         with (places[1] / "large").open("wb", buffering=0) as file:
             for at in range(0, len(data), MIB):

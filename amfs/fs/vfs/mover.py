@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -51,13 +52,15 @@ class PartitionMover:
         self._meta = meta
         self._members = members
         self._stripes = stripes
+        #: Partitions that are ours and here, but for stripes that have not come yet -> how often they are being brought (a partition may
+        #: leave, and come back meanwhile).
+        self._fetching: Counter[int] = Counter()
         stripes.away = lambda: self._arriving | self._leaving.keys()
-        stripes.incomplete = lambda: self._fetching
+        stripes.incomplete = self._fetching.keys
         self._keepers: dict[int, set[int]] = {}  # partitions that are to be inherited -> who has all their stripes that have copies
         self._leaving: dict[int, int] = {}  # partitions whose records are here and that are not ours -> version of the table since which
         self._arriving: set[int] = set()  # partitions that are ours, and whose records are not here
         self._frozen: set[int] = set()  # partitions that ``meta`` does not serve
-        self._fetching: set[int] = set()  # partitions that are ours and here, but for stripes that have not come yet
         self._inherited: set[int] = set()  # those arriving whose owner has died
         self._handed_over: set[int] = set()  # partitions arriving that a backup of their dead owner sends
         self._doubtful: dict[int, int] = {}  # partitions leaving -> node that was sent them, and may have them or not
@@ -144,7 +147,7 @@ class PartitionMover:
         self._meta.set_moving(sorted(self._frozen - away), False)
         self._meta.set_moving(sorted(away - self._frozen), True)
         self._frozen = away
-        self._calls.order(w.SetMoving(len(self._members.owners), sorted(away | self._fetching)))
+        self._calls.order(w.SetMoving(len(self._members.owners), sorted(away | self._fetching.keys())))
 
     # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +177,7 @@ class PartitionMover:
 
     def _send_some(self, node: int, parts: list[int]) -> Operation[bool]:
         """One message. False: ``node`` has another table, or does not answer."""
-        records: list[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...]]] = []
+        records: list[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
         size = 0
         while parts and size < RECORD_BYTES:
             part = parts.pop(0)
@@ -184,7 +187,7 @@ class PartitionMover:
             elif not self._meta.shadow_state(part):
                 continue
             copies = tuple({self._members.node, *self._copies[part]} - {node})
-            records.append((part, self._leaving[part], self._meta.export_partition(part), copies, self._stripes.keepers(part)))
+            records.append((part, self._leaving[part], self._meta.export_partition(part), copies, *self._stripes.keepers(part)))
             self._meta.demote(part, node)
             size += len(records[-1][2])
             self._doubtful[part] = node
@@ -205,7 +208,7 @@ class PartitionMover:
 
     def _stripes_of(self, peer: int, call: p.StripesOf) -> Operation[list[tuple[int, int]]]:
         wanted = {part for part in call.partitions if self._members.owners[part] != self._members.node}
-        if wanted & self._fetching:
+        if wanted & self._fetching.keys():
             raise failure(META_BUSY)
         partition = self._meta.stripe_partition
         if call.copied:
@@ -225,7 +228,7 @@ class PartitionMover:
         unknown: list[tuple[int, bytes, int]] = []
         if call.copies_wanted:
             self._meta.expect_copies()
-        for part, since, data, copies, keepers in call.records:
+        for part, since, data, copies, keepers, doubtful in call.records:
             if self._took.get(part) == (peer, since):
                 taken.append(part)
             elif call.version == members.version and members.owners[part] == members.node:
@@ -240,7 +243,7 @@ class PartitionMover:
                     self._took[part] = peer, since
                     self._arriving.discard(part)
                     self._inherited.discard(part)
-                    if self._stripes.came(part, self._keepers.pop(part, set()).union(keepers)):
+                    if self._stripes.came(part, self._keepers.pop(part, set()).union(keepers), doubtful):
                         lacking.append(part)
                     new.append(part)
         self._fetching.update(new)
@@ -264,12 +267,14 @@ class PartitionMover:
 
     def _serve_stripes(self, parts: list[int]) -> None:
         """All of these that is not lost is here."""
-        self._fetching.difference_update(parts)
+        self._fetching -= Counter(parts)
         self._stripes.choose()
         self._freeze()
 
     def _bring_copies(self, parts: list[int]) -> Operation[None]:
         if parts and (lost := (yield from self._stripes.bring(parts))):
+            what = f"stripes of {len(lost)} of {len(self._members.owners)} partitions are lost: all nodes that had them died together"
+            self._calls.log(f"{what}. Files that had copies there are EIO", logging.ERROR)
             yield from self._lose(lost, True)
 
     def _reclaim(self, parts: list[int]) -> Operation[None]:

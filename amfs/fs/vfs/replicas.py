@@ -10,12 +10,13 @@ Copies of stripes are seen to by ``stripe_copies``.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from amfs._native import Meta, xxh64
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import LOST, WHOLE, Attr, Facts
+from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, together
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.stripe_copies import StripeCopies
@@ -89,7 +90,13 @@ class Replicas:
         """Of so many copies there can be so many now."""
         return min(copies, len(self._members.live))
 
-    def _give_up(self, peer: int, call: p.GiveUp) -> None:
+    def _give_up(self, peer: int, call: p.GiveUp) -> Operation[None]:
+        """What a file contained before may go when its writer has the content, or a new one; its node may be fetching it from ``peer``."""
+        attr = self._record(call.ino)
+        if attr.writer >= 0 and attr.writer != peer and attr.layout == WHOLE:
+            fetched = yield from ask(attr.writer, p.HasContent(call.ino))
+            if not fetched or self._record(call.ino) != attr:
+                raise failure(errno.EBUSY)
         if call.ino in self._copying:
             raise failure(errno.EBUSY)
         self._meta.give_up(call.ino, peer)
@@ -238,7 +245,7 @@ class Replicas:
                     few = f"{len(short)} files of amfs:/ ({sum(size for _, size in short)} bytes) have fewer copies than asked for"
                     self._calls.log(f"{few}: making them")
                 failed = False
-                for batch in _batches(short):
+                for batch in bounded(short, BYTES_IN_FLIGHT, FILES_IN_FLIGHT):
                     answers = yield from together([self._complete(ino) for ino in batch])
                     failed = failed or any(answers)
                 if failed or self._in_motion():
@@ -250,17 +257,3 @@ class Replicas:
 
 def _copying(ino: int) -> object:
     return "copying", ino
-
-
-def _batches(short: list[tuple[int, int]]) -> Iterator[list[int]]:
-    """Files that are copied side by side."""
-    batch: list[int] = []
-    bytes_in_batch = 0
-    for ino, size in short:
-        if batch and (bytes_in_batch + size > BYTES_IN_FLIGHT or len(batch) == FILES_IN_FLIGHT):
-            yield batch
-            batch, bytes_in_batch = [], 0
-        batch.append(ino)
-        bytes_in_batch += size
-    if batch:
-        yield batch

@@ -2,9 +2,12 @@
 
 The owner of a partition has its stripes, and the backup of the partition, which is its heir, a copy of those whose files ask for copies.
 The owner passes each change of them on (csrc/data/fsio_copies.c) to the nodes that are named here. A new backup gets all that there is
-while it is told of changes, and then is *in step*; until then the nodes that were in step stay so. All nodes that believe to be in step
-are told of changes, so when an owner dies any of them has what was answered: the heir, or one from which the heir brings it. If none has
-it, the copies are lost, too.
+while it is told of changes, and then is *in step*; until it has said that it knows, the nodes that were in step stay so. All nodes that
+believe to be in step are told of changes, so when an owner dies any of them has what was answered: the heir, or one from which the heir
+brings it. If none has it, the copies are lost, too.
+
+A node that is told to drop them may believe to be in step until it has answered. Until then it is told of changes, and nobody counts on it;
+the next owner hears of it as doubtful.
 
 Nothing of this goes on in a session where nobody has asked for copies.
 """
@@ -12,13 +15,15 @@ Nothing of this goes on in a session where nobody has asked for copies.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.attr import META_NOT_MINE
 from amfs.engine.partition import PartitionTable
+from amfs.engine.states import KEEPER_NEXT, KeeperEvent, KeeperState, illegal
+from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
 
@@ -29,20 +34,19 @@ STRIPES_AT_ONCE = 64  # likewise
 AGAIN_S = 5.0  # after there was no room for copies
 
 Stripe = tuple[int, int]
+COUNTED = (KeeperState.COMPLETE, KeeperState.IN_STEP)  # these have all that was answered
 
 
-def bounded(stripes: Iterable[tuple[Stripe, int]]) -> Iterator[list[Stripe]]:
-    """What is copied side by side: so many bytes at most, or one larger stripe."""
-    some: list[Stripe] = []
-    total = 0
-    for stripe, size in stripes:
-        if some and (total + size > BYTES_AT_ONCE or len(some) == STRIPES_AT_ONCE):
-            yield some
-            some, total = [], 0
-        some.append(stripe)
-        total += size
-    if some:
-        yield some
+def move_keeper(nodes: dict[int, KeeperState], node: int, event: KeeperEvent) -> None:
+    """``nodes``: of one partition, those that are told of changes. Raises InvalidTransition."""
+    before = nodes.get(node, KeeperState.NONE)
+    after = KEEPER_NEXT[before][event]
+    if after is None:
+        raise illegal("keeper", node, before, event)
+    if after is KeeperState.NONE:
+        del nodes[node]
+    else:
+        nodes[node] = after
 
 
 class StripeCopies:
@@ -52,16 +56,19 @@ class StripeCopies:
         self._calls = calls
         self._meta = meta
         self._members = members
-        self._nodes: dict[int, dict[int, bool]] = {}  # partition of here -> node that is told of changes -> is it in step?
+        self._nodes: dict[int, dict[int, KeeperState]] = {}  # partition of here -> node that is told of changes
         self._kept: set[int] = set()  # partitions of others with which this node is in step
         self._offered: set[int] = set()  # partitions of whose next owner this node has been said to be a keeper
-        self._chosen = False  # have nodes been named for copies?
-        self._filling: set[int] = set()  # nodes that are being brought in step
-        self._releasing = False
+        self._targets_of: tuple[int, ...] = ()  # the table by which ``_targets`` was worked out
+        self._targets: list[int | None] = []  # partition -> its backup, of those of this node
+        self._founded = False  # has every backup been in step once?
+        self._busy: set[int] = set()  # nodes that are being brought in step, or released
+        self._filling: set[int] = set()  # those of them that get copies
+        self._dropping = False
         self._left: dict[int, dict[Stripe, int]] = {}  # node -> what is to be copied there still, with its bytes
         #: Of the mover: partitions whose records are on their way, and those of which stripes are on their way here.
         self.away: Callable[[], set[int]] = set
-        self.incomplete: Callable[[], set[int]] = set
+        self.incomplete: Callable[[], Collection[int]] = set
         calls.serve(
             p.DropCopies.by(self._drop),
             p.KeepCopies.by(self._keep),
@@ -74,14 +81,22 @@ class StripeCopies:
         left = [item for stripes in self._left.values() for item in stripes.items()]
         return len({ino for (ino, _), _ in left}) or int(bool(self._filling)), sum(size for _, size in left)
 
-    def _expect(self) -> None:
-        self._meta.expect_copies()
-        if not self._chosen:
+    def _expect(self) -> Operation[None]:
+        if not self._founded:
+            self._meta.expect_copies()
             self.choose()
+            yield from self._calls.until(self._is_founded)
+
+    def _is_founded(self) -> bool:
+        """Nobody has a copy yet, so this takes no longer than the questions. Later a backup is brought in step in the background."""
+        if not self._founded and self._targets and self._targets_of is self._members.owners:
+            backups = [(part, node) for part, node in enumerate(self._targets) if node is not None]
+            self._founded = all(self._nodes.get(part, {}).get(node) is KeeperState.IN_STEP for part, node in backups)
+        return self._founded
 
     def expect(self) -> Operation[None]:
         """Somebody asks for copies: every node is to know before there are any."""
-        for answer in (yield from together([ask(node, p.ExpectCopies()) for node in sorted(self._members.live)])):
+        for answer in (yield from together([self._patiently(node, p.ExpectCopies()) for node in sorted(self._members.live)])):
             if isinstance(answer, OSError) and answer.errno != errno.EHOSTDOWN:
                 raise answer
 
@@ -96,60 +111,100 @@ class StripeCopies:
         members, me = self._members, self._members.node
         if not self._meta.copies_wanted() or not members.owners:
             return
-        self._chosen = True
-        table = PartitionTable(members.owners, members.version)
+        if self._targets_of is not members.owners:
+            table = PartitionTable(members.owners, members.version)
+            self._targets_of = members.owners
+            self._targets = [table.backup_of(part) if owner == me else None for part, owner in enumerate(members.owners)]
         away = self.away()
-        dropped: dict[int, list[int]] = {}
-        for part, owner in enumerate(members.owners):
-            if owner != me or part in away:
-                continue
-            target = table.backup_of(part)
+        self._review([part for part, owner in enumerate(members.owners) if owner == me and part not in away])
+
+    def _review(self, parts: Iterable[int]) -> None:
+        live = self._members.live
+        for part in parts:
+            target = self._targets[part]
             nodes = self._nodes.setdefault(part, {})
-            for node in [node for node in nodes if node not in members.live]:
+            for node in [node for node in nodes if node not in live]:
                 del nodes[node]
-            for node in [node for node, in_step in nodes.items() if not in_step and node != target]:
-                del nodes[node]
-                dropped.setdefault(node, []).append(part)
-            if target is not None and target in members.live:
-                nodes.setdefault(target, False)
+            if target is not None and target in live and target not in nodes:
+                move_keeper(self._nodes[part], target, KeeperEvent.CHOSEN)
+            spare = {KeeperState.FILLING}
+            if target is not None and nodes.get(target) is KeeperState.IN_STEP:
+                spare |= {KeeperState.COMPLETE, KeeperState.IN_STEP}
+            for node in [node for node, state in nodes.items() if node != target and state in spare]:
+                move_keeper(self._nodes[part], node, KeeperEvent.REPLACED)
         self._order()
-        for node, parts in dropped.items():
-            self._calls.spawn(ask(node, p.DropCopies(members.version, tuple(parts))))
-        for node in {node for nodes in self._nodes.values() for node, in_step in nodes.items() if not in_step} - self._filling:
-            self._filling.add(node)
-            self._calls.spawn(self._fill(node))
-        if not self._releasing:
-            self._releasing = True
-            self._calls.spawn(self._release())
+        self._wake()
 
     def _order(self) -> None:
-        served = {part: tuple(nodes.items()) for part, nodes in self._nodes.items() if self._members.owners[part] == self._members.node}
+        served = {
+            part: tuple((node, state in COUNTED) for node, state in nodes.items())
+            for part, nodes in self._nodes.items() if self._members.owners[part] == self._members.node
+        }  # fmt: skip
         self._calls.order(w.SetStripeCopies(len(self._members.owners), served))
+
+    def _wake(self) -> None:
+        waiting = {node for part, nodes in self._nodes.items() for node, state in nodes.items() if self._is_due(part, node, state)}
+        for node in waiting - self._busy:
+            self._busy.add(node)
+            self._calls.spawn(self._see_to(node))
+
+    def _is_due(self, part: int, node: int, state: KeeperState | None) -> bool:
+        """Is the node to be asked for anything? A source that is complete, and not the backup, is not."""
+        due = state in (KeeperState.FILLING, KeeperState.RELEASING) or (state is KeeperState.COMPLETE and self._targets[part] == node)
+        return due and self._is_served(part)
+
+    # ── bringing a node in step, and releasing it ──────────────────────────────────────────────────
+
+    def _see_to(self, node: int) -> Operation[None]:
+        try:
+            while node in self._members.live:
+                due = [part for part, nodes in self._nodes.items() if self._is_due(part, node, nodes.get(node))]
+                if not due:
+                    return
+                try:
+                    yield from self._advance(node, {part: self._nodes[part] for part in due})
+                except OSError:
+                    yield Sleep(PAUSE_LAST_S)
+        finally:
+            self._busy.discard(node)
+            self._filling.discard(node)
+            self._left.pop(node, None)
+
+    def _advance(self, node: int, due: dict[int, dict[int, KeeperState]]) -> Operation[None]:
+        """``due``: of each partition the nodes of now. When it has left and come back there are others in their place, of which answers to
+        earlier questions say nothing."""
+
+        def those(state: KeeperState) -> list[int]:
+            return [part for part, nodes in due.items() if self._nodes.get(part) is nodes and nodes.get(node) is state]
+
+        version = self._members.version
+        filling, releasing = those(KeeperState.FILLING), those(KeeperState.RELEASING)
+        if filling or releasing:
+            yield from ask(node, p.DropCopies(version, (*filling, *releasing)))  # a backup to be has nothing old then
+        released = set(releasing).intersection(those(KeeperState.RELEASING)) if version == self._members.version else set()
+        for part in released:
+            move_keeper(self._nodes[part], node, KeeperEvent.ANSWERED)
+        self._review(sorted(released))
+        if filling:
+            self._filling.add(node)
+            yield from self._push_all(node, {part for part in filling if part in those(KeeperState.FILLING)})
+        for part in set(filling).intersection(those(KeeperState.FILLING)):
+            if self._is_served(part):
+                move_keeper(self._nodes[part], node, KeeperEvent.COPIED)
+        self._order()  # this node believes it first: so all that are in step are told of changes
+        said = [part for part in those(KeeperState.COMPLETE) if self._is_due(part, node, KeeperState.COMPLETE)]
+        if said:
+            yield from ask(node, p.KeepCopies(self._members.version, tuple(said)))
+            known = [part for part in said if part in those(KeeperState.COMPLETE)]
+            for part in known:
+                move_keeper(self._nodes[part], node, KeeperEvent.ANSWERED)
+            self._review([part for part in known if self._is_served(part)])
 
     def _lacks(self, part: int, node: int) -> bool:
         """Is it to be brought in step with this partition?"""
-        return self._nodes.get(part, {}).get(node) is False and self._is_served(part)
+        return self._nodes.get(part, {}).get(node) is KeeperState.FILLING and self._is_served(part)
 
-    # ── bringing a node in step ────────────────────────────────────────────────────────────────────
-
-    def _fill(self, node: int) -> Operation[None]:
-        try:
-            while node in self._members.live and (parts := [part for part in self._nodes if self._lacks(part, node)]):
-                try:
-                    yield from ask(node, p.DropCopies(self._members.version, tuple(parts)))  # what it has of them may be old
-                except OSError:
-                    yield Sleep(PAUSE_LAST_S)
-                    continue
-                yield from self._push_all(node, set(parts))
-                yield from self._say_in_step(node, parts)
-        finally:
-            self._filling.discard(node)
-            self._left.pop(node, None)
-        if not self._releasing:
-            self._releasing = True
-            self._calls.spawn(self._release())
-
-    def _push_all(self, node: int, parts: set[int]) -> Operation[None]:
+    def _push_all(self, node: int, parts: Collection[int]) -> Operation[None]:
         partition = self._meta.stripe_partition
         found = yield from work(w.ListCopied())
         left = self._left[node] = {(ino, index): size for ino, index, size in found if partition(ino, index) in parts}
@@ -157,7 +212,7 @@ class StripeCopies:
             self._calls.log(f"{len(left)} stripes ({sum(left.values())} bytes) are copied to node {node}")
         while left and node in self._members.live:
             full = failed = False
-            for some in bounded(list(left.items())):
+            for some in bounded(left.copy().items(), BYTES_AT_ONCE, STRIPES_AT_ONCE):
                 wanted = [stripe for stripe in some if self._lacks(partition(*stripe), node)]
                 results = yield from together([work(w.PushStripe(*stripe, node)) for stripe in wanted])
                 answers = dict(zip(wanted, results, strict=True))
@@ -171,48 +226,6 @@ class StripeCopies:
             if failed:
                 yield Sleep(AGAIN_S if full else PAUSE_LAST_S)
 
-    def _say_in_step(self, node: int, parts: list[int]) -> Operation[None]:
-        """This node believes it first: so whoever is in step is told of changes."""
-        said = [part for part in parts if self._lacks(part, node)]
-        for part in said:
-            self._nodes[part][node] = True
-        self._order()
-        while node in self._members.live and (still := [part for part in said if self._is_in_step(part, node)]):
-            try:
-                yield from ask(node, p.KeepCopies(self._members.version, tuple(still)))
-                return
-            except OSError:
-                yield Sleep(PAUSE_LAST_S)
-
-    def _is_in_step(self, part: int, node: int) -> bool:
-        return self._is_served(part) and self._nodes.get(part, {}).get(node) is True
-
-    def _spare(self) -> dict[int, list[int]]:
-        """Nodes that need not keep copies of these any more: their backups are in step."""
-        table = PartitionTable(self._members.owners, self._members.version)
-        spare: dict[int, list[int]] = {}
-        for part, nodes in self._nodes.items():
-            if len(nodes) > 1 and self._is_served(part) and nodes.get(target := table.backup_of(part) or 0):
-                for node in nodes.keys() - {target}:
-                    spare.setdefault(node, []).append(part)
-        return spare
-
-    def _release(self) -> Operation[None]:
-        """Told of changes until it has answered that it keeps nothing: so nobody believes to be in step that is not."""
-        try:
-            while spare := self._spare():
-                version = self._members.version
-                nodes = sorted(spare)
-                answers = yield from together([ask(node, p.DropCopies(version, tuple(spare[node]))) for node in nodes])
-                for node, answer in zip(nodes, answers, strict=True):
-                    for part in spare[node] if not isinstance(answer, OSError) else ():
-                        self._nodes.get(part, {}).pop(node, None)
-                self._order()
-                if any(isinstance(answer, OSError) for answer in answers):
-                    yield Sleep(PAUSE_LAST_S)
-        finally:
-            self._releasing = False
-
     # ── what this node keeps for others ────────────────────────────────────────────────────────────
 
     def _check(self, peer: int, version: int, parts: Sequence[int]) -> None:
@@ -224,7 +237,17 @@ class StripeCopies:
         self._check(peer, call.version, call.partitions)
         self._kept.difference_update(call.partitions)
         self._offered.difference_update(call.partitions)
-        yield from work(w.DropCopied(call.partitions))
+        yield from self._discard(call.partitions)
+
+    def _discard(self, parts: tuple[int, ...]) -> Operation[None]:
+        """One after the other: an earlier one, not done yet, would drop what comes after a later one."""
+        while self._dropping:
+            yield Sleep(PAUSE_FIRST_S)
+        self._dropping = True
+        try:
+            yield from work(w.DropCopied(parts))
+        finally:
+            self._dropping = False
 
     def _keep(self, peer: int, call: p.KeepCopies) -> None:
         self._check(peer, call.version, call.partitions)
@@ -236,16 +259,18 @@ class StripeCopies:
 
     # ── partitions that come and go ────────────────────────────────────────────────────────────────
 
-    def keepers(self, part: int) -> tuple[int, ...]:
-        """Who has all stripes of a partition that is about to leave: the next owner tells them of changes."""
-        in_step = [node for node, is_so in self._nodes.get(part, {}).items() if is_so]
+    def keepers(self, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Who has all stripes of a partition that is about to leave, and the doubtful: the next owner tells both of changes."""
+        nodes = self._nodes.get(part, {})
+        counted = [node for node, state in nodes.items() if state in COUNTED]
+        doubtful = tuple(nodes.keys() - set(counted))
         if not self._meta.copies_wanted() or not (part in self._nodes or part in self._kept):
-            return ()
+            return (), ()
         if part in self.incomplete():
             self._offered.discard(part)
-            return tuple(in_step)
+            return tuple(counted), doubtful
         self._offered.add(part)
-        return (*in_step, self._members.node)
+        return (*counted, self._members.node), doubtful
 
     def left(self, part: int) -> None:
         """It has another owner now, which tells this node of changes if it was named as a keeper."""
@@ -254,10 +279,14 @@ class StripeCopies:
             self._offered.discard(part)
             self._kept.add(part)
 
-    def came(self, part: int, keepers: Iterable[int]) -> bool:
+    def came(self, part: int, keepers: Iterable[int], doubtful: Iterable[int] = ()) -> bool:
         """Its records are here, and nothing is served yet. Are stripes missing?"""
-        others = sorted(set(keepers) & self._members.live - {self._members.node})
-        self._nodes[part] = dict.fromkeys(others, True)
+        others = self._members.live - {self._members.node}
+        self._nodes[part] = {}
+        for node in sorted(set(keepers).difference(doubtful) & others):
+            move_keeper(self._nodes[part], node, KeeperEvent.NAMED)
+        for node in sorted(set(doubtful) & others):
+            move_keeper(self._nodes[part], node, KeeperEvent.DOUBTED)
         missing = self._meta.copies_wanted() and part not in self._kept
         self._kept.discard(part)
         self._offered.discard(part)
@@ -271,12 +300,12 @@ class StripeCopies:
 
     def bring(self, parts: Sequence[int]) -> Operation[list[int]]:
         """What this node lacks of these; those that no living node has."""
-        yield from work(w.DropCopied(tuple(parts)))  # from an earlier time
+        yield from self._discard(tuple(parts))  # from an earlier time
         left, lost = list(parts), list[int]()
         while left:
             sources: dict[int, list[int]] = {}
-            for part in left:
-                nodes = [node for node, in_step in self._nodes.get(part, {}).items() if in_step and node in self._members.live]
+            for part in [part for part in left if part in self._nodes]:  # the others have left again
+                nodes = [node for node, state in self._nodes.get(part, {}).items() if state in COUNTED and node in self._members.live]
                 if nodes:
                     sources.setdefault(nodes[0], []).append(part)
                 else:
@@ -311,13 +340,13 @@ class StripeCopies:
         """More keepers than changes can be passed on to, after many nodes have come and gone."""
         for part in parts:
             for node in list(self._nodes.get(part, {}))[KEEPERS_MAX:]:
-                while node in self._members.live:
+                while node in self._members.live and node in self._nodes.get(part, {}):
                     try:
                         yield from ask(node, p.DropCopies(self._members.version, (part,)))
                         break
                     except OSError:
                         yield Sleep(PAUSE_LAST_S)
-                self._nodes[part].pop(node, None)
+                self._nodes.get(part, {}).pop(node, None)
 
     # ── files that get copies afterwards ───────────────────────────────────────────────────────────
 
@@ -331,7 +360,7 @@ class StripeCopies:
                 return errno.ENOSPC if errno.ENOSPC in errors else errno.EIO
         return 0
 
-    def _patiently(self, node: int, call: p.CopyStripes) -> Operation[None]:
+    def _patiently(self, node: int, call: p.CopyStripes | p.ExpectCopies) -> Operation[None]:
         while True:
             try:
                 return (yield from ask(node, call))
@@ -340,14 +369,15 @@ class StripeCopies:
                     raise
 
     def _copy_stripes(self, peer: int, call: p.CopyStripes) -> Operation[None]:
-        self._expect()
+        yield from self._expect()
         yield from work(w.MarkCopied(call.ino))
         if not call.push:
             return
         yield from self._calls.until(lambda: not (self.away() or self.incomplete()))
         partition = self._meta.stripe_partition
         found = [((ino, index), size) for ino, index, size in (yield from work(w.ListCopied())) if ino == call.ino]
-        for some in bounded([item for item in found if self._is_served(partition(*item[0]))]):
+        served = [item for item in found if self._is_served(partition(*item[0]))]
+        for some in bounded(served, BYTES_AT_ONCE, STRIPES_AT_ONCE):
             pushes = [work(w.PushStripe(*stripe, node)) for stripe in some for node in self._nodes.get(partition(*stripe), {})]
             for result in (yield from together(pushes)):
                 if isinstance(result, OSError) and result.errno != errno.ENOENT:
