@@ -24,8 +24,10 @@ from amfs.provision import daemon
 ROOT = Path(__file__).resolve().parent.parent
 
 # Several processes run tests, and what else runs on the machine nobody knows: that an example took long says nothing.
-settings.register_profile("amfs", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("amfs")
+# The same examples each time, so that a change that fails has a fault of its own; a soak looks for those of others.
+settings.register_profile("amfs", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", settings.get_profile("amfs"), max_examples=1000, derandomize=False)
+settings.load_profile(os.environ.get("AMFS_EXAMPLES", "amfs"))
 
 # Where CI is set, pytest tells all differences between two values: of files of megabytes that takes longer than any test may.
 if os.environ.get("CI"):
