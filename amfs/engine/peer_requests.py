@@ -260,6 +260,12 @@ class Proxy(PeerCall[bool], frozen=True):
     ino: int
 
 
+class HasContent(PeerCall[bool], frozen=True):
+    """The shard, to the writer's node: not if an opening there may still be fetching what the file contains, or may yet fail."""
+
+    ino: int
+
+
 class Keep(PeerCall[None], frozen=True):
     """The shard takes the node for a user, and hears when it is none: at once if it is not in use there."""
 
@@ -468,14 +474,15 @@ class ChangeDirectory(PeerCall[Attr], frozen=True):
     change: SetDirectoryAttr | SetDirectoryXattr | RemoveDirectoryXattr | SetDirectoryLayout | SetDirectoryCopies
 
 
-class Spread(PeerCall[list[int]], frozen=True):
-    """Apply a change, and pass it on down the tree; the answers of all that are below."""
+class Spread(PeerCall[list[list[int]]], frozen=True):
+    """Apply some changes, and pass them on down the tree. The answers of all that are below: for each node and change the number of entries
+    that a frozen directory has there, or minus the number of an error."""
 
-    change: AnyChange
+    changes: tuple[AnyChange, ...]
     order: tuple[int, ...]  # the tree; the manager first
     place: int  # of the asked in it
-    asker: int  # the node that wants the change
-    number: int  # of the change, there
+    askers: tuple[int, ...]  # of each change the node that wants it
+    number: int  # of this spread, there
 
 
 class Directories(PeerCall[None], frozen=True):
@@ -506,8 +513,8 @@ class Arrive(PeerCall[list[int]], frozen=True):
 
     version: int
     #: partition, version of the table since which it leaves, records, nodes that know all of it, and are told of changes until its
-    #: backup is in step; and nodes that have all its stripes that have copies
-    records: tuple[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...]], ...]
+    #: backup is in step; nodes that have all its stripes that have copies; and nodes that may believe so, and are to be told to drop them
+    records: tuple[tuple[int, int, bytes, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
     copies_wanted: bool
 
 
@@ -558,7 +565,7 @@ AnyPeerCall = (
     Lookup | Create | Insert | Remove | Unlink | Lock | Unlock | ReserveDirectory | List
     | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
-    | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | Live | SetTimes | ReportUsage | Restripe | Take
+    | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStore | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
@@ -569,11 +576,12 @@ BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 #: They change nothing: when the asked node dies they are asked again.
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
 #: They may take as long as copying a file does, and may be asked again: when no answer comes in time, and when the asked node dies.
-LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring))
+#: A closing is one of them, for the kernel has answered the program's ``close`` by then: an heir that does not hear of it has an empty file.
+LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
-    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStore,
+    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStore, HasContent,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)

@@ -259,6 +259,27 @@ def test_what_a_dead_node_was_writing_is_no_finished_file(layout: int) -> None:
         assert read(cluster, 0, path) == b"all of it"
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_a_file_that_is_closed_while_the_owner_of_its_record_dies_has_its_content(seed: int) -> None:
+    """The writer lives. What it wrote is there, although the owner may have died before it heard of the closing, or before its answer."""
+    cluster = Cluster(3, seed)
+    handles = {}
+    for number in range(12):
+        path = b"/f%d" % number
+        handle, attr = cluster.call(0, "open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, WHOLE, 0, -1)
+        if owner(cluster, cluster.nodes[0].meta.ino_partition(Attr(*attr).ino)) == 1:
+            handles[path] = handle
+    assert handles
+    for path, handle in handles.items():
+        cluster.call(0, "write", handle, 0, path)
+        cluster.start(0, "close", handle)
+    cluster.wander(seed + 1)
+    cluster.kill(1)
+    cluster.settle()
+    for path in handles:
+        assert [read(cluster, node, path) for node in living(cluster)] == [path, path]
+
+
 def test_who_was_writing_stripes_when_a_node_died_says_what_was_lost() -> None:
     cluster = Cluster(3, 6)
     meta = cluster.nodes[0].meta
