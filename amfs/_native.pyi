@@ -92,7 +92,7 @@ class Copier:
     def __init__(self, threads: int = 2) -> None: ...
     def copy(self, serial: int, source: str, destination: str, mode: int, *, directories: bool = True) -> None:
         """Copy a regular file: written beside the destination under a temporary name, given ``mode``, renamed. Missing parent
-        directories are made when ``directories``."""
+        directories are made when ``directories``. Bits of ``mode`` beyond its permissions: csrc/data/copier.h."""
     def completions(self) -> list[tuple[int, str, int]]:
         """(serial, error ("" = fine), bytes copied), oldest first."""
     def stop(self) -> None:
@@ -151,6 +151,14 @@ class Io:
     def expect_room(self, patience_ms: int) -> None:
         """From now on a write that finds no room is (3, serial, 0, bytes, 0) from take(), and waits so long at most for ``room_made``."""
     def room_made(self, serial: int, freed: int) -> None: ...
+    def spill_above(self, mark: int, most: int) -> None:
+        """With a limit and a directory (``set_spill``): (3, 0, 0, bytes, 0) comes from take() when parts take more than ``mark``. ``most``:
+        bytes that may be spilled, 0: any."""
+    def spill(self, ino: int) -> int:
+        """Have a whole part that nobody has open go to the spill directory; bytes that are free now. Raises OSError."""
+    @property
+    def spilled(self) -> int:
+        """Bytes of parts in the spill directory."""
     def usage(self) -> tuple[int, int, int]:
         """(used, limit, parts)"""
     def open(

@@ -54,11 +54,7 @@ def explain_session_file(text: str, session: str | None, run: RunOf | None, form
                 story["made_as"] = [each for each in task.outputs if in_namespace(each)]  # it was renamed, or is blind's
         if run is not None:
             story |= _of_run(run, task, name, work)
-        if form == "json":
-            print_json(story)
-        else:
-            for words in lines(name, story):
-                line(words)
+        _tell(name, story, form)
         return work.status
 
 
@@ -73,12 +69,16 @@ def explain_run_file(name: str, run: RunOf, form: str, session: str | None) -> i
         except OSError:
             story["state"] = "between tasks" if _passes(run, name) else "not there"
         story |= _of_run(run, run.maker(name), name, work)
-        if form == "json":
-            print_json(story)
-        else:
-            for words in lines(name, story):
-                line(words)
+        _tell(name, story, form)
         return work.status
+
+
+def _tell(name: str, story: dict[str, Any], form: str) -> None:
+    if form == "json":
+        print_json(story)
+    else:
+        for words in lines(name, story):
+            line(words)
 
 
 def _passes(run: RunOf, name: str) -> bool:

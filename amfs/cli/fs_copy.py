@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -433,10 +434,24 @@ def _settle(work: Work, local: str, attr: Attr, options: CopyOptions) -> None:
 
 
 def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
+    from amfs.client.connection import failure
+    from amfs.client.verifying import WORDS, digests
+    from amfs.host.digests import Digest
+
     try:
+        taken, before = Digest(), work.files.info(path)
         for piece in _pieces(work, path):
             write(piece)
+            taken.add(piece)
             transfer.add(len(piece))
+        [found] = digests(work.files.connection, [before.ino])
+        if isinstance(found, OSError):
+            number = found.errno if found.errno == errno.EBADMSG else 0
+        else:
+            number = 0 if found == (taken.size, taken.value()) else errno.EILSEQ
+        after = work.files.info(path) if number else before
+        if number and (after.ino, after.size, after.mtime) == (before.ino, before.size, before.mtime):
+            raise failure(number, (path,), WORDS[number])
     except BrokenPipeError:
         raise
     except OSError as error:

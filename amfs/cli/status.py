@@ -10,7 +10,8 @@ import click
 from amfs.cli.completion import session_names
 
 _COLUMNS = ("slots", "running", "ready", "parked", "dispatching", "files", "records")
-_SIZES = ("memory", "spilled")  # of files of runs; shown when there are any
+_SIZES = ("memory", "spilled", "fs_spilled")  # of files of runs, of amfs:/; shown when there are any
+_TITLES = {"fs_spilled": "amfs:/ spilled"}
 
 
 @click.command()
@@ -111,7 +112,7 @@ def _print(fact: dict[str, Any]) -> None:
         click.echo(f"  {fact['error']}")
     shown = [column for column in _COLUMNS if any(column in node for node in nodes)]
     sizes = [column for column in _SIZES if any(node.get(column) for node in nodes)]
-    rows = [("node", "state", "host", "pid", *shown, *sizes)]
+    rows = [("node", "state", "host", "pid", *shown, *(_TITLES.get(size, size) for size in sizes))]
     for node in nodes:
         mark = "*" if node["node"] == fact["manager"] else ""
         cells = [f"{node['node']}{mark}", node["state"], node["host"], str(node["pid"] or "-")]

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
+from amfs.client.verifying import WORDS, digests, drop_damaged, fault_of
 from amfs.engine import fs_requests as q
 from amfs.engine.attr import Attr
 
@@ -284,19 +285,65 @@ def get(connection: NodeConnection, path: bytes, local: str, *, exclusive: bool 
 def get_many(
     connection: NodeConnection, pairs: Sequence[tuple[bytes, str]], *, exclusive: bool = False, progress: Progress = _nothing
 ) -> list[Attr | OSError]:
-    """Copy files to local ones; returns what became of each."""
+    """Copy files to local ones; returns what became of each. What was written is compared with the digest that a node has of the file."""
     results: list[Attr | OSError] = []
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]
+        new = [not os.path.lexists(local) for _, local in batch]
         exports: list[Any] = [None] * len(batch)
         if connection.same_host:
             exports = connection.call_many(Call(q.Export(path), (path,)) for path, _ in batch)
+        copied: list[Attr | OSError] = []
         for (path, local), exported in zip(batch, exports, strict=True):
             try:
-                results.append(_get(connection, path, local, exported, exclusive, progress))
+                copied.append(_get(connection, path, local, exported, exclusive, progress))
             except OSError as error:
-                results.append(error)
+                copied.append(error)
+        results += _verified(connection, batch, new, copied, progress)
     return results
+
+
+def _verified(
+    connection: NodeConnection, batch: Sequence[tuple[bytes, str]], new: Sequence[bool], copied: list[Attr | OSError], progress: Progress
+) -> list[Attr | OSError]:
+    """Compare all copies; one that is not right is made once more, from another node if one has it."""
+    done = [(at, attr.ino) for at, attr in enumerate(copied) if not isinstance(attr, OSError)]
+    for (at, _), found in zip(done, digests(connection, [ino for _, ino in done]), strict=True):
+        try:
+            if fault_of(batch[at][1], found):
+                copied[at] = _get_again(connection, *batch[at], copied[at], progress)
+        except OSError as error:
+            _discard(batch[at][1], new[at])
+            copied[at] = error
+    return copied
+
+
+def _get_again(connection: NodeConnection, path: bytes, local: str, attr: Attr | OSError, progress: Progress) -> Attr:
+    assert isinstance(attr, Attr)
+    drop_damaged(connection, attr.ino)
+    progress(-attr.size)
+    [exported] = connection.call_many([Call(q.Export(path), (path,))]) if connection.same_host else [None]
+    try:
+        attr = _get(connection, path, local, exported, False, progress)
+    except OSError as error:
+        raise _named(errno.EBADMSG, path) if error.errno == errno.EIO else error from None
+    [found] = digests(connection, [attr.ino])
+    if fault := fault_of(local, found):
+        raise _named(fault, path)
+    return attr
+
+
+def _named(number: int, path: bytes) -> OSError:
+    return failure(number, (b"amfs:" + path,), WORDS.get(number, ""))
+
+
+def _discard(local: str, new: bool) -> None:
+    """What was written is not the file. A new one goes; one that was there (and may have other names) is left empty."""
+    with contextlib.suppress(OSError):
+        if new:
+            os.unlink(local)
+        elif os.path.isfile(local):
+            os.truncate(local, 0)
 
 
 def _get(connection: NodeConnection, path: bytes, local: str, exported: object, exclusive: bool, progress: Progress) -> Attr:
@@ -315,10 +362,11 @@ def _get(connection: NodeConnection, path: bytes, local: str, exported: object, 
 
 
 class _Local:
-    """A local file that is written; what goes wrong bears its name. A context manager; gives a descriptor."""
+    """A local file that is written, or not at all; what goes wrong bears its name. A context manager; gives a descriptor."""
 
     def __init__(self, local: str, exclusive: bool) -> None:
         self._local = local
+        self._new = not os.path.lexists(local)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else os.O_TRUNC)
         self._descriptor = os.open(local, flags, 0o666)
 
@@ -327,6 +375,8 @@ class _Local:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         os.close(self._descriptor)
+        if error is not None:
+            _discard(self._local, self._new)
         if isinstance(error, OSError) and error.filename is None:
             raise failure(error.errno or errno.EIO, (self._local,), error.strerror or "") from None
 

@@ -272,8 +272,15 @@ class FsDamaged(Struct, frozen=True):
     ino: int
 
 
+class FsSpilled(Struct, frozen=True):
+    """So many bytes of files of the file system are in this node's spill directory by now."""
+
+    size: int
+
+
 class FsFull(Struct, frozen=True):
-    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``RoomMade`` with ``serial``."""
+    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``RoomMade`` with ``serial``. 0: no
+    write waits, but the high-water mark was passed by so much."""
 
     serial: int
     wanted: int
@@ -510,7 +517,7 @@ Event = (
     | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
     | NotExpanded | FilesSeen | FilesLost | ForgetFiles
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed
-    | FsFull | FsDamaged
+    | FsFull | FsDamaged | FsSpilled
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (

@@ -457,7 +457,7 @@ class Digests(Request[list[Digested]], frozen=True):
 
 
 class Check(Request[list[Checked]], frozen=True):
-    """Have the nodes that hold these look whether what they hold is what was written; what is not, they drop."""
+    """Each node that holds one of these compares its copy with the digest of the content as it was written, and drops a damaged copy."""
 
     inodes: tuple[int, ...]
 

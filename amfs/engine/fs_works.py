@@ -71,6 +71,12 @@ class ListEvictable(WorkOrder[list[tuple[int, int]]], frozen=True):
     """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
 
 
+class Spill(WorkOrder[int], frozen=True):
+    """The whole content of a file that nobody here has open goes to the spill directory; bytes that are free now."""
+
+    ino: int
+
+
 class RoomMade(WorkOrder[None], frozen=True):
     """The answer to ``FsFull``."""
 
@@ -269,7 +275,7 @@ class CheckPart(WorkOrder[tuple[int, int]], frozen=True):
 
 
 class CheckStore(WorkOrder[CheckedStore], frozen=True):
-    """The same of files of runs, from that one on. What is damaged is told to the worker as well."""
+    """The same of files of runs, from that one on. The worker is told of each damaged file as well."""
 
     after: str
 
@@ -381,8 +387,8 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 
 AnyWork = (
-    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | RoomMade | End | EndRecorded | Truncate | Fetch
-    | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | DropCopied | MarkCopied
+    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | Spill | RoomMade | End | EndRecorded | Truncate
+    | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | DropCopied | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | CheckPart | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile

@@ -20,7 +20,7 @@ CLIENT_ID_MIN = 1 << 32
 KEEP = 1 << 20
 FINAL = 1
 
-ON_SHARED = -2  # in ``Lost``, in place of a node: what was a file of the session's file system
+ON_SHARED = -2  # in ``Lost``, in place of a node: the files were files of the session's file system
 
 
 def retention(readers: int, final: bool = False) -> int:
@@ -385,7 +385,7 @@ class Member(Struct, frozen=True):
 
 
 class View(Message, frozen=True, tag=50):
-    """Manager -> new nodes and clients: who is in, from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
+    """Manager -> new nodes and clients: the members from this epoch on. Higher epoch wins; equal epoch: lower manager id wins."""
 
     epoch: int
     manager: int

@@ -39,8 +39,8 @@ class Remaking:
             self._gone.difference_update(keys)
 
     def renewed(self, spec: m.TaskSpec, there: Collection[str]) -> tuple[int, ...]:
-        """The retentions of a task that goes again. What is ``there``, on shared storage, is not written a second time: somebody may be
-        reading it."""
+        """The retentions of a task that goes again. Files that are ``there``, on shared storage, are not written a second time: a task
+        may be reading them."""
         kept = [
             kept & ~m.FINAL if name in there and name not in self._gone else kept
             for name, kept in zip(spec.outputs, spec.retentions, strict=True)
@@ -50,8 +50,8 @@ class Remaking:
         return tuple(kept)
 
     def look(self, tasks: Sequence[Task], state: Sequence[int], aliases: Mapping[str, str]) -> list[FindLost]:
-        """All tasks have ended: what is to be asked before the run ends, if nodes were lost since that was asked last. ``looking``: the
-        answer is awaited."""
+        """All tasks have ended. If nodes were lost since the last look, the run looks once more for lost files before it ends.
+        ``looking``: the answer is awaited."""
         if self.looking or self._looked == self.losses:
             return []
         self._looked = self.losses

@@ -304,6 +304,11 @@ class Spilling(Availability):
             self._retries = True
             self.set_timer("spill", memory.limits.retry_s)
 
+    def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
+        super()._flush_done(run, name, file, entry, event)
+        if event.damaged:
+            self.on_file_damaged(FileDamaged(name))
+
     def on_file_damaged(self, event: FileDamaged) -> None:
         run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
         file = run.files.get(event.name) if run is not None else None

@@ -171,8 +171,8 @@ class Submitter(Machine):
             self._tell_heirs(told)
 
     def _tell_heirs(self, told: PartitionTable) -> None:
-        """Partitions have moved. What was said to the shards that had them (``told``) must be said to those that have them now. Nothing
-        is to be done about a node that is gone: whoever still needs a file of it asks a shard, which names the file to us (``on_lost``). A
+        """Partitions have moved. The submitter repeats to their new shards all that it told the old ones (``told``). Nothing is to be done
+        about a node that is gone: a worker that still needs a file of it asks a shard, which names the file to us (``on_lost``). A
         task that has its inputs already needs nothing, so their writers need not run again."""
         state, scope = self.state, self.info.scope
         passed: list[str] = []

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 #: Fewer names than this in one directory are looked at one by one; for more the directory is listed once. On a shared file system a
 #: listing costs about as much as some dozens of single looks, and a directory may hold far more than the names in question.
 _LIST_FROM = 32
+CHECKED = 1 << 30  # for the copier, with a mode: the copy is read back and compared with the digest of its source
 
 
 class Facts(NamedTuple):
@@ -89,7 +90,7 @@ class LocalPaths:
         copier.copy(serial, path, into, self.stat(path).rights & 0o555 | 0o400)
 
     def store(self, copier: Copier, serial: int, source: str, path: str, rights: int) -> None:
-        copier.copy(serial, source, path, rights)
+        copier.copy(serial, source, path, rights | CHECKED)
 
 
 def size_of(storage: SharedStorage, path: str) -> int:

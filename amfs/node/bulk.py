@@ -54,8 +54,9 @@ def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
     return size, found
 
 
-def copy_out(path: str, read: Read | None, target: bytes, mode: int) -> tuple[int, bytes]:
-    """A file of this node, or what ``read`` gives, to a local path; (size, digest). EILSEQ: what was written is not what was read."""
+def copy_out(path: str, read: Read | None, target: bytes, mode: int, check: Callable[[], None]) -> tuple[int, bytes]:
+    """A file of this node, or what ``read`` gives, to a local path; (size, digest). EILSEQ: what was written is not what was read.
+    ``check``: raises OSError if what was read is not the file's content."""
     above, name = os.path.split(target)
     temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])
     made = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -65,6 +66,7 @@ def copy_out(path: str, read: Read | None, target: bytes, mode: int) -> tuple[in
             os.lseek(made, 0, os.SEEK_SET)
             if digest(made) != (found, size):
                 raise OSError(errno.EILSEQ, "it was not copied right")
+            check()
             os.fchmod(made, mode)
         finally:
             os.close(made)  # some file systems say only now what went wrong

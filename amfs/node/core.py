@@ -29,6 +29,7 @@ from amfs.engine.events import (
     FsFull,
     FsHandlesClosed,
     FsRequested,
+    FsSpilled,
     FsStriped,
     FsWorked,
     JobDone,
@@ -177,7 +178,7 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (PeersHeard, PeerGone)):
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, ClockRead)):
+        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead)):
             assert self.fs is not None
             self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):
@@ -310,6 +311,7 @@ class NodeCore:
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
             "memory_limit": worker.memory.limit,
             "spilled": worker.memory.on_disk,
+            "fs_spilled": self.fs.spilled if self.fs is not None else 0,  # bytes of files of amfs:/
             "records": sum(len(records) for records in self.fls.runs.values()),
             "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
             **dict(zip(("partitions", "backed_up", "names_lost"), self.fs.backups() if self.fs is not None else (0, 0, 0), strict=True)),

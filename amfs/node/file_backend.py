@@ -18,9 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
+from amfs.config import MemoryLimits
 from amfs.engine import fs_works as w
 from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
-from amfs.engine.events import Event, FetchData, FileDamaged, FsDamaged, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked, JobDone
+from amfs.engine.events import (
+    Event,
+    FetchData,
+    FileDamaged,
+    FsDamaged,
+    FsFull,
+    FsHandlesClosed,
+    FsSpilled,
+    FsStriped,
+    FsWork,
+    FsWorked,
+    JobDone,
+)
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.paths import key_of, stored_as
 from amfs.engine.peer_requests import Usage
@@ -33,6 +46,7 @@ T = TypeVar("T")
 
 THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
+SPILL_ROOM_MS = 30000  # likewise where files are spilled: a disk is slow
 DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of Io.take()
 _COPY_BYTES = 1 << 20
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
@@ -88,6 +102,8 @@ class FileBackend:
         self.io.expect_room(ROOM_MS)
         self.io.keep_ends()
         self.mounts: Caches | None = None
+        self._spill_directory: Callable[[], None] | None = None
+        self._spilled = 0  # bytes, as the poll loop knows
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self._fetches: dict[int, FetchData] = {}  # under way
         self.umask = 0o022  # of the run that began last, as ``NodeIO`` tells
@@ -115,7 +131,8 @@ class FileBackend:
             (self._at_once, (
                 w.MakePart.by(self.make), w.SetTimes.by(lambda o: self.set_times(o.ino, o.atime, o.mtime)),
                 w.Drop.by(lambda o: self.drop(o.inodes)), w.DropWhole.by(lambda o: self.drop_whole(o.ino)),
-                w.PartPath.by(lambda o: self.path(o.ino)), w.Scratch.by(lambda o: self.scratch()), w.ReportUsage.by(lambda o: self.usage()),
+                w.PartPath.by(lambda o: self.exported(o.ino)), w.Scratch.by(lambda o: self.scratch()),
+                w.ReportUsage.by(lambda o: self.usage()),
                 w.AddPeer.by(lambda o: self.add_peer(o.node)), w.ForgetPeer.by(lambda o: self.io.forget_peer(o.node)),
                 w.SendBackups.by(lambda o: self.io.backups_changed()),
                 w.SetStripeCopies.by(lambda o: self.io.set_copies(o.partitions, o.copies)),
@@ -135,7 +152,7 @@ class FileBackend:
                 w.ToStore.by(self.to_store), w.OwnerOfStored.by(self.owner_of_stored), w.FromStore.by(self.from_store),
                 w.CountProxied.by(lambda o: self.count_proxied(o.ino)), w.Keep.by(lambda o: self.keep(o.ino)),
             )),
-            (evicting, (w.ListEvictable.by(lambda o: self.evictable()),)),
+            (evicting, (w.ListEvictable.by(lambda o: self.evictable()), w.Spill.by(lambda o: self.spill(o.ino)))),
             (bulk_pool, (
                 w.Digest.by(self.digest),
                 w.CheckPart.by(lambda o: self.io.check_part(o.ino)), w.CheckStore.by(self.check_store),
@@ -220,6 +237,9 @@ class FileBackend:
                 events.append(FsStriped(ino, serial))  # there it is the stripe
             else:
                 events.append(FsHandlesClosed(ino))
+        if self._spilled != (spilled := self.io.spilled):
+            self._spilled = spilled
+            events.append(FsSpilled(spilled))
         if self._done:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
@@ -231,6 +251,28 @@ class FileBackend:
 
     def path(self, ino: int) -> str:
         return f"{self.root}/{self.io.part_path(ino, -1)}"
+
+    def exported(self, ino: int) -> str:
+        """For a client of this host, which reads what is in memory itself."""
+        path = self.path(ino)
+        if os.path.islink(path):
+            raise OSError(errno.EFBIG, "it is spilled")
+        return path
+
+    def spill_to(self, limits: MemoryLimits, directory: Callable[[], None]) -> None:
+        """From now on parts are spilled. ``directory`` makes the spill directory when it is first needed, in any thread."""
+        if limits.spill:
+            self.io.set_spill(limits.spill)
+        if limits.spill and self.limit:
+            self._spill_directory = directory
+            self.io.spill_above(int(self.limit * limits.high_water), limits.spill_limit)
+            self.io.expect_room(SPILL_ROOM_MS)
+
+    def spill(self, ino: int) -> int:
+        if self._spill_directory is None:
+            raise OSError(errno.EOPNOTSUPP, "nothing is spilled")
+        self._spill_directory()
+        return self.io.spill(ino)
 
     def make(self, order: w.MakePart) -> None:
         if self.io.grown(order.ino):
@@ -432,14 +474,24 @@ class FileBackend:
         finally:
             handle.close()
 
+    def _check(self, ino: int, opened: Opened) -> None:
+        """After it was read, so that it was good while it was read. EBADMSG: what lies here is damaged; this node is told, too."""
+        if opened.kind == LOCAL and self.io.check_part(ino)[0] == w.PART_DAMAGED:
+            raise OSError(errno.EBADMSG, "its content is damaged")
+
     def digest(self, order: w.Digest) -> tuple[bytes, int]:
-        return self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
+        found = self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
+        self._check(order.ino, order.opened)
+        return found
 
     def copy_in(self, order: w.ImportFile) -> tuple[int, bytes]:
         return bulk.copy_in(order.source, os.fsencode(self._scratch(order.scratch)))
 
     def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:
-        return self._reading(order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode))
+        check = lambda: self._check(order.ino, order.opened)  # noqa: E731
+        return self._reading(
+            order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode, check)
+        )
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -449,7 +501,7 @@ class FileBackend:
         make_directories(os.path.dirname(target))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
-        if opened.kind == LOCAL and _MAY_LINK:
+        if opened.kind == LOCAL and _MAY_LINK and not os.path.islink(self.path(order.ino)):
             os.link(self.path(order.ino), target)
             return os.stat(target).st_size
         handle = self.io.open(order.ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
@@ -513,7 +565,7 @@ class FileBackend:
         mounts = self.mounts
         begun = mounts.forget(order.inodes, order.entries, order.but, order.gone) if mounts is not None else None
         if not begun:
-            self._finish(serial, 0, None)
+            self._finish(serial, 0, None, at_once=True)
         elif serial:
             assert mounts is not None
             self._caches.submit(self._await_forgotten, serial, mounts, begun)

@@ -6,9 +6,11 @@ in the foreground).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
+import resource
 import signal
 from urllib.parse import urlsplit
 
@@ -62,10 +64,13 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         limits = memory_limits(
             store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit
         )
-        if limits.spill:
-            files.io.set_spill(limits.spill)
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
         node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts, limits=limits)
+        # After the launcher has seen what tasks get. A node may have connections to thousands of others.
+        with contextlib.suppress(OSError, ValueError):
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        files.spill_to(limits, node_io.spilled.make)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
         core = NodeCore(

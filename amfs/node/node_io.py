@@ -67,13 +67,17 @@ _OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUO
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
 CHECKED_DAMAGED = 2  # of check_file
-DAMAGED = "is damaged"  # in what the copier says of a file that is not what was written
+DAMAGED = "is damaged: its content is not what was written"  # so ends what the copier says of such a file
 _TRACES = 12  # where a completion of the launcher has what a blind task did
 
 
 def _is_own(error: str) -> bool:
     """Is this a fault of the place where a file was to be written, not of where it came from?"""
     return bool(error) and any(words in error for words in _OWN_FAULTS)
+
+
+def _job_done(serial: int, error: str, size: int) -> JobDone:
+    return JobDone(serial, error, size, _is_own(error), damaged=error.endswith(DAMAGED))
 
 
 def _serial_of(record: bytes) -> int:
@@ -169,9 +173,8 @@ class NodeIO:
                 events.extend(AttemptEnded(completion[:_TRACES], *completion[_TRACES]) for completion in blind)
             events.append(TasksExited(done))
         if self._copier is not None:
-            events.extend(JobDone(serial, error, size, _is_own(error)) for serial, error, size in self._copier.completions())
-        for serial, error, size in self.spilled.completions():
-            events.append(JobDone(serial, error, size, _is_own(error), damaged=DAMAGED in error))
+            events.extend(_job_done(*each) for each in self._copier.completions())
+        events.extend(_job_done(*each) for each in self.spilled.completions())
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:

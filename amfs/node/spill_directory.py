@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,7 @@ class SpillDirectory:
         """``path`` "": there is none. Raises OSError."""
         self.store = store
         self.path = path
+        self._lock = threading.Lock()
         self._marked: orphans.Marked | None = None
         self._copier: Copier | None = None
         self._started: Callable[[], None] = lambda: None
@@ -91,14 +93,20 @@ class SpillDirectory:
         """(serial, error, bytes) of the copies that ended since the last call."""
         return [] if self._copier is None else self._copier.completions()
 
+    def make(self) -> None:
+        """The directory, if it is not there yet; in any thread. Raises OSError."""
+        with self._lock:
+            if self._marked is None:
+                path = Path(self.path)
+                orphans.sweep_spilled(path.parent)
+                path.mkdir(mode=0o700, exist_ok=True)
+                marked = orphans.Marked(path, orphans.mark(path, self.store.session))
+                (path / orphans.STORE).write_text(str(self.store.path))
+                self._marked = marked
+
     def _make(self) -> Copier:
         """Raises OSError."""
-        if self._marked is None:
-            path = Path(self.path)
-            orphans.sweep_spilled(path.parent)
-            path.mkdir(mode=0o700)
-            self._marked = orphans.Marked(path, orphans.mark(path, self.store.session))
-            (path / orphans.STORE).write_text(str(self.store.path))
+        self.make()
         if self._copier is None:
             self._copier = Copier(THREADS)
             self._started()

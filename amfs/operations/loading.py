@@ -18,6 +18,7 @@ from amfs.client.connection import Call, failure
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.client.tree import has_magic
+from amfs.client.verifying import LATE_MAX
 from amfs.engine import fs_requests as q
 from amfs.engine.attr import LOST, Attr
 from amfs.engine.spreading import Job, distribute, orders
@@ -27,7 +28,6 @@ from amfs.host.replacing import put_in_place
 from amfs.operations.loading_common import (
     AUTO,
     CLIENT,
-    LATE_MAX,
     NODES,
     WAYS,
     Item,
@@ -155,7 +155,7 @@ def _load_here(files: Files, work: Work, item: Item, node: int) -> None:
             raise
         work.done(size, False)
     except OSError as error:
-        work.fail(item.outside, error.errno if error.errno == errno.EILSEQ else error)
+        work.fail(item.outside, error)
 
 
 # ── dump ───────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +210,7 @@ def _dump_here(files: Files, work: Work, item: Item) -> None:
             raise
         work.done(mine[0], False)
     except OSError as error:
-        work.fail(item.inside, error.errno if error.errno == errno.EILSEQ else error)
+        work.fail(item.inside, error)
 
 
 def _lost(files: Files, work: Work, items: Sequence[Item]) -> list[Item]:

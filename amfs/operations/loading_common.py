@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from amfs.client.connection import Call, failure
+from amfs.client import verifying
+from amfs.client.connection import failure
 from amfs.client.files import Files
-from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
+from amfs.client.selected import CLOSING_S, files_at
 from amfs.client.tree import has_magic, walk
-from amfs.engine import fs_requests as q
 
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
-LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
 
 Progress = Callable[[int], None]  # told the bytes that are done
 
@@ -65,7 +64,8 @@ class Work:
 
     def fail(self, name: str | bytes, why: OSError | str | int) -> None:
         words = os.strerror(why) if isinstance(why, int) else why if isinstance(why, str) else why.strerror or str(why)
-        self.failed[os.fsdecode(name)] = "it was not copied right: its digest differs" if why == errno.EILSEQ else words
+        number = why.errno if isinstance(why, OSError) else why
+        self.failed[os.fsdecode(name)] = verifying.WORDS.get(number, words) if isinstance(number, int) else words
 
     def result(self, way: str) -> Transferred:
         return Transferred(self.failed, self.files, self.same, self.bytes, time.monotonic() - self.began, way)
@@ -81,28 +81,7 @@ def digest_at(files: Files, path: bytes) -> tuple[int, bytes] | None:
 
 
 def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSError]:
-    """(size, digest) of files, taken by nodes that hold them, or why not."""
-    wanted = list(dict.fromkeys(inodes))
-    portions = [wanted[start : start + 64] for start in range(0, len(wanted), 64)]
-    found: dict[int, tuple[int, bytes] | OSError] = {}
-    late, end = 0, time.monotonic() + CLOSING_S
-    while portions:
-        answers = files.call_many(Call(q.Digests(tuple(portion))) for portion in portions)
-        again: list[int] = []
-        slow = False
-        for portion, answer in zip(portions, answers, strict=True):
-            values = [answer.errno or errno.EIO] * len(portion) if isinstance(answer, OSError) else answer
-            for ino, value in zip(portion, values, strict=True):
-                slow = slow or value == errno.ETIMEDOUT
-                if (value == errno.ETIMEDOUT and late < LATE_MAX) or (value == errno.EBUSY and time.monotonic() < end):
-                    again.append(ino)
-                else:
-                    found[ino] = failure(value) if isinstance(value, int) else (value[0], bytes(value[1]))
-        portions = [again[start : start + 64] for start in range(0, len(again), 64)]
-        late += slow
-        if portions and not slow:
-            time.sleep(PAUSE_S)
-    return [found[ino] for ino in inodes]
+    return verifying.digests(files.connection, inodes, CLOSING_S)
 
 
 def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: list[str], is_directory: bool) -> list[Item]:

@@ -10,6 +10,7 @@ from typing import Any
 from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
+from amfs.client.verifying import drop_damaged
 from amfs.engine import fs_requests as q
 from amfs.errors import SystemSetupError, UsageError
 from amfs.host.digests import Digest
@@ -52,7 +53,7 @@ def load_urls(files: Files, sources: Sequence[str], target: StrPath, *, progress
             files.makedirs(inside.rpartition(b"/")[0] or b"/", exist_ok=True)
             _load_one(files, work, system, path, inside)
         except OSError as error:
-            work.fail(path, error.errno if error.errno == errno.EILSEQ else error)
+            work.fail(path, error)
         except Exception as error:  # what the library of a URL raises is not known here
             work.fail(path, f"{type(error).__name__}: {error}")
     return work.result(CLIENT)
@@ -96,9 +97,15 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Pro
     items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), [], system.isdir(top))
     for item in items:
         try:
-            _dump_one(files, work, system, item)
+            try:
+                _dump_one(files, work, system, item)
+            except OSError as error:
+                if error.errno != errno.EILSEQ:
+                    raise
+                drop_damaged(files.connection, item.ino)  # if it was a copy that is damaged, another one is read now
+                _dump_one(files, work, system, item)
         except OSError as error:
-            work.fail(item.inside, error.errno if error.errno == errno.EILSEQ else error)
+            work.fail(item.inside, error)
         except Exception as error:  # what the library of a URL raises is not known here
             work.fail(item.inside, f"{type(error).__name__}: {error}")
     return work.result(CLIENT)

@@ -13,10 +13,11 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
-from amfs.engine.attr import COPIED, REMOTE, STRIPES, Facts, Opened, stripe_of
-from amfs.engine.events import Event, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.engine.attr import COPIED, LOCAL, REMOTE, STRIPES, Facts, Opened, stripe_of
+from amfs.engine.events import Event, FsDamaged, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
 from amfs.engine.peer_requests import Usage
 from amfs.host.digests import Digest
+from amfs.sim.bit_flips import BitFlips
 
 STRIPE = 4096
 LIMIT = 1 << 30
@@ -48,6 +49,7 @@ class Contents:
         self.handles = 0
         self.fetches = 0  # parts that nodes have fetched from each other
         self.digests = 0  # taken
+        self.flips = BitFlips(self.nodes)
         self.names_may_go = False  # a node died when not all names were on two nodes
 
     def leave(self, number: int) -> None:
@@ -84,6 +86,7 @@ class SimFileBackend:
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
+        self.spilled: set[int] | None = None  # None: there is no disk
         self._lost_parts: dict[int, int] = {}  # partition -> of which losses the node had heard when its stripes were lost
         self._lost_copies: dict[int, int] = {}  # likewise, of files that have copies
         contents.nodes[number] = self
@@ -91,7 +94,8 @@ class SimFileBackend:
             w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self._live), w.SetTimes.by(lambda o: 0),
             w.Drop.by(lambda o: self._drop(o.inodes)), w.DropWhole.by(lambda o: self._drop_whole(o.ino)),
             w.DropStripes.by(lambda o: self._drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
-            w.RoomMade.by(lambda o: self.freed.append(o.freed)), w.End.by(self._end), w.EndRecorded.by(lambda o: self._end_recorded(o.ino)),
+            w.Spill.by(lambda o: self._spill(o.ino)), w.RoomMade.by(lambda o: self.freed.append(o.freed)),
+            w.End.by(self._end), w.EndRecorded.by(lambda o: self._end_recorded(o.ino)),
             w.Truncate.by(lambda o: self._truncate(o.ino, o.opened, o.size)), w.Fetch.by(self._fetch),
             w.Restripe.by(lambda o: self._restripe(o.ino)), w.Gather.by(self._gather),
             w.ListStripes.by(lambda o: sorted(self.stripes_here)), w.FetchStripe.by(self._fetch_stripe),
@@ -100,7 +104,8 @@ class SimFileBackend:
             w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self._handles_through(o.ino))),
             w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
-            w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest), w.Lose.by(self._lose),
+            w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest),
+            w.CheckPart.by(self._check_part), w.Lose.by(self._lose),
             w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetStripeCopies.by(lambda o: None), w.ListCopied.by(lambda o: []),
             w.PushStripe.by(lambda o: 0), w.DropCopied.by(lambda o: None), w.MarkCopied.by(lambda o: None),
             w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
@@ -211,11 +216,26 @@ class SimFileBackend:
         there = self._peer(order.node).parts.get(order.ino)
         if there is None or len(there) != order.size:
             raise OSError(errno.ESTALE, "not there")
+        self._refuse_damaged(self._peer(order.node), order.ino)
         if order.size > self.limit or (self.contents.fullness and self.contents.random.random() < self.contents.fullness / 2):
             raise OSError(errno.ENOSPC, "no room")
         self.parts[order.ino] = bytearray(there)
         self.contents.fetches += 1
         return order.size
+
+    def _refuse_damaged(self, node: SimFileBackend, ino: int) -> None:
+        """It differs from its digest, of which the node that has it is told."""
+        if self.contents.flips.is_damaged(node, ino):
+            self.contents.tell(node.number, FsDamaged(ino))
+            raise OSError(errno.EBADMSG, "it is damaged")
+
+    def _check_part(self, order: w.CheckPart) -> tuple[int, int]:
+        part = self.parts.get(order.ino)
+        try:
+            self._refuse_damaged(self, order.ino)
+        except OSError:
+            return w.PART_DAMAGED, len(part or b"")
+        return (0, 0) if part is None or self.is_written(order.ino) else (1, len(part))
 
     def _drop(self, inodes: tuple[int, ...]) -> None:
         for ino in inodes:
@@ -247,7 +267,17 @@ class SimFileBackend:
         return FsFull(1, sum(size for _, size in self.evictable()))
 
     def evictable(self) -> list[tuple[int, int]]:
-        return [(ino, len(data)) for ino, data in self.parts.items() if data and not any(self.uses(ino))]
+        away = self.spilled or ()
+        return [(ino, len(data)) for ino, data in self.parts.items() if data and ino not in away and not any(self.uses(ino))]
+
+    def _spill(self, ino: int) -> int:
+        """What is on the disk is read as before: only ``evictable`` knows."""
+        if self.spilled is None:
+            raise OSError(errno.EOPNOTSUPP, "nothing is spilled")
+        if ino not in self.parts or any(self.uses(ino)):
+            raise OSError(errno.EBUSY, "it is in use, or gone")
+        self.spilled.add(ino)
+        return len(self.parts[ino])
 
     def _end(self, order: w.End) -> tuple[int, int] | None:
         ino = order.ino
@@ -280,6 +310,7 @@ class SimFileBackend:
 
     def open_handle(self, order: w.OpenHandle) -> int:
         ino, opened = order.ino, order.opened
+        self.contents.flips.maybe()
         self.content(ino, opened)
         if opened.kind == REMOTE and order.writing and not self._peer(opened.node).is_written(ino):
             raise OSError(errno.ESTALE, "finished by now")
@@ -291,7 +322,11 @@ class SimFileBackend:
         return number
 
     def _read(self, order: w.Read) -> bytes:
-        return bytes(self.content(*self._handle(order.handle))[order.offset : order.offset + order.count])
+        ino, opened = self._handle(order.handle)
+        data = bytes(self.content(ino, opened)[order.offset : order.offset + order.count])
+        if opened.kind == REMOTE:
+            self.contents.flips.read_through(data, self.number)
+        return data
 
     def write(self, order: w.Write) -> int:
         (ino, opened), offset, data = self._handle(order.handle), order.offset, order.data
@@ -311,6 +346,7 @@ class SimFileBackend:
     def close(self, number: int) -> Facts:
         ino, opened = self._handle(number)
         self.forget_handle(number)
+        self.contents.flips.maybe()
         try:
             content = self.content(ino, opened._replace(known=KNOWS_ALL))  # what of it was lost the record learns by ``IsLost``
         finally:
@@ -321,4 +357,6 @@ class SimFileBackend:
         self.contents.digests += 1
         taken = Digest()
         taken.add(self.content(order.ino, order.opened))
+        if order.opened.kind == LOCAL:
+            self._refuse_damaged(self, order.ino)
         return taken.value(), taken.size

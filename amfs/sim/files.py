@@ -2,7 +2,8 @@
 
 A user owns a directory, and writes whole files in it that say what they are; users read each other's. So what each reading may find is
 known: the content at the last ``close`` that was answered, or one that is being written at that moment (close-to-open). What a node takes
-along when it dies may be missing or refused, but never is an older content, or a mixture, taken for the file.
+along when it dies may be missing or refused, but never is an older content, or a mixture, taken for the file. Nor is a copy in which a bit
+has flipped (``bit_flips``), but by programs of the node that keeps it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from amfs.engine import fs_requests as q
 from amfs.engine import messages as m
 from amfs.engine.attr import STRIPED, WHOLE, Attr
 from amfs.engine.events import Event, PeerDown, Received
+from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.cluster import Cluster
@@ -76,6 +78,7 @@ class User(Process):
         self.home = b"/u%d" % number
         self.own = {self.home + b"/%d" % i: File() for i in range(FILES)}
         self.gateway = -1
+        self._lost: set[int] = set()  # nodes to which it has no connection any more
         self.left = files.load.steps
         self._ahead: list[tuple[bytes, File]] = []  # what it still looks at, at the end
         self.done = False
@@ -100,9 +103,9 @@ class User(Process):
 
     def _ask(self, request: q.Request[Any]) -> None:
         if self.gateway < 0:
-            living = [node.id for node in self.all.cluster.alive()]
-            if not living:  # no side of a cut had the majority
-                self.done = True
+            living = [node.id for node in self.all.cluster.alive() if node.id not in self._lost]
+            if not living:  # no side of a cut had the majority, or it was cut off from all for too long
+                self._step, self.done = None, True
                 return
             self.gateway = self.rng.choice(living)
         self._serial += 1
@@ -122,6 +125,8 @@ class User(Process):
                 else:
                     self._resume(msgspec.convert(message.value, q.answer_type(kind)))
         elif (type(event) is PeerDown and event.peer == self.gateway) or getattr(event, "key", None) == ("answer", self._serial):
+            if type(event) is PeerDown:
+                self._lost.add(event.peer)  # its connection is gone for good; a real client would be a new one by now
             self.gateway = -1
             if self._asked is not None:
                 self._asked = None
@@ -157,7 +162,9 @@ class User(Process):
     def _refused(self, error: Exception) -> None:
         """A step has ended so. Only what dies with a node may be refused, and copies for which there is no room."""
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC and self.all.load.fullness
-        assert full or (self.all.nodes_may_go and (isinstance(error, Lost) or (isinstance(error, OSError) and error.errno in LOST))), (
+        damaged = isinstance(error, OSError) and error.errno == errno.EIO and self.all.contents.flips.hits
+        gone = isinstance(error, Lost) or (isinstance(error, OSError) and error.errno in LOST)
+        assert full or damaged or (self.all.nodes_may_go and gone), (
             f"user {self.number} is told {error!r}, and no node has died"
         )
         for name in self._changing:  # what was asked may still be done, at any time: nobody can say what that file is from now on
@@ -222,7 +229,7 @@ class User(Process):
 
     def _look(self, path: bytes, may_be: set[bytes | None]) -> Step:
         try:
-            handle = (yield q.OpenPath(path, os.O_RDONLY, 0, -1, 0, -1)).handle
+            handle, attr = yield q.OpenPath(path, os.O_RDONLY, 0, -1, 0, -1)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -230,8 +237,13 @@ class User(Process):
             return
         found = yield q.Read(handle, 0, 1 << 20)
         could = [each and each[:30] for each in may_be]
-        assert found in may_be, f"user {self.number} finds {found[:60]!r} in {path!r}, which can be {could}"
+        flipped = self.all.contents.flips.may_be_read(found, self.gateway)
+        assert flipped or found in may_be, f"user {self.number} finds {found[:60]!r} in {path!r}, which can be {could}"
         yield q.Close(handle)
+        if self.all.load.flips and (self.all.inspecting or self.rng.random() < 0.2):
+            [copies] = yield q.Check((attr.ino,))
+            if self.all.inspecting and not isinstance(copies, int):
+                self.all.checked.add(attr.ino)
 
     def _rename(self, name: bytes, to: bytes) -> Step:
         source, target = self.own[name], self.own[to]
@@ -270,6 +282,10 @@ class SimFiles:
         assert cluster.contents is not None
         cluster.contents.growth = load.growth
         cluster.contents.fullness = load.fullness
+        cluster.contents.flips.begin(load.seed, load.flips)
+        self.contents = cluster.contents
+        self.inspecting = False  # no bit flips any more
+        self.checked: set[int] = set()  # inodes of which all copies were looked at since
         self.users: list[User] = []
         for number in range(load.users):
             self.users.append(User(self, number, cluster.links))
@@ -282,7 +298,9 @@ class SimFiles:
         return all(user.done for user in self.users)
 
     def inspect(self, latest: float) -> None:
-        """After all that was done, and has happened to nodes: what is there?"""
+        """After all that was done, and has happened to nodes: what is there? From now on no bit flips, and all copies are looked at."""
+        self.contents.flips.begin(self.load.seed, 0.0)
+        self.inspecting = True
         for user in self.users:
             user.inspect()
         self.cluster.world.run(self.is_done, latest)
@@ -318,6 +336,7 @@ class SimFiles:
         if not metas:
             return  # no side of a cut had the majority
         table = next(iter(metas.values()))
+        flips = self.contents.flips
         fewer = len(self.cluster.contents.gone) < min(2, self.load.copies)
         for user in self.users:
             for path, file in user.own.items():
@@ -335,13 +354,15 @@ class SimFiles:
                     assert not fewer, f"{path!r} is gone: {error}"
                     continue
                 if attr.finished != 1:
-                    assert not fewer, f"{path!r} is lost, or never finished: {attr}"
+                    gone = len(self.contents.gone) + flips.hits[ino]
+                    assert ino in flips.only_copies or gone >= min(2, self.load.copies), f"{path!r} is lost, or never finished: {attr}"
                     continue
                 if attr.layout == STRIPED:  # which node has which stripe is not simulated; that they are lost is
                     continue
                 for node in holders:
                     found = bytes(nodes[node].files.parts.get(ino, b""))
-                    assert found == data, f"node {node} is to hold {path!r}, {data[:30]!r}, and has {found[:30]!r}"
+                    overlooked = flips.is_damaged(nodes[node].files, ino) and ino not in self.checked
+                    assert found == data or overlooked, f"node {node} is to hold {path!r}, {data[:30]!r}, and has {found[:30]!r}"
                 wanted = min(attr.copies, len(nodes))
                 assert len(holders) >= wanted, f"{path!r} lies on nodes {holders}: {wanted} are asked for"
 
@@ -355,6 +376,20 @@ class SimFiles:
             if meta.owner(part) == node.id:
                 told, believe = set(meta.backups_of(part)), {other for other in alive if alive[other].shadow_state(part) == IN_STEP}
                 assert told == believe, f"node {node.id} tells {told} of partition {part}, and {believe} believe to be in step"
+
+    def _check_keepers(self, node: SimNode) -> None:
+        """If anybody asks for copies: of the stripes of every partition of it its heir is in step, and nobody else believes so."""
+        meta = node.files.meta
+        if not meta.copies_wanted():
+            return
+        systems = {other.id: other.core.fs for other in self.cluster.alive() if isinstance(other.core.fs, FileSystem)}
+        members = systems[node.id].members
+        table = PartitionTable(members.owners, members.version)
+        for part, owner in enumerate(members.owners):
+            if owner == node.id:
+                believe = {other for other, fs in systems.items() if fs.keeps_stripes(part)}
+                heir = table.backup_of(part)
+                assert believe == ({heir} - {None}), f"{believe} keep stripes of partition {part} of node {node.id}, and its heir is {heir}"
 
     def check_nothing_left(self) -> None:
         """Long after the last request: nothing is under way, all nodes know the same directories, and the records agree with themselves."""
@@ -370,6 +405,7 @@ class SimFiles:
                 assert not fs.mover.in_motion() and not fs.mover.is_fetching(), f"partitions of node {node.id} are still on their way"
                 directories.add(node.files.meta.counts()["dirs"])
                 self._check_backups(node)
+                self._check_keepers(node)
             node.files.meta.check()
             assert not twice or not node.files.meta.count_backups()[2], f"names at node {node.id} are lost, and were on two nodes"
         assert len(directories) <= 1, f"nodes know {directories} directories"

@@ -139,6 +139,7 @@ class FileLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     growth: float = 0.0  # how likely a write makes a file outgrow its node
     copies: int = 1  # nodes that shall have each file
     fullness: float = 0.0  # how likely a write makes its node remove what can go, and, half as likely, a copy finds no room
+    flips: float = 0.0  # how likely a bit flips in some copy when a file is opened or closed
 
 
 def draw_files(seed: int) -> FileLoad | None:
@@ -148,6 +149,9 @@ def draw_files(seed: int) -> FileLoad | None:
         return None
     growth = rng.choice((0.0, 0.0, 0.1))
     load = FileLoad(seed, rng.randint(1, 3), rng.choice((5, 15, 30)), rng.choice((0.0, 0.05, 0.5)), rng.choice((0.0, 0.3)), growth)
+    rng = random.Random(f"flips {seed}")
+    if rng.random() < 0.4:
+        load = msgspec.structs.replace(load, flips=rng.choice((0.1, 0.5)))
     rng = random.Random(f"copies {seed}")
     copies = rng.choice((1, 1, 2, 2, 3))
     if copies == 1:

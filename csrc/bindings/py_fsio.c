@@ -339,30 +339,6 @@ static PyObject *io_end(PyObject *self, PyObject *number) {
     return Py_BuildValue("KL", (ull)size, (long long)written_ns);
 }
 
-static PyObject *io_expect_room(PyObject *self, PyObject *number) {
-    int patience_ms = (int)PyLong_AsLong(number);
-
-    if (PyErr_Occurred()) return NULL;
-    fsio_expect_room(io_of(self), patience_ms);
-    Py_RETURN_NONE;
-}
-
-static PyObject *io_room_made(PyObject *self, PyObject *args) {
-    unsigned long long serial, freed;
-
-    if (!PyArg_ParseTuple(args, "KK:room_made", &serial, &freed)) return NULL;
-    fsio_room_made(io_of(self), serial, freed);
-    Py_RETURN_NONE;
-}
-
-static PyObject *io_usage(PyObject *self, PyObject *unused) {
-    uint64_t used, limit, parts;
-
-    (void)unused;
-    WITHOUT_GIL(fsio_usage(io_of(self), &used, &limit, &parts));
-    return Py_BuildValue("(KKK)", (ull)used, (ull)limit, (ull)parts);
-}
-
 static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"ino", "kind", "node", "stripe", "size", "writing", "create", "passing", "since", NULL};
     ull ino, size = 0, since = UINT64_MAX;
@@ -548,9 +524,12 @@ static PyMethodDef io_methods[] = {
     {"keep_ends", io_keep_ends, METH_NOARGS, "Of files in stripes, until end_recorded(ino) says that the record knows."},
     {"end", io_end, METH_O, "end($self, ino, /)\n--\n\n(size, when it was written last); None: it is not kept."},
     {"end_recorded", io_end_recorded, METH_O, "end_recorded(ino)"},
-    {"expect_room", io_expect_room, METH_O, "Somebody makes room when there is none: wait for that so many milliseconds at most."},
-    {"room_made", io_room_made, METH_VARARGS, "room_made($self, serial, freed, /)\n--\n\nWhat came of making room."},
-    {"usage", io_usage, METH_NOARGS, "(used, limit, parts)."},
+    {"expect_room", fsio_expect_room_object, METH_O, "Somebody makes room when there is none: wait for that so many milliseconds at most."},
+    {"room_made", fsio_room_made_object, METH_VARARGS, "room_made($self, serial, freed, /)\n--\n\nWhat came of making room."},
+    {"spill_above", fsio_spill_above_object, METH_VARARGS,
+     "spill_above($self, mark, most, /)\n--\n\nTell when parts take more bytes than `mark`; `most`: bytes that may be spilled, 0: any."},
+    {"spill", fsio_spill_object, METH_O, "Have a whole part that nobody has open go to the spill directory; bytes that are free now."},
+    {"usage", fsio_usage_object, METH_NOARGS, "(used, limit, parts)."},
     {"open", WITH_KEYWORDS(io_open), METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},
     {"grown", io_grown, METH_O, "Is it written through this node in stripes, whatever its record says still."},
@@ -573,6 +552,7 @@ static PyGetSetDef io_properties[] = {
     {"fd", io_fd, NULL, "eventfd, readable while take() has something", NULL},
     {"port", io_port, NULL, "port for other nodes, 0: none", NULL},
     {"questions", io_questions, NULL, "(asked, answered): questions between shards that went directly", NULL},
+    {"spilled", fsio_spilled_object, NULL, "bytes of parts in the spill directory", NULL},
     {"root_fd", io_root_fd, NULL, "descriptor of the directory of the parts", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -16,6 +16,12 @@ PyObject *fsio_push_stripe_object(PyObject *io, PyObject *args);
 PyObject *fsio_is_copied_object(PyObject *io, PyObject *ino);
 PyObject *fsio_copied_object(PyObject *io, PyObject *ino);
 PyObject *fsio_part_drop_object(PyObject *io, PyObject *args);
+PyObject *fsio_expect_room_object(PyObject *io, PyObject *number);
+PyObject *fsio_room_made_object(PyObject *io, PyObject *args);
+PyObject *fsio_spill_above_object(PyObject *io, PyObject *args);
+PyObject *fsio_spill_object(PyObject *io, PyObject *ino);
+PyObject *fsio_spilled_object(PyObject *io, void *closure);
+PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);

@@ -116,6 +116,17 @@ static ssize_t copy_piece_direct(struct worker *worker, int in, int out, struct 
     return failed != 0 ? -failed : got;
 }
 
+/* The copy is whole: has it the digest of what it was made of? */
+static void check_copy(const struct job *job, struct digests_key key, int in, int out, const uint8_t digest[XXH3_BYTES], char *error) {
+    uint8_t taken[XXH3_BYTES];
+    int failed = digests_take(out, taken);
+    if (failed != 0)
+        snprintf(error, ERROR_BYTES, "cannot read back the copy of %s to %s: %s", job->source, job->destination, reason_of(failed));
+    else if (memcmp(taken, digest, sizeof taken) == 0) return;
+    else if (digests_check(key, in) == DIGESTS_DAMAGED) snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
+    else snprintf(error, ERROR_BYTES, "cannot copy %s to %s: what was written there is not what was read", job->source, job->destination);
+}
+
 static uint64_t run_copy(struct worker *worker, const struct job *job, char *error) {
     struct newfile file;
     struct stat found;
@@ -141,6 +152,7 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
     uint8_t digest[XXH3_BYTES], known[XXH3_BYTES];
     xxh3_begin(&hash);
     bool plain = false, exact = (job->mode & COPIER_EXACT) != 0;
+    bool checked = (job->mode & COPIER_CHECKED) != 0 && digests_learn(digests_key_of(&found), in, digest) == 0;
     int failed = 0;
     if (exact) {
         set_direct(in, true);
@@ -154,7 +166,6 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         if (moved > 0) total += (uint64_t)moved;
         else if (moved != -EINTR) failed = (int)-moved;
     }
-    close(in);
     if (failed == ECANCELED) {
         snprintf(error, ERROR_BYTES, "stopped");
     } else if (failed != 0) {
@@ -164,13 +175,15 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         snprintf(error, ERROR_BYTES, "cannot copy %s: its size changed from %llu to %llu bytes meanwhile", job->source,
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
+    if (checked && error[0] == '\0') check_copy(job, digests_key_of(&found), in, file.fd, digest, error);
+    close(in);
     unsigned mode = job->mode;
     if (exact) {
         struct timespec times[2] = {found.st_atim, found.st_mtim};
         mode = found.st_mode;
         xxh3_end(&hash, digest);
         if (error[0] == '\0' && digests_get(digests_key_of(&found), &found, known) && memcmp(known, digest, sizeof known) != 0)
-            snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED ": its content is not what was written", job->source);
+            snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
         if (error[0] == '\0' && futimens(file.fd, times) != 0)
             snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(errno));
     }

@@ -11,8 +11,10 @@
 enum { COPIER_THREADS_MAX = 64 };
 
 #define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source, past the page cache where that can be */
-/* An EXACT copy has the digest of its source (digests.h). A source that has another than it had is not copied; its error has these words. */
-#define COPIER_DAMAGED "is damaged"
+#define COPIER_CHECKED                                                                                                                     \
+    0x40000000u /* with a mode: the copy is read back, and compared with the digest of its source, before it gets its name */
+/* An EXACT copy has the digest of its source (digests.h). A source that has another than it had is not copied; its error ends so. */
+#define COPIER_DAMAGED "is damaged: its content is not what was written"
 
 struct copier;
 

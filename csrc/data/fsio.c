@@ -174,6 +174,7 @@ static void free_all(struct fsio *io) {
     pthread_mutex_destroy(&io->keeper_lock);
     pthread_cond_destroy(&io->room_changed);
     pthread_mutex_destroy(&io->room_lock);
+    pthread_mutex_destroy(&io->spill_lock);
     pthread_mutex_destroy(&io->events_lock);
     pthread_mutex_destroy(&io->table_lock);
     pthread_mutex_destroy(&io->stripes_lock);
@@ -211,6 +212,7 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     pthread_mutex_init(&io->stripes_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);
     pthread_mutex_init(&io->room_lock, NULL);
+    pthread_mutex_init(&io->spill_lock, NULL);
     pthread_mutex_init(&io->events_lock, NULL);
     pthread_mutex_init(&io->keeper_lock, NULL);
     pthread_condattr_init(&monotonic);

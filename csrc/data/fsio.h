@@ -82,8 +82,8 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
 int fsio_part_delete(struct fsio *io, uint64_t ino); /* everything of it that is here, stripes too */
 int fsio_whole_delete(struct fsio *io, uint64_t ino); /* the whole part only */
 int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from); /* stripes from that index on */
-/* A whole part of at most a few KiB, at once: 0 or an errno. To get it: ESTALE: it has another size. To make it, with these times: EEXIST: there is one;
- * ENOSPC: nothing gives way for it. */
+/* A whole part of at most a few KiB, at once: 0 or an errno. To get it: ESTALE: it has another size, EBADMSG: it is not what was written, or is being
+ * written. To make it, with these times: EEXIST: there is one; ENOSPC: nothing gives way for it. */
 int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size);
 int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t size, int64_t atime, int64_t mtime);
 /* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
@@ -100,6 +100,16 @@ bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns
 void fsio_end_recorded(struct fsio *io, uint64_t ino);
 bool fsio_lost(struct fsio *io, uint64_t ino); /* of what is open here in stripes, or was written here and is not recorded yet */
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);
+/* Once parts take more than `mark` bytes FSIO_EVENT_FULL is told with serial 0, and a write that finds no room waits for some even where there are no other
+ * nodes. `most`: bytes that may be spilled, 0: any number. Only with a limit, and a spill directory. */
+void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most);
+/* A whole part that nobody has open goes to the spill directory; fsio_room_made is not called by that. EALREADY: it is there; EBUSY, EAGAIN, ENOENT: it is
+ * in use, or is changing; EDQUOT: as much as may be is there; EBADMSG: it is damaged; EOPNOTSUPP: nothing is spilled. Else the disk has failed: the part
+ * is as it was. */
+int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed);
+uint64_t fsio_spilled(struct fsio *io); /* bytes */
+/* Asked before a part is spilled: does anybody use it who has no handle of fsio? */
+void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino));
 
 /* ── handles ──
  * A file that is written through this node stays what it is here, whatever later calls of fsio_open say; else the last one is believed, also for the
@@ -145,6 +155,7 @@ int fsio_stat(struct fsio_handle *handle, uint64_t *size, uint64_t *blocks, int6
 int fsio_lend(struct fsio_handle *handle, int *fd);
 void fsio_lend_end(struct fsio_handle *handle);
 uint64_t fsio_size(struct fsio_handle *handle); /* as far as this node knows: of what it writes itself, all */
+bool fsio_reads_disk(const struct fsio_handle *handle); /* its content is spilled: reading may take as long as a disk does */
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
 enum fsio_kind fsio_kind(const struct fsio_handle *handle); /* what its file is by now, without waiting for a change that is under way */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
@@ -182,7 +193,7 @@ enum fsio_event_kind {
     FSIO_EVENT_DONE,
     FSIO_EVENT_STRIPED,
     FSIO_EVENT_REMOTE_CLOSED, /* last handle through us on ino was closed */
-    FSIO_EVENT_FULL, /* fsio_room_made is awaited */
+    FSIO_EVENT_FULL, /* fsio_room_made is awaited; serial 0: by nobody, the mark was passed */
     FSIO_EVENT_FETCHED, /* fsio_fetch_stored has ended; size: bytes */
     FSIO_EVENT_DAMAGED, /* fsio_take_damage has something */
 };

@@ -26,6 +26,11 @@ void fsio_change_begins(struct fsio *io) { atomic_fetch_add(&io->changing, 1); }
 
 void fsio_change_ends(struct fsio *io) { atomic_fetch_sub(&io->changing, 1); }
 
+static uint64_t used_so_far(struct fsio *io) {
+    int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
+    return used > 0 ? (uint64_t)used : 0;
+}
+
 void fsio_account(struct fsio *io, int64_t bytes) {
     if (bytes == 0) return;
     atomic_fetch_add(&io->accounts, 1);
@@ -34,6 +39,7 @@ void fsio_account(struct fsio *io, int64_t bytes) {
     } else if (atomic_fetch_add(&io->used, bytes) + bytes < 0) {
         atomic_store(&io->used, 0); /* files came that nobody told us of; the next count puts it right */
     }
+    if (bytes > 0) fsio_pressed(io, used_so_far(io));
 }
 
 static void ask_kernel(struct fsio *io) {
@@ -46,8 +52,7 @@ static void ask_kernel(struct fsio *io) {
 
 static uint64_t used_now(struct fsio *io) {
     if (io->own_mount && (now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
-    int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
-    return used > 0 ? (uint64_t)used : 0;
+    return used_so_far(io);
 }
 
 bool fsio_room(struct fsio *io, uint64_t more) {
@@ -70,8 +75,11 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
         return room;
     }
     atomic_fetch_add(&io->accounts, 1);
-    if (atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more <= (int64_t)io->limit)
-        return true; /* first take, then look: many do at once */
+    int64_t used = atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more; /* first take, then look: many do at once */
+    if (used <= (int64_t)io->limit) {
+        fsio_pressed(io, (uint64_t)(used < 0 ? 0 : used));
+        return true;
+    }
     atomic_fetch_sub(&io->used, (int64_t)more);
     return false;
 }

@@ -85,6 +85,24 @@ static struct fsio_file *find_or_make(struct fsio *io, uint64_t ino) {
     return file;
 }
 
+struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = find_or_make(io, ino);
+    if (file == NULL) return NULL;
+    bool entered = pthread_rwlock_trywrlock(&file->gate) == 0;
+    pthread_mutex_lock(&io->files_lock);
+    bool alone = file->references == 1; /* who comes from now on waits at the gate, or has not opened anything yet */
+    pthread_mutex_unlock(&io->files_lock);
+    if (entered && alone) return file;
+    if (entered) pthread_rwlock_unlock(&file->gate);
+    fsio_file_drop(file);
+    return NULL;
+}
+
+void fsio_file_exit(struct fsio_file *file) {
+    pthread_rwlock_unlock(&file->gate);
+    fsio_file_drop(file);
+}
+
 static bool was_striped(struct fsio *io, uint64_t ino) {
     uint64_t size;
     int64_t written_ns;
@@ -291,16 +309,25 @@ int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to,
     return error;
 }
 
+static int come_back(struct fsio_file *file) {
+    pthread_rwlock_wrlock(&file->gate);
+    int error = file->kind == FSIO_LOCAL && atomic_load(&file->spilled) ? fsio_bring_back(file, false) : 0;
+    pthread_rwlock_unlock(&file->gate);
+    return error;
+}
+
 int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset) {
     size_t done = 0;
     int error;
     if (offset != FSIO_APPEND && (offset > INT64_MAX || count > INT64_MAX - offset)) return EFBIG;
     for (;;) {
         uint64_t since = atomic_load(&file->io->room_made);
+        int back = file->kind == FSIO_LOCAL && atomic_load(&file->spilled) ? come_back(file) : 0;
+        if (back != 0 && back != ENOSPC) return back;
         pthread_rwlock_rdlock(&file->gate);
         enum fsio_kind kind = file->kind;
         switch (kind) {
-        case FSIO_LOCAL: error = fsio_local_write(file, from, count, offset, &done); break;
+        case FSIO_LOCAL: error = back != 0 ? back : fsio_local_write(file, from, count, offset, &done); break;
         case FSIO_REMOTE: error = fsio_remote_write(file, from, count, offset); break;
         default:
             error = fsio_file_lost(file)
@@ -308,7 +335,9 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
                         : fsio_striped_write(file, (const char *)from + done, count - done, offset == FSIO_APPEND ? offset : offset + done);
         }
         pthread_rwlock_unlock(&file->gate);
-        if (kind != FSIO_LOCAL || error != ENOSPC || !fsio_has_others(file->io)) return error;
+        if (kind != FSIO_LOCAL || error != ENOSPC) return error;
+        if (fsio_spills(file->io) && fsio_make_room(file->io, count - done, since, true)) continue;
+        if (!fsio_has_others(file->io)) return error;
         pthread_rwlock_wrlock(&file->gate);
         error = file->kind == FSIO_LOCAL ? fsio_spread(file, true) : 0; /* another writer may have been here first */
         pthread_rwlock_unlock(&file->gate);
@@ -338,6 +367,8 @@ int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint6
     pthread_rwlock_wrlock(&file->gate);
     if (file->kind == FSIO_LOCAL) {
         error = fsio_local_fallocate(file, mode, offset, length);
+        if (error == ENOSPC && fsio_spills(file->io) && fsio_make_room(file->io, length, since, true))
+            error = fsio_local_fallocate(file, mode, offset, length);
         if (error == ENOSPC && fsio_has_others(file->io)) error = fsio_spread(file, true);
         if (error == ENOSPC && file->kind == FSIO_LOCAL && fsio_make_room(file->io, length, since, true))
             error = fsio_local_fallocate(file, mode, offset, length);
@@ -469,6 +500,8 @@ void fsio_lend_end(struct fsio_handle *handle) {
 uint64_t fsio_size(struct fsio_handle *handle) { return atomic_load(&handle->file->size); }
 
 enum fsio_kind fsio_kind(const struct fsio_handle *handle) { return handle->file->kind; }
+
+bool fsio_reads_disk(const struct fsio_handle *handle) { return atomic_load(&handle->file->spilled); }
 
 bool fsio_is_local(struct fsio_handle *handle) {
     struct fsio_file *file = handle->file;

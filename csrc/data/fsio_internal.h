@@ -2,11 +2,11 @@
  * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
  * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
  * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
- * stripes. fsio_digests.c: digests of whole parts.
+ * stripes. fsio_digests.c: digests of whole parts. fsio_spill.c: whole parts on a disk.
  * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
- * room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
+ * spill_lock, room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
  * waits for the lane of copies only. Of passing_on and taking nobody holds two. */
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
@@ -27,6 +27,7 @@ enum {
     FSIO_THREADS_MAX = 64,
     FSIO_STRIPE_BYTES = 512 << 10, /* where nobody said how long a stripe is */
     FSIO_NAME_BYTES = 64,       /* a part's path below root */
+    FSIO_TARGET_BYTES = 112,    /* likewise of a spilled one */
     FSIO_RESCAN_SECONDS = 30,
     FSIO_COPY_LOCKS = 64,
 };
@@ -90,6 +91,7 @@ struct fsio_file {
     atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
     bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
     bool lost; /* LOCAL, under lock: its content is nowhere: EIO */
+    atomic_bool spilled; /* LOCAL: fd is that of a copy on a disk, which is only read */
     atomic_llong accounted; /* bytes of it that `used` contains */
     int error; /* the last failure of writing behind, and how many there were */
     uint64_t error_count;
@@ -142,6 +144,13 @@ struct fsio {
     int root_fd;
     int store_fd; /* where the runs keep their files; -1: there are none */
     char *spill;  /* where symbolic links of the store may lead: the node's spill directory, absolute; NULL: there is none */
+    uint64_t spill_above, spill_most; /* bytes in memory above which parts are spilled (0: none are), and how many may be (0: any) */
+    pthread_mutex_t spill_lock; /* a part and the link that stands for it change places, or one of them is removed or replaced */
+    atomic_llong spilled; /* bytes */
+    atomic_uint spill_count;
+    atomic_bool pressed; /* somebody is at it */
+    _Atomic int64_t press_vain_until_ms;
+    bool (*_Atomic used_elsewhere)(struct fsio *io, uint64_t ino);
     int event_fd;
     atomic_bool stopping;
 
@@ -256,6 +265,18 @@ void fsio_digest_closed(struct fsio *io, uint64_t ino); /* somebody writes it no
 /* Is what lies here damaged? Then the poll loop is told. `path`: of a file of the store; NULL: it is a part. */
 enum digests_verdict fsio_check(struct fsio *io, struct digests_key key, int file, uint64_t ino, const char *path);
 
+/* fsio_spill.c */
+bool fsio_spills(const struct fsio *io);
+void fsio_spill_lock(struct fsio *io); /* where parts are spilled */
+void fsio_spill_unlock(struct fsio *io);
+void fsio_pressed(struct fsio *io, uint64_t used); /* so much is in memory: too much? */
+void fsio_press_ended(struct fsio *io, uint64_t freed);
+bool fsio_spilled_to(struct fsio *io, const char *name, char *target); /* FSIO_TARGET_BYTES, below root; false: no link stands there */
+void fsio_spilled_drop(struct fsio *io, const char *target); /* nothing leads there any more */
+int fsio_spilled_open(struct fsio *io, const char *name); /* to be read; or a negative errno */
+int fsio_bring_back(struct fsio_file *file,
+                    bool empty); /* with the gate held alone. `empty`: without its content. ENOSPC; EIO: it cannot be read */
+
 /* fsio_parts.c */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
@@ -266,7 +287,10 @@ void fsio_to_stat(const struct stat *found, struct data_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
-int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create); /* descriptor, or a negative errno */
+int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index,
+                   bool create); /* descriptor, or a negative errno; of what is spilled: to be read */
+int fsio_whole_open(struct fsio *io, uint64_t ino, bool create, bool *spilled);
+void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to); /* that is no part's */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
@@ -289,6 +313,8 @@ void fsio_room_stop(struct fsio *io);
 /* fsio_handle.c */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 void fsio_file_drop(struct fsio_file *file);
+struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
+void fsio_file_exit(struct fsio_file *file);
 /* fsio_ends.c */
 void fsio_end_keep(struct fsio_file *file);
 bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */

@@ -40,7 +40,9 @@ int fsio_fd_get(struct fsio_file *file, bool create, int *fd) {
     int error = 0;
     pthread_mutex_lock(&file->lock);
     if (file->fd < 0) {
-        int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_part_open(io, file->ino, FSIO_WHOLE, create);
+        bool spilled = false;
+        int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_whole_open(io, file->ino, create, &spilled);
+        atomic_store(&file->spilled, spilled);
         if (opened < 0) {
             error = -opened;
         } else {
@@ -92,7 +94,7 @@ int fsio_local_open(struct fsio_file *file, bool create) {
     pthread_mutex_lock(&file->lock);
     if (!file->counted && fstat(fd, &found) == 0) {
         atomic_store(&file->size, (uint64_t)found.st_size);
-        atomic_store(&file->accounted, (int64_t)found.st_blocks * 512);
+        atomic_store(&file->accounted, atomic_load(&file->spilled) ? 0 : (int64_t)found.st_blocks * 512);
         file->counted = true;
     }
     pthread_mutex_unlock(&file->lock);
@@ -165,7 +167,8 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
 }
 
 int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = atomic_load(&file->spilled) ? fsio_bring_back(file, size == 0) : 0;
+    if (error == 0) error = fsio_fd_get(file, false, &fd);
     if (error != 0) return error;
     fsio_change_begins(file->io);
     if (ftruncate(fd, (off_t)size) != 0) error = errno;
@@ -176,7 +179,8 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
 }
 
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = atomic_load(&file->spilled) ? fsio_bring_back(file, false) : 0;
+    if (error == 0) error = fsio_fd_get(file, false, &fd);
     if (error != 0) return error;
     fsio_change_begins(file->io);
     if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && !fsio_room(file->io, length)) error = ENOSPC;
@@ -220,8 +224,9 @@ bool fsio_local_replaced(struct fsio_file *file) {
     struct stat named, opened;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     pthread_mutex_lock(&file->lock);
-    bool replaced = file->gone || (file->fd >= 0 && fstatat(file->io->root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                                   fstat(file->fd, &opened) == 0 && named.st_ino != opened.st_ino);
+    int how = atomic_load(&file->spilled) ? 0 : AT_SYMLINK_NOFOLLOW;
+    bool replaced = file->gone || (file->fd >= 0 && fstatat(file->io->root_fd, name, &named, how) == 0 && fstat(file->fd, &opened) == 0 &&
+                                   (named.st_ino != opened.st_ino || named.st_dev != opened.st_dev));
     pthread_mutex_unlock(&file->lock);
     return replaced;
 }
@@ -233,12 +238,13 @@ void fsio_local_leave(struct fsio_file *file) {
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     fsio_change_begins(file->io);
     pthread_mutex_lock(&file->lock);
-    if (file->counted && !file->gone) {
+    if (file->counted && !file->gone && !atomic_load(&file->spilled)) {
         if (file->fd >= 0) now = fsio_allocated(file->fd);
         else if (fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
     }
     if (file->counted) fsio_account(file->io, now - atomic_load(&file->accounted));
     file->counted = file->gone = false;
+    atomic_store(&file->spilled, false);
     if (file->fd >= 0) close_fd(file);
     pthread_mutex_unlock(&file->lock);
     fsio_change_ends(file->io);

@@ -166,11 +166,17 @@ int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, i
 
 /* ── single parts ── */
 
-int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
+static int open_part(struct fsio *io, uint64_t ino, int64_t index, bool create, bool *spilled) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, index, name);
     for (int tries = 0; tries < 16; tries++) {
         int fd = openat(io->root_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        *spilled = fd < 0 && errno == ELOOP;
+        if (*spilled) {
+            fd = fsio_spilled_open(io, name);
+            if (fd == -ENOENT || fd == -EINVAL) continue; /* it has come back, or was deleted; else the disk has lost it */
+            return fd;
+        }
         if (fd >= 0) return fd;
         if (errno != ENOENT || !create) return -errno;
         if (index >= 0) { /* known before it is there: a deletion must find it */
@@ -184,8 +190,15 @@ int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
         }
         if (errno != EEXIST) return -errno;
     }
-    return -EAGAIN;
+    return *spilled ? -EIO : -EAGAIN;
 }
+
+int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
+    bool spilled;
+    return open_part(io, ino, index, create, &spilled);
+}
+
+int fsio_whole_open(struct fsio *io, uint64_t ino, bool create, bool *spilled) { return open_part(io, ino, FSIO_WHOLE, create, spilled); }
 
 static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 
@@ -200,7 +213,7 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
     struct stat found;
     struct data_stat stat;
     fsio_part_name(ino, index, name);
-    if (fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
+    if (fstatat(io->root_fd, name, &found, 0) != 0) return errno;
     fsio_to_stat(&found, &stat);
     *size = stat.size;
     *blocks = stat.blocks;
@@ -214,6 +227,8 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
 static void fresh_name(uint64_t ino, unsigned number, char *to) {
     snprintf(to, FSIO_NAME_BYTES, "%02x/.%016llx-%x", (unsigned)(ino & 0xff), (unsigned long long)ino, number);
 }
+
+void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to) { fresh_name(ino, atomic_fetch_add(&io->fresh_count, 1), to); }
 
 /* Its name goes at once, its bytes by another thread. False: they have to go here. */
 static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
@@ -243,12 +258,17 @@ static bool takes_long(struct fsio *io, uint64_t bytes) {
 /* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
 static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool counted) {
     struct stat found;
+    char target[FSIO_TARGET_BYTES];
     int error = 0;
     fsio_change_begins(io);
+    fsio_spill_lock(io);
     bool there = fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
+    bool spilled = there && S_ISLNK(found.st_mode) && fsio_spilled_to(io, name, target);
     uint64_t bytes = there ? (uint64_t)found.st_blocks * 512 : 0;
     bool aside = there && takes_long(io, bytes) && remove_later(io, name, ino);
     if (!aside && unlinkat(io->root_fd, name, 0) != 0) error = errno;
+    fsio_spill_unlock(io);
+    if (error == 0 && spilled) fsio_spilled_drop(io, target);
     if (error == 0 && counted && there && !io->own_mount) fsio_account(io, -(int64_t)bytes);
     fsio_change_ends(io);
     if (error == 0) atomic_fetch_sub(&io->parts, 1);
@@ -356,8 +376,14 @@ int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
 /* The file `from` takes the place of the part `name` in one step: a reader finds the old part or the new one, at any moment. */
 static int replace_part(struct fsio *io, int directory, const char *from, const char *name) {
     struct stat before;
+    char target[FSIO_TARGET_BYTES];
+    fsio_spill_lock(io);
     bool there = fstatat(io->root_fd, name, &before, AT_SYMLINK_NOFOLLOW) == 0;
-    if (renameat(directory, from, io->root_fd, name) != 0) return errno;
+    bool spilled = there && S_ISLNK(before.st_mode) && fsio_spilled_to(io, name, target);
+    int error = renameat(directory, from, io->root_fd, name) != 0 ? errno : 0;
+    fsio_spill_unlock(io);
+    if (error != 0) return error;
+    if (spilled) fsio_spilled_drop(io, target);
     if (!there) atomic_fetch_add(&io->parts, 1);
     else if (!io->own_mount) fsio_account(io, -(int64_t)before.st_blocks * 512);
     return 0;
@@ -393,8 +419,10 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     fsio_part_name(ino, FSIO_WHOLE, name);
     if (fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
     if (!S_ISREG(found.st_mode)) return EINVAL;
+    bool room =
+        fsio_spills(io) ? fsio_reserve_or_make(io, (uint64_t)found.st_blocks * 512) : fsio_reserve(io, (uint64_t)found.st_blocks * 512);
     fsio_change_begins(io);
-    if (!fsio_reserve(io, (uint64_t)found.st_blocks * 512)) {
+    if (!room) {
         error = ENOSPC;
     } else {
         error = replace_part(io, AT_FDCWD, path, name);

@@ -72,6 +72,10 @@ bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient
 }
 
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed) {
+    if (serial == 0) { /* nobody waits: above the mark, but below the limit */
+        fsio_press_ended(io, freed);
+        return;
+    }
     pthread_mutex_lock(&io->room_lock);
     if (serial > io->room_answered && serial <= io->room_asked) io->room_answered = serial;
     int64_t now = now_ms(), took = now - io->room_asked_ms + 1;

@@ -2,10 +2,35 @@
 #include "fsio_internal.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { SMALL_BLOCK = 4096 }; /* a part takes room in such steps */
+
+static void digest_of(const uint8_t *bytes, size_t size, uint8_t digest[XXH3_BYTES]) {
+    struct xxh3 state;
+    xxh3_begin(&state);
+    xxh3_add(&state, bytes, size);
+    xxh3_end(&state, digest);
+}
+
+/* Are these not the bytes that were written? Then there is damage, or a writer has come: the long way finds out. */
+static bool differs(const struct fsio *io, uint64_t ino, const struct stat *found, const uint8_t *bytes) {
+    uint8_t known[XXH3_BYTES], taken[XXH3_BYTES];
+    if (!io->checks || !digests_get(fsio_digests_key(io, ino), found, known)) return false;
+    digest_of(bytes, (size_t)found->st_size, taken);
+    return memcmp(known, taken, sizeof known) != 0;
+}
+
+/* Of a copy that was just made, from what it was made of. */
+static void keep_digest(const struct fsio *io, uint64_t ino, int fd, const uint8_t *from, size_t size, uint64_t moment) {
+    struct stat made;
+    uint8_t digest[XXH3_BYTES];
+    if (!io->checks || fstat(fd, &made) != 0) return;
+    digest_of(from, size, digest);
+    digests_put(fsio_digests_key(io, ino), &made, digest, moment);
+}
 
 int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size) {
     char name[FSIO_NAME_BYTES];
@@ -15,6 +40,7 @@ int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size) {
     if (fd < 0) return errno;
     int error = fstat(fd, &found) != 0 ? errno : (uint64_t)found.st_size != size ? ESTALE : 0;
     if (error == 0 && pread(fd, to, size, 0) != (ssize_t)size) error = EIO;
+    if (error == 0 && differs(io, ino, &found, to)) error = EBADMSG;
     close(fd);
     return error;
 }
@@ -26,11 +52,13 @@ int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t si
     uint64_t taken = (size + SMALL_BLOCK - 1) / SMALL_BLOCK * SMALL_BLOCK;
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_change_begins(io);
+    uint64_t moment = digests_moment(fsio_digests_key(io, ino));
     int error = fsio_reserve(io, taken) ? 0 : ENOSPC;
     bool reserved = error == 0;
     int fd = reserved ? openat(io->root_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     if (reserved && fd < 0) error = errno;
     if (fd >= 0 && (pwrite(fd, from, size, 0) != (ssize_t)size || futimens(fd, times) != 0)) error = ENOSPC;
+    if (fd >= 0 && error == 0) keep_digest(io, ino, fd, from, size, moment);
     if (fd >= 0) close(fd);
     if (fd >= 0 && error != 0) unlinkat(io->root_fd, name, 0);
     if (error == 0) atomic_fetch_add(&io->parts, 1);

@@ -21,6 +21,15 @@ enum { UNTOLD_MS = 10 };
 static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct node *nodes;
 
+/* Asked by fsio before it spills a part. */
+static bool used_by_mounts(struct fsio *io, uint64_t ino) {
+    bool used = false;
+    pthread_mutex_lock(&nodes_lock);
+    for (struct node *node = nodes; node != NULL && !used; node = node->next) used = node->io == io && fuse_files_known(node, ino);
+    pthread_mutex_unlock(&nodes_lock);
+    return used;
+}
+
 static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
     pthread_mutex_lock(&nodes_lock);
     struct node *node = nodes;
@@ -30,6 +39,7 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
         node->io = io;
         node->id = id;
         node->root = fsio_root_fd(io);
+        fsio_set_used_elsewhere(io, used_by_mounts);
         uint64_t used, limit, parts;
         fsio_usage(io, &used, &limit, &parts);
         node->limited = limit != 0;

@@ -126,9 +126,9 @@ int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const s
         times[1].tv_sec = (time_t)seconds_of(attr->mtime, &ns);
         times[1].tv_nsec = ns;
     }
-    bool stamped =
-        fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0 &&
-        utimensat(node->root, path, times, AT_SYMLINK_NOFOLLOW) == 0 && fstatat(node->root, path, &looked, AT_SYMLINK_NOFOLLOW) == 0;
+    bool stamped = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && fstatat(node->root, path, &looked, 0) == 0 &&
+                   utimensat(node->root, path, times, 0) == 0 &&
+                   fstatat(node->root, path, &looked, 0) == 0; /* where it lies, if it is spilled */
     return stamped ? span(looked.st_ctim) : 0;
 }
 

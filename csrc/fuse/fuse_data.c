@@ -177,7 +177,8 @@ static void use_end(const struct call *call, const struct fuse_use *use) {
 static bool passed_on(const struct call *call, const struct fuse_use *use, size_t bytes) {
     if (may_wait(call)) return false;
     /* Is somebody else waiting? Then much work is better done by another thread. */
-    if (use->kind == FSIO_LOCAL && (bytes < BULK_BYTES || !fuse_requests_wait(call->mount))) return false;
+    bool disk = use->handle != NULL && fsio_reads_disk(use->handle);
+    if (use->kind == FSIO_LOCAL && !disk && (bytes < BULK_BYTES || !fuse_requests_wait(call->mount))) return false;
     use_end(call, use);
     fuse_work_copy(call);
     return true;
@@ -186,7 +187,7 @@ static bool passed_on(const struct call *call, const struct fuse_use *use, size_
 static int open_part(const struct node *node, uint64_t ino, int flags) {
     char path[64];
     if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) != 0) return -1;
-    return openat(node->root, path, flags | O_CLOEXEC | O_NOFOLLOW);
+    return openat(node->root, path, flags | O_CLOEXEC | (flags == O_RDONLY ? 0 : O_NOFOLLOW)); /* what is spilled is only read */
 }
 
 /* Have the poll loop open it, and then come back to this request. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ── the table ── with the node's lock held */
@@ -74,7 +75,7 @@ static bool is_unused(const struct view *view) { return view->readers == 0 && vi
 int fuse_files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
     char path[64];
     int error = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path);
-    if (error == 0 && fstatat(node->root, path, found, AT_SYMLINK_NOFOLLOW) != 0) error = errno;
+    if (error == 0 && fstatat(node->root, path, found, 0) != 0) error = errno;
     return error;
 }
 
@@ -135,8 +136,10 @@ int fuse_files_overlay(struct node *node, struct meta_attr *attr, bool waiting) 
 /* Has the kernel a part of it that is not, or not any more, what is to be opened? It takes no other, and nothing but that, while somebody has it. */
 static bool has_old(struct node *node, const struct view *view, const struct opening *opening) {
     struct stat found;
+    char path[64];
     return view->backing > 0 &&
-           (opening->kind != FSIO_LOCAL || fuse_files_part_stat(node, opening->ino, &found) != 0 || found.st_ino != view->part);
+           (opening->kind != FSIO_LOCAL || fsio_part_path(node->io, opening->ino, FSIO_WHOLE, path, sizeof path) != 0 ||
+            fstatat(node->root, path, &found, AT_SYMLINK_NOFOLLOW) != 0 || found.st_ino != view->part);
 }
 
 /* Give the part to the kernel. The descriptor is needed only for a moment. */
@@ -149,6 +152,7 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     if (opening->create && fsio_grown(mount->node->io, opening->ino)) return EAGAIN;
     int fd = openat(mount->node->root, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (opening->create ? O_CREAT : 0), 0600);
     if (fd < 0) error = errno;
+    if (error == ELOOP) return EAGAIN; /* it is spilled */
     if (fd < 0) return error == ENOENT && fsio_grown(mount->node->io, opening->ino) ? EAGAIN : error;
     if (opening->truncate && ftruncate(fd, 0) != 0) error = errno;
     if (error == 0 && view->backing <= 0 && fstat(fd, &found) != 0) error = errno;
@@ -566,6 +570,17 @@ bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
     if (file != NULL) file->foreign = true;
     pthread_mutex_unlock(&node->lock);
     return fuse_inodes_keep(node, ino) || file != NULL;
+}
+
+bool fuse_files_known(struct node *node, uint64_t ino) {
+    struct timespec pause = {.tv_nsec = 100000};
+    for (int tries = 0; tries < 100; tries++, nanosleep(&pause, NULL)) { /* who has the lock may wait for who asks */
+        if (pthread_mutex_trylock(&node->lock) != 0) continue;
+        bool known = fuse_files_find(node, ino) != NULL;
+        pthread_mutex_unlock(&node->lock);
+        return known;
+    }
+    return true;
 }
 
 void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {

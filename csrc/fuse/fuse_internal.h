@@ -316,6 +316,7 @@ int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct w
 int fuse_files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
 void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing);
 struct file *fuse_files_find(struct node *node, uint64_t ino); /* with the lock held */
+bool fuse_files_known(struct node *node, uint64_t ino); /* likewise without it; true if it is not to be had */
 struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
 enum fsio_kind fuse_files_written_as(struct node *node, const struct meta_attr *attr);

@@ -222,10 +222,36 @@ static uint64_t latest_of(const struct fuse_lane *lane, uint64_t ino) {
     return latest;
 }
 
+static bool is_directory(const struct amfs_fuse *mount, uint64_t ino) {
+    struct meta_attr attr;
+    uint64_t parent;
+    return meta_dir_get(mount->node->meta, ino, &attr, &parent) == 0;
+}
+
+/* Of a directory it has attributes only, which it drops without waiting for anything: no other thread need tell it. */
+static uint64_t tell_at_once(struct amfs_fuse *mount, uint64_t ino) {
+    struct notice *notice = make(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino}, NULL);
+    if (notice == NULL) return 0;
+    struct fuse_lane *lane = &mount->lanes[INODES];
+    pthread_mutex_lock(&mount->notice_lock);
+    uint64_t number = notice->number = ++lane->last;
+    notice->next = lane->telling;
+    lane->telling = notice;
+    pthread_mutex_unlock(&mount->notice_lock);
+    bool done = carry_out(mount, notice);
+    pthread_mutex_lock(&mount->notice_lock);
+    carried_out(mount, lane, notice, done);
+    if (!done) pthread_cond_signal(&lane->wake);
+    pthread_mutex_unlock(&mount->notice_lock);
+    return done ? 0 : number_on(INODES, number);
+}
+
 /* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
-    if (fuse_inode_changed(mount, ino, data))
+    if (fuse_inode_changed(mount, ino, data)) {
+        if (is_directory(mount, ino)) return tell_at_once(mount, ino);
         return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
+    }
     pthread_mutex_lock(&mount->notice_lock);
     uint64_t number = latest_of(&mount->lanes[INODES], ino);
     pthread_mutex_unlock(&mount->notice_lock);

@@ -320,9 +320,10 @@ static void ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request
     fuse_slow_add(mount, request);
 }
 
-/* The node through which it is written has closed it again before we came. */
+/* The node through which it is written has closed it again before we came; or the copy that was brought here has gone again, for it was old. */
 static bool is_late(const struct amfs_fuse_request *request, const struct opening *opening, int error) {
-    return error == ESTALE && opening->kind == FSIO_REMOTE && request->again < LATE_MOST;
+    bool closed = error == ESTALE && opening->kind == FSIO_REMOTE, gone = error == ENOENT && opening->kind == FSIO_LOCAL && opening->copied;
+    return (closed || gone) && request->again < LATE_MOST;
 }
 
 /* A file that is being opened for a request. */

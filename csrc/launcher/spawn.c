@@ -77,6 +77,9 @@ void amfs_spawner_init(amfs_spawner *spawner) {
     spawner->parent = getpid();
     getrlimit(RLIMIT_RTTIME, &limit);
     spawner->most_rttime = limit.rlim_max;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    spawner->files[0] = limit.rlim_cur;
+    spawner->files[1] = limit.rlim_max;
     amfs_spawner_look(spawner);
 }
 
@@ -115,6 +118,7 @@ CHILD_CODE static int child(void *argument) {
     call(SYS_setpgid, 0, 0, 0, 0, 0);
     if (!command->outlives) call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (command->mark != 0) call(SYS_prlimit64, 0, RLIMIT_RTTIME, (long)nest->rttime, 0, 0);
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long)nest->spawner->files, 0, 0); /* programs with select() need the usual one */
     if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
         goto out;
 

@@ -14,6 +14,7 @@
 typedef struct {
     pid_t parent;         /* this process */
     uint64_t most_rttime; /* hard limit that goes with a mark */
+    uint64_t files[2];    /* soft and hard limit of open files, of this process at the beginning; it may raise its own later */
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
 

@@ -132,3 +132,41 @@ def test_copies_are_those_of_the_last_content_whatever_happens_meanwhile(seed: i
         for node in holders(cluster, ino):
             assert cluster.nodes[node].parts[ino] == last[name]
     cluster.check()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_last_old_content_stays_while_the_new_writer_fetches_it(dies: bool) -> None:
+    cluster = Cluster(4, 1)
+    ino = write(cluster, 1, b"/a", b"first")
+    home = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
+    record = cluster.nodes[home].meta
+    writer, last = (node for node in range(4) if node not in (1, home))
+    cluster.held_works.add(w.Fetch)
+    token = cluster.start(writer, "open_path", b"/a", os.O_RDWR, 0, -1, 0, -1)
+    while not cluster.slow.get(writer):
+        assert cluster.step()
+    cluster.held_links.add((writer, home))
+    cluster.held_works.clear()
+    while ino not in cluster.nodes[writer].parts:
+        assert cluster.step()
+    write(cluster, last, b"/a", b"second")  # so the other one becomes the writer with the wrong content, and fetches this
+    cluster.held_works.add(w.Fetch)
+    cluster.held_links.clear()
+    while not cluster.slow.get(writer):
+        assert cluster.step()
+    assert Attr(*record.getattr(ino, -1)).writer == writer
+    cluster.fill(last)
+    for _ in range(1000):
+        cluster.step()
+    assert token not in cluster.answers and cluster.nodes[last].parts[ino] == b"second"
+    if dies:
+        cluster.kill(writer)
+    cluster.held_works.clear()
+    if not dies:
+        cluster.call(writer, "close", cluster.finish(token)[0])
+    cluster.settle()
+    handle, _ = cluster.call(home, "open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1)
+    assert cluster.call(home, "read", handle, 0, 100) == b"second"
+    cluster.call(home, "close", handle)
+    cluster.settle()
+    cluster.check()

@@ -128,12 +128,12 @@ def verdict(path: Path) -> int:
 
 def test_a_spilled_copy_has_a_digest_and_damage_is_not_copied(tmp_path: Path) -> None:
     """Both ways: nothing damaged goes to the disk, or comes back."""
-    copier, exact = Copier(1), 1 << 31
+    copier, exact, checked = Copier(1), 1 << 31, 0o644 | 1 << 30
     source, spilled, back = tmp_path / "source", tmp_path / "spilled", tmp_path / "back"
     source.write_bytes(content(SIZE))
 
-    def copy(from_: Path, to: Path) -> str:
-        copier.copy(1, str(from_), str(to), exact, directories=False)
+    def copy(from_: Path, to: Path, how: int = exact) -> str:
+        copier.copy(1, str(from_), str(to), how, directories=False)
         ended: list[tuple[int, str, int]] = []
         until(lambda: bool(ended.extend(copier.completions()) or ended), "the copy never ended")
         return ended[0][1]
@@ -142,8 +142,13 @@ def test_a_spilled_copy_has_a_digest_and_damage_is_not_copied(tmp_path: Path) ->
     assert verdict(spilled) == FINE
     assert copy(spilled, back) == ""
     assert back.read_bytes() == content(SIZE)
+    assert copy(spilled, tmp_path / "shared", checked) == "", "to shared storage"
+    assert (tmp_path / "shared").read_bytes() == content(SIZE)
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o644
     flip(spilled, 4096)
     assert verdict(spilled) == DAMAGED
     assert "is damaged" in copy(spilled, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+    assert copy(spilled, tmp_path / "shared", checked).endswith("is damaged: its content is not what was written")
+    assert (tmp_path / "shared").read_bytes() == content(SIZE), "as it was"
     copier.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import stat
 import sys
@@ -59,6 +60,20 @@ def test_signals_are_at_their_defaults(world: World) -> None:
     assert done.stdout.decode().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
     done = world.run(world.shell("yes | head -1", flags=STAGED | WANT_OUTPUT))
     assert (done.stdout, done.stderr) == (b"y\n", b"")
+
+
+def test_tasks_have_the_limit_of_open_files_that_the_launcher_began_with(tmp_path: Path) -> None:
+    """A node raises its own later."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 7, hard))
+    try:
+        world = World(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        assert world.run(world.shell("ulimit -Sn", flags=STAGED | WANT_OUTPUT)).stdout == b"%d\n" % (soft - 7)
+    finally:
+        world.launcher.stop()
 
 
 def test_missing_outputs_are_named_and_nothing_is_published(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,10 +131,18 @@ def test_what_has_changed_while_it_was_brought_does_not_stay(cluster: Cluster) -
     ino = write(writer, cluster.nodes[2], name, b"old")
     assert reader.lookup(name)[0] == 0
     assert 1 in shard.setattr(ino, META_SET_MODE, tuple(Attr(mode=0o600)), 1, 2)[1]
-    handle = open_to_read(reader, ino)
+    unique = reader.send(14, ino, struct.pack("<II", os.O_RDONLY, 0))
+    ready, _, _ = select.select([reader.socket.fileno(), reader.fuse.fd], [], [], 60)
+    if reader.socket.fileno() in ready:
+        error, data = reader.wait(unique)
+        assert error == 0
+        reader.release(ino, struct.unpack_from("<Q", data)[0])
+    else:  # the shard was faster than the mount: the poll loop is to find out
+        assert reader.until_asked()[-1] == "open"
+        reader.fuse.reply_error(unique, errno.EIO)
+        assert reader.wait(unique)[0] == errno.EIO
     until(lambda: cluster.nodes[1].parts() == 0, "it stays although it is not known")
     assert shard.holders(ino) == (0,)
-    reader.release(ino, handle)
     forget(cluster.nodes[1], ino)
 
 
@@ -159,4 +168,26 @@ def test_what_peers_are_told(cluster: Cluster) -> None:
     assert cluster.nodes[2].meta.holders(ino) == (0, 1)
     assert not shard.ask(GETATTR, ino).flags & SMALL
     for line in (holder, shard):
+        line.close()
+
+
+def test_damaged_content_does_not_go_the_short_way_and_a_copy_is_known_by_its_digest(cluster: Cluster) -> None:
+    writer, reader, name = cluster.mount(0), cluster.mount(1), cluster.name_at(2)
+    connect_all(cluster, writer, 0)
+    connect_all(cluster, reader, 1)
+    ino = write(writer, cluster.nodes[2], name, b"hello" * 100)
+    until(lambda: cluster.nodes[0].io.check_part(ino)[0] == 1, "its digest was never taken")
+    assert reader.lookup(name)[0] == 0
+    assert read(reader, ino) == b"hello" * 100
+    assert cluster.nodes[1].io.check_part(ino)[0] == 1, "the copy has the digest of what it was made of from the start"
+    attr = Attr(*cluster.nodes[2].meta.getattr(ino, 2))
+    for number in (0, 1):
+        io, line = cluster.nodes[number].io, Line(cluster.nodes[number].io.port, 2, server=number)
+        assert line.ask(CONTENT, ino, attr=attr).rest == b"hello" * 100
+        path = cluster.nodes[number].root / io.part_path(ino, -1)
+        times = path.stat()
+        path.write_bytes(b"hellO" + b"hello" * 99)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert line.ask(CONTENT, ino, attr=attr).error == META_BUSY
+        assert io.check_part(ino)[0] == 2
         line.close()

@@ -2,9 +2,9 @@
 
 ``AMFS_POSIX_DIR=DIR[:DIR…]`` runs everything on directories given by hand instead: one for each mount, and they must show the same tree
 (with one, it is all mounts). ``AMFS_POSIX_MOUNT='--fuse fusepy'`` gives options to every ``amfs mount``,
-``AMFS_POSIX_SESSION='--store-limit 64M'`` to every ``amfs up``; with ``AMFS_POSIX_LAYOUT='--layout striped'`` everything happens in a
-directory made like that. ``AMFS_POSIX_WITHOUT='fallocate EXCHANGE'`` leaves out what needs a call or a flag that the mount is known not to
-have.
+``AMFS_POSIX_SESSION='--store-limit 64M --spill none'`` to every ``amfs up``; with ``AMFS_POSIX_LAYOUT='--layout striped'`` everything
+happens in a directory made like that. ``AMFS_POSIX_WITHOUT='fallocate EXCHANGE'`` leaves out what needs a call or a flag that the mount is
+known not to have.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=1, help="nodes, with a mount each [1]")
     for flag, variable, words in (
         ("--mount-options", OPTIONS, "options of amfs mount, as '--cache open'"),
-        ("--session-options", SESSION_OPTIONS, "options of amfs up, as '--store-limit 64M'"),
+        ("--session-options", SESSION_OPTIONS, "options of amfs up, as '--store-limit 64M --spill none'"),
         ("--layout-options", LAYOUT, "work in a directory made by amfs mkdir with these, as '--layout striped'"),
     ):
         parser.add_argument(flag, metavar="WORDS", default=os.environ.get(variable, ""), help=f"{words} [${variable}]")

@@ -44,7 +44,7 @@ def striped() -> Iterator[list[Path]]:
 
 @pytest.fixture
 def limited() -> Iterator[list[Path]]:
-    with kind(2, "whole", f"--store-limit {LIMIT}") as mounts:
+    with kind(2, "whole", f"--store-limit {LIMIT} --spill none") as mounts:
         yield mounts
 
 
@@ -238,7 +238,7 @@ def test_who_closes_a_file_that_grew_is_told_that_another_node_has_refused_a_str
     closing is not told, the write says so."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(mounting.OPTIONS, options)
-        with kind(2, "whole", f"--store-limit {LIMIT}") as (here, there):
+        with kind(2, "whole", f"--store-limit {LIMIT} --spill none") as (here, there):
             (here / "ours").write_bytes(b"o" * 4_550_000)
             (there / "theirs").write_bytes(b"t" * 5_000_000)
             for _ in range(3):
@@ -268,7 +268,7 @@ def test_all_nodes_full_is_no_space_and_room_comes_back(limited: list[Path]) -> 
 
 @pytest.mark.parametrize("layout", ["whole", "striped"])
 def test_random_writes_of_what_fits_into_all_nodes_together(layout: str) -> None:
-    with kind(2, layout, f"--store-limit {LIMIT}") as mounts:
+    with kind(2, layout, f"--store-limit {LIMIT} --spill none") as mounts:
         it = fsx.Exerciser(mounts, "limit", files=1, size_max=8_000_000)
         try:
             it.run(600, None)

@@ -47,7 +47,7 @@ def a_renamed_file_keeps_its_old_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_directory_is_made_by_the_manager_alone(patch: pytest.MonkeyPatch) -> None:
-    def relay(self: Directories, call: p.Spread, mine: int) -> Operation[list[int]]:
+    def relay(self: Directories, call: p.Spread, mine: list[int]) -> Operation[list[list[int]]]:
         yield from ()
         return [mine]
 

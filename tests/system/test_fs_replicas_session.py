@@ -141,7 +141,7 @@ def test_what_is_asked_for_is_shown(tmp_path: Path) -> None:
 
 
 def test_without_room_for_copies_closing_says_so(tmp_path: Path) -> None:
-    with running(2, "--replicas", "2", "--store-limit", "8M"), mounted(tmp_path, 2) as places, Files(node=0) as files:
+    with running(2, "--replicas", "2", "--store-limit", "8M", "--spill", "none"), mounted(tmp_path, 2) as places, Files(node=0) as files:
         files.write_bytes("/fills", b"x" * (3 * MIB))
         with pytest.raises(OSError, match="No space") as failed, (places[0] / "more").open("wb", buffering=0) as more:
             for _ in range(6):

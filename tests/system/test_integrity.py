@@ -135,3 +135,33 @@ def test_scrub_names_what_is_damaged_and_what_became_of_it() -> None:
         said = amfs("scrub", "-q")
         assert (said.returncode, said.stdout) == (1, ""), "it is lost still"
         assert amfs("scrub", "amfs:/nothing").returncode == 2
+
+
+def test_what_leaves_the_session_is_what_was_written(tmp_path: Path) -> None:
+    data = os.urandom(2 * MIB)
+    ways = [("get",), ("dump", "--by", "nodes"), ("dump", "--by", "client"), ("dump", "url"), ("get", "-")]
+    with running(2) as session, Files(node=0) as files, Files(node=1) as other:
+        names = [(f"/alone{at}", f"/both{at}") for at in range(len(ways))]
+        for name in sum(names, ()):
+            with files.open(name, "wb") as file:
+                file.write(data)
+        time.sleep(TAKEN_S)
+        assert other.read_many([both for _, both in names]) == [data] * len(ways)
+        time.sleep(TAKEN_S)
+        for name in sum(names, ()):
+            flip(part(session, 0, files.stat(name).st_ino))
+        for at, (way, (alone, both)) in enumerate(zip(ways, names, strict=True)):
+            target = tmp_path / str(at)
+            target.mkdir()
+            to = {"url": f"file://{target}", "-": "-"}.get(way[-1], str(target))
+            how = [part for part in way if part not in ("url", "-")]
+            if to != "-":
+                said = amfs(*how, f"amfs:{both}", to)
+                assert (said.returncode, said.stderr) == (0, "")
+                assert (target / both[1:]).read_bytes() == data
+            command = [sys.executable, "-m", "amfs", *how, f"amfs:{alone}", to]
+            error = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
+            assert error.returncode == 1
+            [line] = [line for line in error.stderr.decode().splitlines() if "lost" in line]
+            assert alone in line and "damaged, and no node has another copy: it is lost" in line
+            assert os.listdir(target) == ([both[1:]] if to != "-" else [])

@@ -49,6 +49,14 @@ class Damage:
     def on_damaged(self, event: FsDamaged) -> None:
         self._calls.spawn(self._give_up(event.ino))
 
+    def drop(self, ino: int) -> Operation[None]:
+        """What lies here was found damaged. Returns when it is gone."""
+        try:
+            yield from self._give_up(ino)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:  # else it has been done: the look itself has told of it, too
+                raise
+
     def _give_up(self, ino: int) -> Operation[None]:
         yield from self._files.bring(ino, lambda: self._opener.holding_part(ino, lambda: self._drop(ino)))
 
@@ -70,11 +78,7 @@ class Damage:
         verdict, _ = yield from work(w.CheckPart(ino))
         if verdict != w.PART_DAMAGED:
             return q.FINE if verdict else q.UNKNOWN
-        try:
-            yield from self._give_up(ino)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:  # else it has been done: the look itself has told of it, too
-                raise
+        yield from self.drop(ino)
         attr = yield from self._owners.ask(p.Getattr(ino))
         return q.DAMAGED_LAST if attr.finished == LOST else q.DROPPED
 

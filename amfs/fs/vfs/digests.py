@@ -17,6 +17,7 @@ from amfs.engine.attr import STRIPED, Opened
 from amfs.fs.openflags import O_RDONLY
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.copies import FILES_MAX, Copies
+from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
@@ -30,12 +31,13 @@ T = TypeVar("T")
 class Digests:
     """Takes digests, here and by other nodes."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners, files: OpenFiles, copies: Copies) -> None:
+    def __init__(self, calls: Calls, members: Members, owners: Owners, files: OpenFiles, copies: Copies, damage: Damage) -> None:
         self._calls = calls
         self._members = members
         self._owners = owners
         self._files = files
         self._copies = copies
+        self._damage = damage
         #: inode -> (size, mtime, ctime) when it was taken, and the digest; oldest first
         self._known: dict[int, tuple[tuple[int, int, int], bytes]] = {}
         calls.serve(p.Digests.by(self._take_all))
@@ -89,7 +91,19 @@ class Digests:
             self._calls.release(key)
 
     def read_whole(self, ino: int, endpoint: object, how: Callable[[Opened], w.WorkOrder[T]]) -> Operation[T]:
-        """Do a work with the file open to be read."""
+        """Do a work with the file open to be read; once more if what lay here was damaged. EBADMSG: that was all there was of it."""
+        try:
+            return (yield from self._read_open(ino, endpoint, how))
+        except OSError as error:
+            if error.errno != errno.EBADMSG:
+                raise
+        yield from self._damage.drop(ino)
+        try:
+            return (yield from self._read_open(ino, endpoint, how))
+        except OSError as error:
+            raise failure(errno.EBADMSG) if error.errno == errno.EIO else error from None
+
+    def _read_open(self, ino: int, endpoint: object, how: Callable[[Opened], w.WorkOrder[T]]) -> Operation[T]:
         opened = yield from self._files.open(endpoint, ino, O_RDONLY)
         try:
             return (yield from work(how(opened)))

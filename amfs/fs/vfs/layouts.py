@@ -128,6 +128,8 @@ class Layouts:
             yield from work(w.Restripe(call.ino, call.stripe | (COPIED if attr.copies > 1 else 0)))
             return call.stripe
 
+        if (yield from work(w.CheckPart(call.ino)))[0] == w.PART_DAMAGED:
+            return False  # it is being dropped: others may have it
         try:
             return (yield from self._files.exclusively(call.ino, lay))
         except OSError as error:

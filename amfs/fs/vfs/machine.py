@@ -23,6 +23,7 @@ from amfs.engine.events import (
     FsHandlesClosed,
     FsReplied,
     FsRequested,
+    FsSpilled,
     FsStriped,
     FsWorked,
     MovedForTask,
@@ -83,14 +84,14 @@ class FileSystem(Machine):
         self._files = files = OpenFiles(calls, meta, members, owners, caches, opener, stripes)
         self._replicas = Replicas(calls, meta, members, self.mover.in_motion, stripes)
         damage = Damage(calls, meta, members, owners, caches, opener, files, self._replicas)
-        evictor = Evictor(calls, owners, caches, opener, files)
+        self._evictor = evictor = Evictor(calls, members, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
         layouts = Layouts(calls, members, owners, self._directories, files, stripes)
         xattrs = Xattrs(meta, owners, backups, self._directories, namespace, layouts)
         paths = Paths(meta, members, owners, self._directories, namespace, layouts)
         self._handles = handles = Handles(calls, members, namespace, paths, files)
         bringer = Copies(calls, members, owners, opener, files, evictor)
-        digests = Digests(calls, members, owners, files, bringer)
+        digests = Digests(calls, members, owners, files, bringer, damage)
         outside = Outside(calls, members, owners, paths, handles, digests)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
@@ -105,6 +106,7 @@ class FileSystem(Machine):
             FsRequested: self._on_requested,
             FsFull: evictor.on_full,
             FsDamaged: damage.on_damaged,
+            FsSpilled: evictor.on_spilled,
             FsStriped: files.on_striped,
             FsHandlesClosed: files.on_handles_closed,
             MoveForTask: self._on_move_for_task,
@@ -125,6 +127,11 @@ class FileSystem(Machine):
     def short_of_copies(self) -> tuple[int, int]:
         """Files recorded here that fewer nodes hold than shall, and their bytes."""
         return self._replicas.counts()
+
+    @property
+    def spilled(self) -> int:
+        """Bytes of files in the spill directory of this node."""
+        return self._evictor.spilled
 
     def keeps_stripes(self, part: int) -> bool:
         """Has this node all stripes of a partition of another that have copies?"""

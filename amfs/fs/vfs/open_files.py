@@ -10,7 +10,7 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from amfs._native import Meta
 from amfs.engine import fs_works as w
@@ -33,6 +33,9 @@ PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none o
 
 #: What is done with a file that nobody else writes: with the record and the holders; answers as ``Closed.stripe``.
 ExclusiveChange = Callable[[Attr, tuple[int, ...]], Operation[int]]
+
+
+T = TypeVar("T")
 
 
 class _Uses(NamedTuple):
@@ -70,6 +73,7 @@ class OpenFiles:
             p.Recall.by(self._recall),
             p.Proxy.by(self._open_proxy),
             p.Keep.by(self._keep),
+            p.HasContent.by(self._has_content),
             p.Live.by(self._live),
             p.Flush.by(lambda peer, call: once.run(("flush", call.ino), (peer, call.number), lambda: self._flush(call.ino))),
             p.SetTimes.by(lambda peer, call: work(w.SetTimes(call.ino, call.atime, call.mtime))),
@@ -190,6 +194,10 @@ class OpenFiles:
         file = self._files.get(ino)
         if not (kept or (file is not None and (file.opening or file.users or file.proxy))):
             self._calls.tell(peer, p.Unused(ino))  # before the answer, and before it may be opened again
+
+    def _has_content(self, peer: int, call: p.HasContent) -> bool:
+        file = self._files.get(call.ino)
+        return file is None or file.state is not OpenState.FETCHING
 
     def _live(self, peer: int, call: p.Live) -> Operation[Facts]:
         try:
@@ -455,10 +463,10 @@ class OpenFiles:
 
     # ── whole copies ───────────────────────────────────────────────────────────────────────────────
 
-    def spare(self, ino: int, drop: Callable[[], Operation[bool]]) -> Operation[bool]:
-        """Have ``drop`` remove what lies here, while nothing is brought. False: it is in use, or ``drop`` says so."""
+    def spare(self, ino: int, drop: Callable[[], Operation[T]], used: T) -> Operation[T]:
+        """Have ``drop`` remove what lies here, while nothing is brought; what that answers. ``used``: it is in use."""
         if (yield from self.is_in_use(ino)):
-            return False
+            return used
         yield Acquire(_bringing(ino))  # no opening has it, which might itself wait for room
         try:
             return (yield from drop())

@@ -1,0 +1,284 @@
+/* Whole parts on a disk, when memory is full. In the place of such a part stands a symbolic link to a file in the spill directory, whose name ends in
+ * the digest of its content. The link leads over another one in the root, and so is short: a long one takes a page of memory, or a huge one. A part goes there when nobody has it open, in one step: whoever opens it finds the part or the link. It is read where it
+ * lies, and comes back before it is changed. Which parts go is decided elsewhere. */
+#include "fsio_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    COPY_BYTES = 2 << 20,
+    AHEAD_BYTES = 8 << 20, /* asked of the disk when a part is opened; the kernel's read-ahead goes on from there */
+    UNLINK_BYTES = 64 << 20, /* what is larger is deleted by a worker: a disk may take long for that */
+    YOUNG_NS = 20000000, /* a part that was changed so short ago may be changed again without its times saying so */
+    VAIN_MS = 1000, /* when nothing could be spilled nobody is asked to for so long */
+};
+
+void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most) {
+    unlinkat(io->root_fd, "spill", 0);
+    bool leads = io->spill != NULL && symlinkat(io->spill, io->root_fd, "spill") == 0;
+    io->spill_above = io->limit == 0 || !leads ? 0 : mark;
+    io->spill_most = most;
+}
+
+void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino)) { atomic_store(&io->used_elsewhere, used); }
+
+bool fsio_spills(const struct fsio *io) { return io->spill != NULL && io->spill_above != 0; }
+
+uint64_t fsio_spilled(struct fsio *io) {
+    int64_t bytes = atomic_load(&io->spilled);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+void fsio_spill_lock(struct fsio *io) {
+    if (fsio_spills(io)) pthread_mutex_lock(&io->spill_lock);
+}
+
+void fsio_spill_unlock(struct fsio *io) {
+    if (fsio_spills(io)) pthread_mutex_unlock(&io->spill_lock);
+}
+
+void fsio_pressed(struct fsio *io, uint64_t used) {
+    if (!fsio_spills(io) || used <= io->spill_above || now_ms() < atomic_load(&io->press_vain_until_ms)) return;
+    if (!atomic_exchange(&io->pressed, true)) fsio_tell(io, FSIO_EVENT_FULL, 0, 0, used - io->spill_above, 0);
+}
+
+void fsio_press_ended(struct fsio *io, uint64_t freed) {
+    if (freed == 0) atomic_store(&io->press_vain_until_ms, now_ms() + VAIN_MS);
+    atomic_store(&io->pressed, false);
+}
+
+/* ── files in the spill directory ── */
+
+static int64_t ns_of(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+
+struct removal {
+    struct fsio *io;
+    char name[FSIO_TARGET_BYTES];
+};
+
+static void remove_one(void *context) {
+    struct removal *removal = context;
+    unlinkat(removal->io->root_fd, removal->name, 0);
+    free(removal);
+}
+
+bool fsio_spilled_to(struct fsio *io, const char *name, char *target) {
+    char link[FSIO_TARGET_BYTES + 3];
+    ssize_t length = readlinkat(io->root_fd, name, link, sizeof link - 1);
+    if (length < 3) return false;
+    link[length] = '\0';
+    memcpy(target, link + 3, (size_t)length - 2); /* as seen from the root */
+    return true;
+}
+
+void fsio_spilled_drop(struct fsio *io, const char *target) {
+    struct stat found;
+    if (fstatat(io->root_fd, target, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
+    atomic_fetch_sub(&io->spilled, (int64_t)found.st_size);
+    struct removal *removal = found.st_size > UNLINK_BYTES ? malloc(sizeof *removal) : NULL;
+    if (removal != NULL) {
+        removal->io = io;
+        snprintf(removal->name, sizeof removal->name, "%s", target);
+        if (fsio_later(io, remove_one, removal) == 0) return;
+        free(removal);
+    }
+    unlinkat(io->root_fd, target, 0);
+}
+
+int fsio_spilled_open(struct fsio *io, const char *name) {
+    char target[FSIO_TARGET_BYTES];
+    if (!fsio_spilled_to(io, name, target)) return -errno;
+    int fd = openat(io->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return -errno;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    (void)posix_fadvise(fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    return fd;
+}
+
+static int put_all(int fd, const char *from, size_t count, off_t at) {
+    while (count > 0) {
+        ssize_t put = pwrite(fd, from, count, at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return errno;
+        from += put;
+        at += put;
+        count -= (size_t)put;
+    }
+    return 0;
+}
+
+/* All of it, with the digest of what was read, and its times. */
+static int copy_all(struct fsio *io, int from, int to, const struct stat *found, uint8_t digest[XXH3_BYTES]) {
+    struct timespec times[2] = {found->st_atim, found->st_mtim};
+    struct xxh3 hash;
+    off_t at = 0;
+    int error = 0;
+    char *buffer = malloc(COPY_BYTES);
+    if (buffer == NULL) return ENOMEM;
+    xxh3_begin(&hash);
+    while (error == 0) {
+        ssize_t got = pread(from, buffer, COPY_BYTES, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) error = errno;
+        if (got <= 0) break;
+        if (atomic_load(&io->stopping)) error = ECANCELED;
+        xxh3_add(&hash, buffer, (size_t)got);
+        if (error == 0) error = put_all(to, buffer, (size_t)got, at);
+        at += got;
+    }
+    free(buffer);
+    xxh3_end(&hash, digest);
+    if (error == 0 && at != found->st_size) error = EAGAIN; /* it is being changed, or the disk has lost some of it */
+    if (error == 0 && futimens(to, times) != 0) error = errno;
+    return error;
+}
+
+static void hex_of(const uint8_t digest[XXH3_BYTES], char *to) {
+    for (int i = 0; i < XXH3_BYTES; i++) snprintf(to + 2 * i, 3, "%02x", digest[i]);
+}
+
+/* ── out ── */
+
+static bool is_same(const struct stat *was, const struct stat *is) {
+    return was->st_ino == is->st_ino && was->st_size == is->st_size && ns_of(was->st_mtim) == ns_of(is->st_mtim);
+}
+
+static bool may_go(const struct stat *found) {
+    bool sparse = (uint64_t)found->st_blocks * 512 < (uint64_t)found->st_size; /* the disk would have to hold its holes */
+    return S_ISREG(found->st_mode) && found->st_nlink == 1 && !sparse && found->st_size > 0;
+}
+
+/* Until what changes the part changes its times, too. */
+static void let_age(const struct stat *found) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = ns_of(now) - ns_of(found->st_ctim);
+    struct timespec pause = {.tv_nsec = YOUNG_NS - age};
+    if (age >= 0 && age < YOUNG_NS) nanosleep(&pause, NULL);
+}
+
+/* The copy, under its name in the spill directory. 0 or an errno: then nothing is left of it. */
+static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *found, char *target) {
+    char fresh[FSIO_TARGET_BYTES], hex[2 * XXH3_BYTES + 1];
+    uint8_t digest[XXH3_BYTES], known[XXH3_BYTES];
+    struct stat made;
+    struct digests_key key = fsio_digests_key(io, ino);
+    uint64_t moment = digests_moment(key);
+    snprintf(fresh, sizeof fresh, "spill/part-%016llx-%x", (unsigned long long)ino, atomic_fetch_add(&io->spill_count, 1));
+    int to = openat(io->root_fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (to < 0) return errno == ENOENT ? EIO : errno;
+    int error = copy_all(io, part, to, found, digest);
+    if (error == 0 && fdatasync(to) != 0) error = errno; /* else a disk that is full or fails would say so to nobody */
+    if (error == 0 && fstat(to, &made) != 0) error = errno;
+    (void)posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED); /* it goes so that memory is free */
+    close(to);
+    if (error == 0 && digests_get(key, found, known) && memcmp(known, digest, sizeof known) != 0) {
+        (void)fsio_check(io, key, part, ino, NULL);
+        error = EBADMSG;
+    }
+    hex_of(digest, hex);
+    snprintf(target, FSIO_TARGET_BYTES, "%.60s-%s", fresh, hex);
+    if (error == 0 && renameat(io->root_fd, fresh, io->root_fd, target) != 0) error = errno;
+    if (error != 0) unlinkat(io->root_fd, fresh, 0);
+    else if (io->checks) digests_put(key, &made, digest, moment);
+    return error;
+}
+
+/* With spill_lock held: part and link change places, if the link stands for `target`, or (NULL) if the part is there. */
+static int exchange(struct fsio *io, const char *aside, const char *name, const char *target) {
+    char there[FSIO_TARGET_BYTES];
+    if (target != NULL && !(fsio_spilled_to(io, name, there) && strcmp(there, target) == 0)) return ENOENT;
+    return renameat2(io->root_fd, aside, io->root_fd, name, RENAME_EXCHANGE) == 0 ? 0 : errno;
+}
+
+/* With the gate held alone. The link takes the place of the part, unless somebody uses it or it is another by now. */
+static int put_link(struct fsio *io, uint64_t ino, int part, const struct stat *was, const char *target) {
+    char name[FSIO_NAME_BYTES], aside[FSIO_NAME_BYTES], link[FSIO_TARGET_BYTES + 3];
+    struct stat is;
+    bool (*used)(struct fsio *, uint64_t) = atomic_load(&io->used_elsewhere);
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    fsio_fresh_name(io, ino, aside);
+    if (used != NULL && used(io, ino)) return EBUSY;
+    if (fstat(part, &is) != 0 || !is_same(was, &is) || ns_of(was->st_ctim) != ns_of(is.st_ctim)) return EAGAIN;
+    snprintf(link, sizeof link, "../%s", target);
+    if (symlinkat(link, io->root_fd, aside) != 0) return errno;
+    fsio_spill_lock(io);
+    int error = exchange(io, aside, name, NULL);
+    fsio_spill_unlock(io);
+    if (error == 0) {
+        /* A mount may have opened it in the last moment: then the kernel has the part, and all is as it was. */
+        bool stays = fstatat(io->root_fd, aside, &is, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(was, &is) || (used != NULL && used(io, ino));
+        fsio_spill_lock(io);
+        if (stays && exchange(io, aside, name, target) == 0) error = EBUSY; /* else it was deleted meanwhile, with the copy */
+        fsio_spill_unlock(io);
+    }
+    unlinkat(io->root_fd, aside, 0);
+    return error;
+}
+
+int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed) {
+    char target[FSIO_TARGET_BYTES], name[FSIO_NAME_BYTES];
+    struct stat found;
+    *freed = 0;
+    if (!fsio_spills(io)) return EOPNOTSUPP;
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    int part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
+    if (part < 0 && errno == EPERM) part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (part < 0) return errno == ELOOP ? EALREADY : errno;
+    int error = fstat(part, &found) != 0 ? errno : may_go(&found) ? 0 : EBUSY;
+    if (error == 0 && io->spill_most != 0 && fsio_spilled(io) + (uint64_t)found.st_size > io->spill_most) error = EDQUOT;
+    if (error == 0) let_age(&found);
+    if (error == 0) error = copy_out(io, ino, part, &found, target);
+    if (error == 0) {
+        atomic_fetch_add(&io->spilled, (int64_t)found.st_size);
+        fsio_change_begins(io);
+        struct fsio_file *file = fsio_file_enter(io, ino); /* its gate, if nobody has it open */
+        error = file == NULL ? EBUSY : put_link(io, ino, part, &found, target);
+        if (file != NULL) fsio_file_exit(file);
+        if (error == 0) *freed = (uint64_t)found.st_blocks * 512;
+        if (error == 0 && !io->own_mount) fsio_account(io, -(int64_t)*freed);
+        fsio_change_ends(io);
+        if (error != 0) fsio_spilled_drop(io, target);
+    }
+    close(part);
+    return error;
+}
+
+/* ── back ── */
+
+int fsio_bring_back(struct fsio_file *file, bool empty) {
+    struct fsio *io = file->io;
+    char name[FSIO_NAME_BYTES], target[FSIO_TARGET_BYTES], fresh[FSIO_NAME_BYTES], hex[2 * XXH3_BYTES + 1];
+    uint8_t digest[XXH3_BYTES];
+    struct stat found;
+    fsio_part_name(file->ino, FSIO_WHOLE, name);
+    if (!fsio_spilled_to(io, name, target)) return EIO;
+    int from = openat(io->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), error = 0;
+    if (from < 0) return EIO;
+    if (fstat(from, &found) != 0) error = errno;
+    uint64_t size = empty || error != 0 ? 0 : (uint64_t)found.st_size;
+    bool reserved = error == 0 && size > 0 && fsio_reserve_or_make(io, size);
+    if (error == 0 && size > 0 && !reserved) error = ENOSPC;
+    int part = error != 0 ? -error : fsio_fresh_open(io, file->ino, fresh);
+    if (part < 0) error = -part;
+    (void)posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (error == 0 && size > 0) {
+        error = copy_all(io, from, part, &found, digest);
+        hex_of(digest, hex);
+        size_t length = strlen(target), digits = strlen(hex);
+        if (error == EAGAIN || (error == 0 && (length < digits || strcmp(target + length - digits, hex) != 0)))
+            error = EIO; /* the disk has lost it */
+    }
+    close(from);
+    if (reserved) fsio_account(io, -(int64_t)size);
+    if (part >= 0) error = fsio_fresh_end(io, part, fresh, file->ino, FSIO_WHOLE, NULL, error); /* which deletes the copy on the disk */
+    if (error != 0) return error;
+    fsio_local_leave(file);
+    return fsio_local_open(file, false);
+}
