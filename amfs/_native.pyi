@@ -262,7 +262,9 @@ class Meta:
     def new_number(self, partition: int) -> int: ...
     def lookup(self, dir: int, name: bytes, asker: int) -> tuple[int, int, _Attr | None]:
         """(ino, type, attr or None if the record is elsewhere)"""
-    def create(self, dir: int, name: bytes, now: int, asker: int, target: bytes | None, attr: tuple[int, ...]) -> _Attr: ...
+    def create(
+        self, dir: int, name: bytes, now: int, asker: int, target: bytes | None, attr: tuple[int, ...], although_lost: bool = False
+    ) -> _Attr: ...
     def insert(self, dir: int, name: bytes, owner: int, ino: int, type: int, replace: bool) -> tuple[int, int, tuple[int, ...]]:
         """(old inode or 0, its type, nodes to tell). ``owner``: who holds the lock of this name, 0: nobody."""
     def remove(self, dir: int, name: bytes, owner: int, ino: int) -> tuple[int, int, tuple[int, ...]]:

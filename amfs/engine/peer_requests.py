@@ -56,6 +56,7 @@ class Create(NameCall[Attr], frozen=True):
     now: int
     target: bytes | None
     attr: Attr
+    although_lost: bool = False  # names of the partition were lost, perhaps this one, and the asker replaces whatever it was
 
 
 class Insert(NameCall[Entry], frozen=True):

@@ -35,10 +35,12 @@ static PyObject *create(PyObject *self, PyObject *args) {
     const char *name, *target;
     Py_ssize_t length;
     long long now;
-    int asker;
+    int asker, although_lost = false;
     struct meta_attr attr;
-    if (!PyArg_ParseTuple(args, "Ky#LiO&O&:create", &dir, &name, &length, &now, &asker, to_target, &target, py_to_attr, &attr)) return NULL;
-    int error = meta_create(of(self), dir, name, (size_t)length, now, asker, target, &attr);
+    if (!PyArg_ParseTuple(args, "Ky#LiO&O&|p:create", &dir, &name, &length, &now, &asker, to_target, &target, py_to_attr, &attr,
+                          &although_lost))
+        return NULL;
+    int error = meta_create(of(self), dir, name, (size_t)length, now, asker, target, although_lost != 0, &attr);
     return error != 0 ? py_meta_failed(error) : py_attr_value(&attr);
 }
 

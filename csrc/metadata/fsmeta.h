@@ -83,13 +83,14 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
 /* A new inode with its first entry; `attr` in: mode, uid, gid, rdev, layout, stripe, writer, rank, pending, copies; out: all of it. Times and nlink are set.
  * `target`: of a symbolic link, else NULL. EEXIST, ENOTDIR/ENOENT if dir is no (longer a) directory, ENAMETOOLONG, EINVAL.
  * In a setgid directory the file gets the directory's group (mkdir, which is not done here, also inherits the bit). `attr->writer` has
- * it open from the start; without one it is finished and empty, and `asker` holds what there is of it.
+ * it open from the start; without one it is finished and empty, and `asker` holds what there is of it. `although_lost`: names of the
+ * partition were lost with their nodes, and the caller replaces whatever this one was; else EIO.
  * Touches nothing of the directory itself: see meta_dir_touch. */
 int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
-                struct meta_attr *attr);
+                bool although_lost, struct meta_attr *attr);
 
 /* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
- * *old_type its type; else EEXIST. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
+ * *old_type its type; else EEXIST, and EIO if names of the partition were lost. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
                 uint64_t *old, uint32_t *old_type, struct meta_nodes *tell);
 

@@ -321,7 +321,7 @@ static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct di
 }
 
 int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
-                struct meta_attr *attr) {
+                bool although_lost, struct meta_attr *attr) {
     int error = fsmeta_name_fault(name, length);
     if (error == 0) error = new_fault(attr, target);
     if (error != 0) return error;
@@ -332,7 +332,7 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
     error = room_in(meta, dir);
     if (error == 0 || error == META_BUSY) error = fsmeta_find_entry(meta, key, dir, name, length) != NULL ? EEXIST : error;
-    if (error == 0 && absent(meta, key) == EIO) error = EIO;
+    if (error == 0 && !although_lost && absent(meta, key) == EIO) error = EIO;
     if (error != 0) return leave(meta, error);
     uint64_t ino = fsmeta_next_number(meta, partition);
     if (ino == 0) return leave(meta, ENOSPC);
@@ -384,7 +384,7 @@ int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (entry != NULL && !replace) return leave(meta, EEXIST);
     if ((error = room_in(meta, dir)) != 0) return leave(meta, error);
     if (entry == NULL) {
-        if (absent(meta, key) == EIO) return leave(meta, EIO);
+        if (!replace && absent(meta, key) == EIO) return leave(meta, EIO);
         entry = fsmeta_add_entry(meta, key, dir, name, length, ino, type);
         if (entry != NULL) fsmeta_log_entry(meta, entry);
         return leave(meta, entry == NULL ? ENOMEM : 0);
@@ -461,13 +461,13 @@ struct side {
     struct inode *inode;
 };
 
-/* Is all of it here, unlocked and unwatched? ENOENT: there is no such entry. */
+/* Is all of it here, unlocked and unwatched? ENOENT: there is no such entry; EIO: it may have been lost. */
 static int look_at(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct side *side) {
     *side = (struct side){NULL, NULL};
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return META_NOT_MINE;
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
     side->entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (side->entry == NULL) return ENOENT;
+    if (side->entry == NULL) return absent(meta, key);
     if (side->entry->type == S_IFDIR) return EISDIR;
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, side->entry->ino))) return META_NOT_MINE;
     side->inode = fsmeta_find_inode(meta, side->entry->ino);
@@ -492,7 +492,8 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
     error = look_at(meta, to_key, to_dir, to_name, to_length, &to);
     if (to.entry != NULL && flags & RENAME_NOREPLACE) return leave(meta, EEXIST);
     if (error == EISDIR && exchange) error = META_BUSY;
-    if (error == ENOENT && !exchange) error = room_in(meta, to_dir);
+    bool replaces = !exchange && !(flags & RENAME_NOREPLACE);
+    if ((error == ENOENT && !exchange) || (error == EIO && replaces)) error = room_in(meta, to_dir);
     if (error != 0) return leave(meta, error);
     if (to.entry != NULL && to.inode == from.inode) {
         fsmeta_inode_attr(from.inode, moved);

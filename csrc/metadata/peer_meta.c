@@ -132,7 +132,7 @@ static int create(struct peer_meta *peer_meta, int32_t node, const struct peer_m
         target[q->value_length] = '\0';
     }
     reply->attr = *q->attr;
-    int error = meta_create(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, link ? target : NULL, &reply->attr);
+    int error = meta_create(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, link ? target : NULL, false, &reply->attr);
     return error == ENOENT || error == ENOTDIR ? META_BUSY : error; /* we may not have heard of the directory yet */
 }
 

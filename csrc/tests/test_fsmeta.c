@@ -90,11 +90,11 @@ static void act(struct hammer *hammer, uint64_t *state) {
     case 2:
     case 3:
         attr = wanted(S_IFREG | 0644, next_random(state) % 2 ? node : -1);
-        error = meta_create(meta, dir, name, length, now, node, NULL, &attr);
+        error = meta_create(meta, dir, name, length, now, node, NULL, false, &attr);
         break;
     case 4:
         attr = wanted(S_IFLNK | 0777, -1);
-        error = meta_create(meta, dir, name, length, now, node, "where it leads", &attr);
+        error = meta_create(meta, dir, name, length, now, node, "where it leads", false, &attr);
         break;
     case 5:
     case 6: error = meta_unlink(meta, dir, name, length, now, &attr, &gone, &tell); break;
@@ -283,7 +283,7 @@ static void test_crowd(void) {
     for (int i = 0; i < CROWD; i++) {
         struct meta_attr attr = wanted(S_IFREG | 0644, -1);
         size_t length = (size_t)snprintf(name, sizeof name, "%d", i);
-        CHECK(meta_create(meta, META_ROOT, name, length, i, 0, NULL, &attr) == 0);
+        CHECK(meta_create(meta, META_ROOT, name, length, i, 0, NULL, false, &attr) == 0);
     }
     meta_counts(meta, &full);
     CHECK(full.inodes == CROWD && full.entries == CROWD && meta_count(meta, META_ROOT) == CROWD);

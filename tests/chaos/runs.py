@@ -190,9 +190,13 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
         if status or not plan.workflow.fetch(place, lambda *words: not session.run(session.settle(SETTLE_S)[0].host, *words).returncode):
             raise Finding(f"lost files are not made again ({status}): " + log.read_text()[-3000:])
     found = plan.workflow.results(place)
-    differ = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-    if differ:
-        raise Finding(f"{len(differ)} of {len(expected)} outputs are not those of the undisturbed run: {', '.join(differ[:5])}")
+    differ = {
+        "missing": expected.keys() - found.keys(), "not expected": found.keys() - expected.keys(),
+        "other than in the undisturbed run": {name for name in expected.keys() & found.keys() if expected[name] != found[name]},
+    }  # fmt: skip
+    if any(differ.values()):
+        each = [f"{len(names)} of {len(expected)} outputs {what}: {', '.join(sorted(names)[:5])}" for what, names in differ.items() if names]
+        raise Finding("; ".join(each))
     outcome.what = outcome.what or "identical"
     living = session.settle(SETTLE_S)
     gone = disturbances.lost(session, living)
@@ -336,8 +340,8 @@ def run(plan: Plan, keep: Path, baselines: Baselines) -> Outcome:
 
 
 def no_files(directory: str, names: list[str]) -> list[str]:
-    """What is not copied: mounts, sockets and the data of workflows."""
-    return [name for name in names if name.startswith("mount-") or name == "work" or stat.S_ISSOCK(os.lstat(f"{directory}/{name}").st_mode)]
+    """What is not copied: mounts and sockets."""
+    return [name for name in names if name.startswith("mount-") or stat.S_ISSOCK(os.lstat(f"{directory}/{name}").st_mode)]
 
 
 def describe(session: Session, home: Path, wrong: bool) -> None:

@@ -400,14 +400,21 @@ def test_a_name_that_may_have_gone_with_owner_and_backup_is_no_absent_one() -> N
     cluster = Cluster(4, 3)
     name = names_at(cluster, 1)[0]
     other = backup(cluster, name)
+    replaced, to, *_ = (each for each in names_at(cluster, 1, 20) if backup(cluster, each) == other and each != name)
     write(cluster, 0, b"/" + name, b"gone")
+    write(cluster, 0, b"/" + replaced, b"gone")
     cluster.settle()
     kill_together(cluster, 1, other)
     cluster.settle()
     node = living(cluster)[0]
+    # Whatever it contained, it is replaced. (So a run's task makes an output again.)
+    write(cluster, node, b"/" + replaced, b"new", flags=os.O_CREAT | os.O_TRUNC)
+    assert read(cluster, living(cluster)[1], b"/" + replaced) == b"new"
     assert refused(cluster, node, "walk", b"/" + name, True) == errno.EIO
     assert refused(cluster, node, "open_path", b"/" + name, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1) == errno.EIO
+    assert refused(cluster, node, "open_path", b"/" + name, os.O_RDWR | os.O_TRUNC, 0o644, -1, 0, -1) == errno.EIO
     assert refused(cluster, node, "unlink_path", b"/" + name) == errno.EIO
+    assert refused(cluster, node, "rename_path", b"/" + name, b"/" + to, 0) == errno.EIO
     assert int(cluster.call(node, "get_xattr_path", b"/", b"user.amfs.losses")) > 0
     cluster.call(node, "set_xattr_path", b"/", b"user.amfs.losses", b"accepted", 0)
     assert refused(cluster, node, "walk", b"/" + name, True) == errno.ENOENT
@@ -433,6 +440,24 @@ def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_
     assert cluster.time - began < 5
     cluster.call(keeper, "unlink_path", b"/" + new)
     assert listed(cluster, keeper) == []
+
+
+def test_a_name_whose_record_was_lost_is_replaced_by_a_new_file() -> None:
+    cluster = Cluster(4, 9)
+    old = names_at(cluster, 2)[0]
+    other = backup(cluster, old)
+    keeper = next(node for node in range(4) if node not in (2, other))
+    new = next(name for name in names_at(cluster, keeper, 20) if backup(cluster, name) not in (2, other))
+    write(cluster, keeper, b"/" + old, b"renamed")
+    cluster.call(keeper, "rename_path", b"/" + old, b"/" + new, 0)
+    cluster.call(keeper, "symlink_path", new, b"/link")
+    cluster.settle()
+    kill_together(cluster, 2, other)
+    cluster.settle()
+    opening = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, -1, 0, -1
+    assert refused(cluster, keeper, "open_path", b"/link", *opening) == errno.EIO
+    write(cluster, keeper, b"/" + new, b"anew", flags=os.O_CREAT | os.O_TRUNC)
+    assert read(cluster, living(cluster)[1], b"/" + new) == b"anew"
 
 
 # ── partitions that move ───────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, 
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, failure, work
 from amfs.fs.vfs.members import Members
-from amfs.fs.vfs.namespace import Namespace
+from amfs.fs.vfs.namespace import Namespace, RecordLost
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.paths import Paths
@@ -22,6 +22,11 @@ from amfs.fs.vfs.paths import Paths
 ATTEMPTS = 20  # at a file that is replaced, or changes hands, while it is opened
 READ_MAX = 1 << 20
 ANY_LAYOUT = -1
+
+
+def _replaces(flags: int) -> bool:
+    """Is whatever there is replaced by new content?"""
+    return bool(flags & O_TRUNC) and not flags & O_EXCL
 
 
 class _Handle(NamedTuple):
@@ -80,7 +85,9 @@ class Handles:
         try:
             attr = yield from self._paths.walk(path, not flags & O_NOFOLLOW)
         except OSError as error:
-            if error.errno != errno.ENOENT or not flags & O_CREAT:
+            if not flags & O_CREAT or error.errno not in (errno.ENOENT, errno.EIO):
+                raise
+            if error.errno == errno.EIO and not (_replaces(flags) and (yield from self._is_lost(caller, path))):
                 raise
             return (yield from self._make(caller, path, flags, mode, layout, stripe, rank))
         if flags & O_CREAT and flags & O_EXCL:
@@ -99,6 +106,18 @@ class Handles:
             raise _Replaced(error) from None  # by a rename, since we looked
         return attr._replace(size=opened.size), opened
 
+    def _is_lost(self, caller: Caller, path: bytes) -> Operation[bool]:
+        """May the name itself have been lost with its nodes, or has its record been? Nobody can read it, so a new file may take its place."""
+        try:
+            yield from self._paths.walk(path, False)
+        except RecordLost:
+            yield from self._paths.unlink(caller, path)
+        except OSError as error:
+            return error.errno == errno.EIO
+        else:
+            return False  # a symbolic link to something that is lost
+        return True
+
     def _make(
         self, caller: Caller, path: bytes, flags: int, mode: int, layout: int, stripe: int, rank: int
     ) -> Operation[tuple[Attr, Opened]]:
@@ -111,7 +130,7 @@ class Handles:
             attr = yield from self._paths.walk(path, True)
             return attr, (yield from self._files.open(caller.endpoint, attr.ino, flags & ~O_TRUNC))
         try:
-            return (yield from self._namespace.create_new(caller, dir, name, wanted))
+            return (yield from self._namespace.create_new(caller, dir, name, wanted, _replaces(flags)))
         except OSError as error:
             if error.errno != errno.EEXIST or flags & O_EXCL:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 
 from amfs._native import Meta
@@ -38,6 +39,13 @@ from amfs.fs.vfs.shard import LISTED_MAX
 _CURSOR_BITS = 48
 _SIDE_BY_SIDE_MAX = 8  # shards that are asked at the same time for one page
 _NOTHING = Attr()
+
+
+class RecordLost(OSError):
+    """There is such a name, and its record was lost with its nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EIO, os.strerror(errno.EIO))
 
 
 class Namespace:
@@ -79,7 +87,7 @@ class Namespace:
                     if error.errno != errno.ENOENT:
                         raise
                     if ino == without:
-                        raise failure(errno.EIO) from None  # it is named still: the record was lost with its node
+                        raise RecordLost from None  # it is named still
                     without = ino
             elif self._directories.is_directory(ino):
                 return (yield from self._directories.attr(ino))
@@ -180,9 +188,11 @@ class Namespace:
         """Of a file that this node is about to write."""
         return self.new(caller, dir, stat.S_IFREG | stat.S_IMODE(mode))._replace(writer=self._members.node, finished=0)
 
-    def make(self, caller: Caller, dir: int, name: bytes, wanted: Attr, target: bytes | None = None) -> Operation[Attr]:
-        """Anything but a directory. EEXIST."""
-        attr = yield from self._owners.ask(p.Create(dir, name, caller.now, target, wanted))
+    def make(
+        self, caller: Caller, dir: int, name: bytes, wanted: Attr, target: bytes | None = None, although_lost: bool = False
+    ) -> Operation[Attr]:
+        """Anything but a directory. EEXIST. EIO: the name may have been lost with nodes, unless it is made ``although_lost``."""
+        attr = yield from self._owners.ask(p.Create(dir, name, caller.now, target, wanted, although_lost))
         self._changed(caller, dir, name)
         return attr
 
@@ -208,9 +218,9 @@ class Namespace:
             attr = yield from self.inode(attr.ino)
         return q.Created(attr, *opened)
 
-    def create_new(self, caller: Caller, dir: int, name: bytes, wanted: Attr) -> Operation[tuple[Attr, Opened]]:
-        """A new file, opened to be written. EEXIST."""
-        attr = yield from self.make(caller, dir, name, wanted)
+    def create_new(self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False) -> Operation[tuple[Attr, Opened]]:
+        """A new file, opened to be written. EEXIST, and EIO as of ``make``."""
+        attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
         opened = yield from self._files.create(caller.endpoint, attr)
         return attr, opened
 

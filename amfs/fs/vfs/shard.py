@@ -56,7 +56,7 @@ class Shard:
         self._drops: dict[int, list[int]] = {}  # node -> inodes whose data it shall drop
         calls.serve(
             p.Lookup.by(lambda peer, call: _entry(*meta.lookup(call.dir, call.name, peer))),
-            p.Create.by(lambda peer, call: Attr(*meta.create(call.dir, call.name, call.now, peer, call.target, call.attr))),
+            p.Create.by(self._create),
             p.Insert.by(self._insert),
             p.Remove.by(self._remove),
             p.Unlink.by(self._unlink),
@@ -109,6 +109,9 @@ class Shard:
                 self._calls.tell(node, p.Drop(tuple(inodes)))
 
     # ── entries ────────────────────────────────────────────────────────────────────────────────────
+
+    def _create(self, peer: int, call: p.Create) -> Attr:
+        return Attr(*self._meta.create(call.dir, call.name, call.now, peer, call.target, call.attr, call.although_lost))
 
     def _insert(self, peer: int, call: p.Insert) -> Operation[Entry]:
         asker = peer if call.asker < 0 else call.asker
