@@ -5,6 +5,7 @@ Calls for many entries travel together, so a tree costs one round trip for each 
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -17,6 +18,7 @@ from amfs.engine import fs_requests as q
 from amfs.engine.attr import Attr
 
 PAGE = 4096  # entries in one answer
+_NAMES_LOST = "may have had more entries: names were lost with nodes (setfattr -n user.amfs.losses -v accepted on amfs:/ says that is all)"
 _AHEAD = 32  # directories whose first page is asked for before it is wanted
 
 
@@ -48,15 +50,22 @@ def _page_call(path: bytes, cursor: int = 0) -> Call[q.Page]:
 
 
 def pages(connection: NodeConnection, path: bytes, first: Pending | None = None) -> Iterator[list[Entry]]:
-    """The entries of a directory, page by page. Entries that are made or removed meanwhile may or may not be in it; no other is missed."""
+    """The entries of a directory, page by page. Entries that are made or removed meanwhile may or may not be in it; no other is missed.
+
+    After the last page ``OSError`` (EIO) if names were lost with their nodes: this directory may have had more entries.
+    """
     pending = first or connection.submit(_page_call(path))
+    names_lost = False
     while True:
-        entries, cursor = connection.wait(pending)
+        entries, cursor, lost = connection.wait(pending)
+        names_lost |= lost
         if cursor:
             pending = connection.submit(_page_call(path, cursor))
         yield [Entry(path, name, attr) for name, attr in entries]
         if not cursor:
-            return
+            break
+    if names_lost:
+        raise OSError(errno.EIO, _NAMES_LOST, os.fsdecode(path))
 
 
 def walk(connection: NodeConnection, top: bytes, on_error: Callable[[OSError], None]) -> Iterator[tuple[bytes, list[Entry]]]:
@@ -71,11 +80,14 @@ def walk(connection: NodeConnection, top: bytes, on_error: Callable[[OSError], N
             if path not in ahead:
                 ahead[path] = connection.submit(_page_call(path))
         path = stack.pop()
+        entries: list[Entry] = []
         try:
-            entries = [entry for page in pages(connection, path, ahead.pop(path)) for entry in page]
+            for page in pages(connection, path, ahead.pop(path)):
+                entries += page
         except OSError as error:
             on_error(error)
-            continue
+            if not entries:
+                continue
         yield path, entries
         stack.extend(entry.path for entry in reversed(entries) if entry.is_dir())
 

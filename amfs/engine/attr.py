@@ -87,6 +87,13 @@ class Listed(NamedTuple):
     attr: Attr | None
 
 
+class Names(NamedTuple):
+    """Entries of a directory. ``lost``: names were lost with their nodes, and some may have been in it."""
+
+    entries: list[Listed]
+    lost: bool
+
+
 class Facts(NamedTuple):
     """What is known of content where it lies. Times in nanoseconds since 1970, 0: as they were."""
 

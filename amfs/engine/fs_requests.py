@@ -77,10 +77,11 @@ class Walked(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page of a directory, and where it goes on; 0: that was all."""
+    """A page of a directory, and where it goes on; 0: that was all. ``lost``: as ``attr.Names`` has it."""
 
     entries: list[tuple[bytes, Attr]]
     more: int
+    lost: bool
 
 
 class OpenedFile(NamedTuple):

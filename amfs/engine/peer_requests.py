@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from amfs.engine.attr import Attr, Entry, Facts, Listed
+from amfs.engine.attr import Attr, Entry, Facts, Names
 from amfs.engine.fs_requests import CheckedStore, Copied, Digested, by_tag
 from amfs.engine.peer_calls import InodeCall as InodeCall
 from amfs.engine.peer_calls import NameCall as NameCall
@@ -93,7 +93,7 @@ class ReserveDirectory(NameCall[int], frozen=True):
     """Make the entry of a directory that is about to be made. Answers its number."""
 
 
-class List(PeerCall[list[Listed]], frozen=True):
+class List(PeerCall[Names], frozen=True):
     """Entries of one shard. META_NOT_MINE: it has another table, or partitions are on their way."""
 
     dir: int
@@ -577,7 +577,7 @@ BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
 #: They change nothing: when the asked node dies they are asked again.
 QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListXattr))
 #: They may take as long as copying a file does, and may be asked again: when no answer comes in time, and when the asked node dies.
-#: A closing is one of them, for the kernel has answered the program's ``close`` by then: an heir that does not hear of it has an empty file.
+#: A closing is one: the kernel has answered the program's ``close`` by then, and an heir that does not hear of it has an empty file.
 LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((

@@ -195,8 +195,8 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
         "other than in the undisturbed run": {name for name in expected.keys() & found.keys() if expected[name] != found[name]},
     }  # fmt: skip
     if any(differ.values()):
-        each = [f"{len(names)} of {len(expected)} outputs {what}: {', '.join(sorted(names)[:5])}" for what, names in differ.items() if names]
-        raise Finding("; ".join(each))
+        each = [f"{len(names)} {what}: {', '.join(sorted(names)[:5])}" for what, names in differ.items() if names]
+        raise Finding(f"of {len(expected)} outputs {'; '.join(each)}")
     outcome.what = outcome.what or "identical"
     living = session.settle(SETTLE_S)
     gone = disturbances.lost(session, living)

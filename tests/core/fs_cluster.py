@@ -340,6 +340,6 @@ class Real:
         self.do("rename_path", path, to, 0)
 
     def list(self, path: bytes) -> list[bytes]:
-        listed, more = self.do("list_path", path, 0, 1000)
+        listed, more, _ = self.do("list_path", path, 0, 1000)
         assert not more
         return sorted(bytes(name) for name, _ in listed)

@@ -32,9 +32,9 @@ def refused(cluster: Cluster, node: int, op: str, *args: Any) -> int:
     return 0
 
 
-def listed(cluster: Cluster, node: int, path: bytes = b"/") -> list[bytes]:
-    page, more = cluster.call(node, "list_path", path, 0, LISTED)
-    assert not more
+def listed(cluster: Cluster, node: int, path: bytes = b"/", some_lost: bool = False) -> list[bytes]:
+    page, more, lost = cluster.call(node, "list_path", path, 0, LISTED)
+    assert not more and lost == some_lost
     return sorted(bytes(name) for name, _ in page)
 
 
@@ -415,9 +415,11 @@ def test_a_name_that_may_have_gone_with_owner_and_backup_is_no_absent_one() -> N
     assert refused(cluster, node, "open_path", b"/" + name, os.O_RDWR | os.O_TRUNC, 0o644, -1, 0, -1) == errno.EIO
     assert refused(cluster, node, "unlink_path", b"/" + name) == errno.EIO
     assert refused(cluster, node, "rename_path", b"/" + name, b"/" + to, 0) == errno.EIO
+    assert cluster.call(node, "list_path", b"/", 0, LISTED)[2], "a listing that may lack names says so"
     assert int(cluster.call(node, "get_xattr_path", b"/", b"user.amfs.losses")) > 0
     cluster.call(node, "set_xattr_path", b"/", b"user.amfs.losses", b"accepted", 0)
     assert refused(cluster, node, "walk", b"/" + name, True) == errno.ENOENT
+    assert listed(cluster, node) == [replaced]
     write(cluster, node, b"/" + name, b"anew")
     assert read(cluster, living(cluster)[1], b"/" + name) == b"anew"
 
@@ -439,7 +441,7 @@ def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_
     assert (bytes(name), Attr(*attr).finished) == (new, LOST)
     assert cluster.time - began < 5
     cluster.call(keeper, "unlink_path", b"/" + new)
-    assert listed(cluster, keeper) == []
+    assert listed(cluster, keeper, some_lost=True) == []
 
 
 def test_a_name_whose_record_was_lost_is_replaced_by_a_new_file() -> None:

@@ -107,7 +107,7 @@ class Handles:
         return attr._replace(size=opened.size), opened
 
     def _is_lost(self, caller: Caller, path: bytes) -> Operation[bool]:
-        """May the name itself have been lost with its nodes, or has its record been? Nobody can read it, so a new file may take its place."""
+        """May the name itself have been lost with its nodes, or has its record been? Then nobody can read it, and it can be replaced."""
         try:
             yield from self._paths.walk(path, False)
         except RecordLost:

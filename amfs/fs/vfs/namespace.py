@@ -22,6 +22,7 @@ from amfs.engine.attr import (
     Attr,
     Facts,
     Listed,
+    Names,
     Opened,
     maker,
 )
@@ -133,10 +134,10 @@ class Namespace:
 
     def page(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
         """A page for a mount. Attributes only where no other node changes anything: the kernel keeps them, and no shard knows it."""
-        page = yield from self.listing(dir, cursor, limit)
+        page, _ = yield from self.listing(dir, cursor, limit)
         return page if len(self._members.live) == 1 else [entry._replace(attr=None) for entry in page]
 
-    def listing(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
+    def listing(self, dir: int, cursor: int, limit: int) -> Operation[Names]:
         """A page of entries, in the order of the shards; again from its start if partitions moved meanwhile."""
         self._meta.dir_get(dir)
         end = self._calls.now + PATIENCE_S
@@ -150,10 +151,11 @@ class Namespace:
                     raise
             yield Sleep(PAUSE_LAST_S)
 
-    def _gather(self, dir: int, cursor: int, limit: int) -> Operation[list[Listed]]:
+    def _gather(self, dir: int, cursor: int, limit: int) -> Operation[Names]:
         order, version = sorted(self._members.live), self._members.version
         place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
         page: list[Listed] = []
+        lost = False
         side_by_side = 1  # what lies in the first shards is often all that fits, or all that there is
         while place < len(order) and len(page) < limit:
             wanted = min(limit - len(page), LISTED_MAX)
@@ -161,9 +163,11 @@ class Namespace:
             answers = yield from together([
                 ask(node, p.List(dir, inside if node == asked[0] else 0, wanted, version)) for node in asked
             ])  # fmt: skip
-            for entries in answers:
-                if isinstance(entries, OSError):
-                    raise entries
+            for answer in answers:
+                if isinstance(answer, OSError):
+                    raise answer
+                entries = answer.entries
+                lost |= answer.lost
                 taken = entries[: limit - len(page)]
                 page += [entry._replace(cursor=place << _CURSOR_BITS | entry.cursor) for entry in taken]
                 if len(taken) == wanted or len(taken) < len(entries):  # there may be more; those behind are asked again
@@ -171,7 +175,7 @@ class Namespace:
                     break
                 place, inside = place + 1, 0
             side_by_side = min(2 * side_by_side, _SIDE_BY_SIDE_MAX)
-        return page
+        return Names(page, lost)
 
     # ── making ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -218,7 +222,9 @@ class Namespace:
             attr = yield from self.inode(attr.ino)
         return q.Created(attr, *opened)
 
-    def create_new(self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False) -> Operation[tuple[Attr, Opened]]:
+    def create_new(
+        self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False
+    ) -> Operation[tuple[Attr, Opened]]:
         """A new file, opened to be written. EEXIST, and EIO as of ``make``."""
         attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
         opened = yield from self._files.create(caller.endpoint, attr)

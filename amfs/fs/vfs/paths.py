@@ -95,8 +95,8 @@ class Paths:
         if not stat.S_ISDIR(attr.mode):
             raise failure(errno.ENOTDIR)
         limit = max(1, min(limit, PAGE))
-        page = yield from self._namespace.listing(attr.ino, cursor, limit)
-        return q.Page((yield from self._with_attrs(attr.ino, page)), page[-1].cursor if len(page) == limit else 0)
+        page, lost = yield from self._namespace.listing(attr.ino, cursor, limit)
+        return q.Page((yield from self._with_attrs(attr.ino, page)), page[-1].cursor if len(page) == limit else 0, lost)
 
     def _with_attrs(self, dir: int, page: list[Listed]) -> Operation[list[tuple[bytes, Attr]]]:
         listed: list[tuple[bytes, Attr]] = []
@@ -132,7 +132,7 @@ class Paths:
             cursor = 0
             while True:
                 try:
-                    page = yield from self._namespace.listing(attr.ino, cursor, PAGE)
+                    page, _ = yield from self._namespace.listing(attr.ino, cursor, PAGE)
                 except OSError as error:
                     if error.errno in (errno.ENOENT, errno.ENOTDIR):
                         break  # removed meanwhile

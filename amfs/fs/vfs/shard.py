@@ -27,6 +27,7 @@ from amfs.engine.attr import (
     Entry,
     Facts,
     Listed,
+    Names,
 )
 from amfs.engine.origin import ATTRIBUTE
 from amfs.fs.vfs.caches import Caches
@@ -172,13 +173,14 @@ class Shard:
             if isinstance(answer, OSError):
                 self._meta.unused(ino, node)
 
-    def _list(self, peer: int, call: p.List) -> list[Listed]:
+    def _list(self, peer: int, call: p.List) -> Names:
         if call.version != self._members.version or self._in_motion():
             raise failure(META_NOT_MINE)  # an entry could be on its way from a shard that was not asked yet to one that was
-        return [
+        entries = [
             Listed(name, ino, type, cursor, None if attr is None else Attr(*attr))
             for name, ino, type, cursor, attr in self._meta.list(call.dir, call.cursor, min(call.limit, LISTED_MAX))
         ]
+        return Names(entries, self._meta.count_backups()[2] > 0)
 
     def _reserve_directory(self, peer: int, call: p.ReserveDirectory) -> int:
         ino = self._meta.new_number(self._meta.name_partition(call.dir, call.name))
