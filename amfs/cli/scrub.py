@@ -7,19 +7,24 @@ import click
 from amfs.cli.fs_common import CONTEXT, Work, encoded, line, name_text, output_option, print_json, session_option
 
 TROUBLE = 2
+LOSSES = "user.amfs.losses"  # of the topmost directory
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("path", required=False)
 @click.option("--rate", metavar="SIZE", default="", help="Bytes of files in a second, such as 100M (default: as fast as it goes).")
+@click.option("--accept-lost-names", "accept", is_flag=True, help="Names that were lost with their nodes count as never there.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the exit status.")
 @output_option
 @session_option
-def scrub(path: str | None, rate: str, quiet: bool, form: str, session: str | None) -> int:
+def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, session: str | None) -> int:
     """Look whether the content of files is what was written, at and below PATH; without PATH everywhere, files of runs too.
 
     Each node compares its copies with their digests. It drops what is damaged: another copy is used, or the task that made the file runs
     again. A file without any other copy is lost, and named. Exit status: 0 nothing is lost, 1 some is, 2 trouble.
+
+    If nodes died that had all records of some names, nobody knows these names any more: a name that is not there may be one of them, so to
+    look for it is an error. --accept-lost-names ends that. Look first at what is missing.
     """
     from amfs.operations.scrubbing import Bad
     from amfs.operations.scrubbing import scrub as work_of
@@ -32,12 +37,15 @@ def scrub(path: str | None, rate: str, quiet: bool, form: str, session: str | No
     with Work("scrub", session) as work:
         bytes_in_a_second = _rate_of(rate)
         try:
+            names_lost = int(work.files.getxattr("/", LOSSES))
+            if accept and names_lost:
+                work.files.setxattr("/", LOSSES, b"accepted")
             found = work_of(work.files, work.path(path or "amfs:/"), path is None, bytes_in_a_second, say)
         except OSError as error:
             work.report_error(error, status=TROUBLE)
             return work.status
         if form == "json":
-            print_json({**found._asdict(), "bad": [bad._asdict() for bad in found.bad]})
+            print_json({**found._asdict(), "names_lost": names_lost, "bad": [bad._asdict() for bad in found.bad]})
         elif not quiet:
             from amfs.display.progress import size_text
 
@@ -51,7 +59,10 @@ def scrub(path: str | None, rate: str, quiet: bool, form: str, session: str | No
             ):
                 if count:
                     line(f"{count} {what}")
-        return 1 if found.lost else 0
+            if names_lost:
+                what = "count as never there from now on" if accept else "may be missing: --accept-lost-names"
+                line(f"names of {names_lost} partitions were lost with nodes, and {what}")
+        return 1 if found.lost or (names_lost and not accept) else 0
 
 
 def _rate_of(text: str) -> int:

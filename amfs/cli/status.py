@@ -128,7 +128,7 @@ def _print(fact: dict[str, Any]) -> None:
         click.echo(f"  names of {alone} of {sum(node.get('partitions', 0) for node in up)} partitions of amfs:/ have no backup in step yet")
     lost = sum(node.get("names_lost", 0) for node in up)
     if lost:
-        click.echo(f"  names of {lost} partitions of amfs:/ were lost: a missing one is EIO until user.amfs.losses of amfs:/ is set")
+        click.echo(f"  names of {lost} partitions of amfs:/ were lost: a missing one is EIO until amfs scrub --accept-lost-names")
     few = sum(node.get("few_copies", 0) for node in up)
     if few:
         size, s = sum(node.get("few_copies_bytes", 0) for node in up), ("s", "have") if few > 1 else ("", "has")

@@ -187,6 +187,7 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
         # A node was lost after the run had looked for losses, or before anybody had noticed.
         outcome.what = "lost files made again by --resume"
         status = wait(submit(session, place, ["--resume", *arguments], log), RUN_S, "the run that makes lost files again")
+        session.run(session.settle(SETTLE_S)[0].host, "scrub", "-q", "--accept-lost-names")  # if there are any: of two nodes at once
         if status or not plan.workflow.fetch(place, lambda *words: not session.run(session.settle(SETTLE_S)[0].host, *words).returncode):
             raise Finding(f"lost files are not made again ({status}): " + log.read_text()[-3000:])
     found = plan.workflow.results(place)

@@ -212,3 +212,35 @@ def test_a_node_that_was_taken_for_dead_and_comes_back_is_fenced(tmp_path: Path)
         assert joined.returncode == 0, joined.stderr
         with Files(node=3) as others:
             assert {others.read_bytes(f"/f{number}") for number in range(6)} == {b"newer"}
+
+
+def test_names_that_may_have_been_lost_are_told_until_that_is_accepted(tmp_path: Path) -> None:
+    """Two nodes die at once: half of the partitions that either had were backed up by the other."""
+    source = tmp_path / "source"
+    source.mkdir()
+    names = [f"f{number}" for number in range(60)]
+    for name in names:
+        (source / name).write_text(name)
+    with running(4) as session, Files(node=0) as files:
+        assert amfs("put", "-r", str(source), "amfs:/d").returncode == 0
+        kill(session, 3)
+        kill(session, 2)
+        await_members(files, 2)
+        said = amfs("ls", "amfs:/d")
+        left = said.stdout.split()[1:]  # after the name of the directory
+        assert said.returncode == 2 and "may have had more entries" in said.stderr
+        assert 20 < len(left) < 60
+        gone = next(name for name in names if name not in left)
+        with pytest.raises(OSError, match="Input/output error"):
+            files.read_bytes(f"/d/{gone}")
+        said = amfs("get", "-r", "amfs:/d", str(tmp_path / "got"))
+        assert said.returncode == 1 and "may have had more entries" in said.stderr
+        assert sorted(os.listdir(tmp_path / "got")) == sorted(left)
+        assert amfs("put", str(source / gone), f"amfs:/d/{gone}").returncode == 0, "a name that may have been lost is not made again"
+        assert files.read_bytes(f"/d/{gone}") == gone.encode()
+        said = amfs("scrub")
+        assert said.returncode == 1 and "partitions were lost with nodes, and may be missing" in said.stdout
+        said = amfs("scrub", "--accept-lost-names")
+        assert "count as never there from now on" in said.stdout
+        said = amfs("ls", "amfs:/d")
+        assert (said.returncode, sorted(said.stdout.split())) == (0, sorted([*left, gone]))
