@@ -161,7 +161,12 @@ def _put(work: Work, sources: Sequence[str], target: str, options: CopyOptions) 
     from amfs.client.tree import lookup
 
     to = work.path(target)
-    there = lookup(work.files.connection, to, True)
+    try:
+        there = lookup(work.files.connection, to, True)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        there = None  # the name may have been lost with nodes: if so, it is replaced, and else the error comes again
     into = there is not None and stat.S_ISDIR(there.mode)
     if (len(sources) > 1 or (target.endswith("/") and not os.path.isdir(sources[0]))) and not into:
         raise UsageError(f"put: {target}: not a directory")

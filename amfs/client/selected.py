@@ -26,22 +26,25 @@ class Selected(NamedTuple):
     attr: Attr
 
 
-def files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
+def files_at(connection: NodeConnection, path: bytes, known_only: bool = False) -> list[Selected]:
     """The file at ``path``, or all regular files at and below the directory there, by path. Symbolic links in it are not followed.
 
-    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed.
+    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed. ``tree.NamesLost``: there may have been
+    more files, unless those whose names are known are enough.
     """
     end = time.monotonic() + DEATH_S
     while True:
         try:
-            return _files_at(connection, path)
+            return _files_at(connection, path, known_only)
+        except tree.NamesLost:
+            raise
         except OSError as error:  # a node may be dying: the next question may go to its heir
             if error.errno != errno.EIO or time.monotonic() >= end:
                 raise
         time.sleep(_PAUSE_S)
 
 
-def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
+def _files_at(connection: NodeConnection, path: bytes, known_only: bool) -> list[Selected]:
     top = Attr(*connection.call(q.Walk(path, True), about=(path,))[0])
     if stat.S_ISREG(top.mode):
         return [Selected(path, top)]
@@ -49,7 +52,8 @@ def _files_at(connection: NodeConnection, path: bytes) -> list[Selected]:
         raise failure(errno.EINVAL, (path,), "is neither a file nor a directory")
 
     def stop(error: OSError) -> None:
-        raise error
+        if not (known_only and isinstance(error, tree.NamesLost)):
+            raise error
 
     found = [
         Selected(entry.path, entry.attr) for _, entries in tree.walk(connection, path, stop) for entry in entries if entry.is_file()

@@ -22,6 +22,13 @@ _NAMES_LOST = "may have had more entries: names were lost with nodes (amfs scrub
 _AHEAD = 32  # directories whose first page is asked for before it is wanted
 
 
+class NamesLost(OSError):
+    """A directory has been listed, and may have had more entries: their names were lost with nodes."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__(errno.EIO, _NAMES_LOST, os.fsdecode(path))
+
+
 class Entry:
     """One entry of a directory, much like ``os.DirEntry``; what it is like is known already and costs nothing."""
 
@@ -52,7 +59,7 @@ def _page_call(path: bytes, cursor: int = 0) -> Call[q.Page]:
 def pages(connection: NodeConnection, path: bytes, first: Pending | None = None) -> Iterator[list[Entry]]:
     """The entries of a directory, page by page. Entries that are made or removed meanwhile may or may not be in it; no other is missed.
 
-    After the last page ``OSError`` (EIO) if names were lost with their nodes: this directory may have had more entries.
+    After the last page ``NamesLost`` (EIO) if names were lost with their nodes.
     """
     pending = first or connection.submit(_page_call(path))
     names_lost = False
@@ -65,7 +72,7 @@ def pages(connection: NodeConnection, path: bytes, first: Pending | None = None)
         if not cursor:
             break
     if names_lost:
-        raise OSError(errno.EIO, _NAMES_LOST, os.fsdecode(path))
+        raise NamesLost(path)
 
 
 def walk(connection: NodeConnection, top: bytes, on_error: Callable[[OSError], None]) -> Iterator[tuple[bytes, list[Entry]]]:

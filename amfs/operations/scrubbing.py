@@ -109,7 +109,7 @@ def _portions(files: Files, path: bytes, counts: _Counts, rate: int) -> Iterator
     most = min(BYTES_AT_ONCE, rate) if rate else BYTES_AT_ONCE
     portion: list[Selected] = []
     size = 0
-    for each in files_at(files.connection, path):
+    for each in files_at(files.connection, path, known_only=True):
         if each.attr.layout == STRIPED and each.attr.finished != LOST:
             counts.striped += 1
             continue
