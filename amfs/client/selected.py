@@ -29,7 +29,7 @@ class Selected(NamedTuple):
 def files_at(connection: NodeConnection, path: bytes, known_only: bool = False) -> list[Selected]:
     """The file at ``path``, or all regular files at and below the directory there, by path. Symbolic links in it are not followed.
 
-    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed. ``tree.NamesLost``: there may have been
+    Raises OSError: there is nothing, it is no file and no directory, or a directory cannot be listed. ``tree.NamesLost``: there may be
     more files, unless those whose names are known are enough.
     """
     end = time.monotonic() + DEATH_S
