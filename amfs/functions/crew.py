@@ -64,7 +64,13 @@ class Call:
         self.kind = kind
         self.payload = payload
         self.in_file = in_file
-        self.begun = False
+        self.begun: bool | None = None  # False: it was cancelled before, and its future has been told
+
+    def begin(self) -> bool:
+        """Is it to be executed? It may be sent again, after a worker has given it back."""
+        if self.begun is None:
+            self.begun = self.future.set_running_or_notify_cancel()
+        return self.begun
 
 
 class _Link:
@@ -384,7 +390,7 @@ class Crew:
             call.future.set_exception(error)
 
     def _fail(self, call: Call, error: BaseException) -> None:
-        if call.begun or call.future.set_running_or_notify_cancel():
+        if call.begin():
             with suppress(futures.InvalidStateError):
                 call.future.set_exception(error)
 
@@ -409,9 +415,7 @@ class Crew:
         pack = link.stream.pack
         for number in numbers:
             call = self._calls[number]
-            if not call.begun:
-                call.begun = call.future.set_running_or_notify_cancel()
-            if not call.begun:
+            if not call.begin():
                 link.out += pack(w.CALL, number)  # cancelled: only to be answered
                 continue
             if call.function.number != link.function:

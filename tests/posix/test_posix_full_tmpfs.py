@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import mounting
 import pytest
 
+PATIENCE_S = 30.0
 SIZES = (32 << 20, 20 << 20)  # so that it is the other node that refuses first
 
 
@@ -63,5 +65,9 @@ def test_what_was_written_is_there_and_what_has_no_place_is_refused_by_the_write
             for at in range(0, written, len(step)):
                 assert file.read(min(len(step), written - at)) == step[: written - at], at
     os.unlink(there)
+    end = time.monotonic() + PATIENCE_S
+    while os.statvfs(mounts[0]).f_bavail * os.statvfs(mounts[0]).f_bsize < 0.9 * sum(SIZES):  # its stripes go after the answer
+        assert time.monotonic() < end, "the room of a deleted file is not free"
+        time.sleep(0.01)
     (mounts[1] / "again").write_bytes(step * 60)
     assert (mounts[0] / "again").read_bytes() == step * 60
