@@ -385,7 +385,7 @@ class Dispatcher(Machine):
                 for worker in [worker for worker in known if worker not in everyone]:
                     del known[worker]
             run.placement.forget(set(everyone))
-            run.health.forget(set(everyone))
+            run.health.forget(set(everyone), set(self.workers))
             self._dirty[number] = None
 
     def _replant(self, number: int, run: DispatchRun) -> None:

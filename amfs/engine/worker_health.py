@@ -45,9 +45,14 @@ class WorkerHealth:
         self.out.add(worker)
         return True
 
-    def forget(self, alive: set[int]) -> None:
-        """Only these workers are left."""
+    def forget(self, alive: set[int], workers: set[int]) -> None:
+        """Only these nodes are left, and ``workers`` of them are those of this dispatcher. If all of them are out of service, they are back:
+        somebody must have the tasks."""
         self.out &= alive
+        if workers <= self.out:
+            self.out -= workers
+            for worker in workers:
+                self.blamed.pop(worker, None)
         self.succeeded &= alive
         for counts in (self.streak, self.blamed):
             for worker in counts.keys() - alive:

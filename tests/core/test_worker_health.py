@@ -97,6 +97,23 @@ def test_the_last_worker_stays_in_service() -> None:
     assert len(health.out) == 1
 
 
+def test_workers_are_in_service_again_when_the_last_other_one_has_died() -> None:
+    """An urgent task found no worker at all, and that ended the node."""
+    unit = Unit([0, 1, 2], data_aware=False)
+    health = next(iter(unit.machine.runs.values())).health
+    for _ in range(10):
+        for worker in (0, 1):
+            health.failed(worker)
+            health.blame(worker, 3)
+    assert health.out == {0, 1}
+    unit.submit(spec(1))
+    worker, _task = once(unit)
+    assert worker == 2
+    unit.view(0, 1)
+    worker, _task = once(unit)
+    assert worker in (0, 1) and not health.out
+
+
 def test_a_task_that_takes_nodes_with_it_is_given_up() -> None:
     everyone = list(range(1, LIMITS.deaths_max + 2))
     unit = Unit([0, *everyone], data_aware=False).submit(spec(1, pin=1, pin_hard=False))
