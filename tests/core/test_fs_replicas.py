@@ -11,6 +11,7 @@ from fs_cluster import Cluster
 
 from amfs.engine import fs_works as w
 from amfs.engine.attr import STRIPED, Attr
+from amfs.fs.vfs.replicas import SETTLE_S
 from amfs.sim.file_backend import STRIPE
 
 REPLICAS = b"user.amfs.replicas"
@@ -79,6 +80,34 @@ def test_what_was_closed_stays_whole_while_one_node_after_the_other_dies(copies:
         for ino in inodes.values():
             assert len(holders(cluster, ino)) >= min(copies, len(living(cluster))), "copies are made again"
     assert sum(cluster.nodes[living(cluster)[0]].fs.short_of_copies()) > 0, "what is asked for cannot be had, and is shown"
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_files_of_which_the_records_are_inherited_while_others_are_copied_are_copied_too(seed: int) -> None:
+    """Seed 701751: a node searched for files with too few copies, and inherited records of others while it had copies made. All records had
+    come when those were there, so that it did not search again: the inherited files stayed with one copy."""
+    cluster = session(3, seed)
+    inodes = [write(cluster, number % 3, b"/%d" % number, b"content %d" % number) for number in range(30)]
+    cluster.settle()
+    died = cluster.time
+    others = cluster.random.sample(range(3), 2)
+    cluster.held_links.update({(others[0], others[1]), (others[1], others[0])})  # so that nothing is inherited
+    cluster.held_works.add(w.Fetch)
+    [dies] = {0, 1, 2} - set(others)
+    cluster.kill(dies)
+    while cluster.time < died + SETTLE_S + 0.1:
+        assert cluster.step()
+    systems = [cluster.nodes[node].fs for node in others]
+    assert all(fs.mover.in_motion() for fs in systems), "something was inherited before the search: the test proves nothing"
+    cluster.held_links.clear()
+    while any(fs.mover.in_motion() for fs in systems):
+        assert cluster.step()
+    assert any(cluster.slow.get(node) for node in others), "nothing is being copied: the test proves nothing"
+    cluster.held_works.clear()
+    cluster.settle()
+    assert {fs.short_of_copies() for fs in systems} == {(0, 0)}
+    assert all(len(holders(cluster, ino)) == 2 for ino in inodes)
     cluster.check()
 
 

@@ -239,6 +239,8 @@ class Replicas:
             while self._changed:
                 self._changed = False
                 yield Sleep(SETTLE_S)
+                # Before the search: records that come after it need another one, even if all have come when its copies are there.
+                moving = self._in_motion()
                 short = [(ino, size) for ino, size, striped in self._meta.short_of_copies(len(self._members.live)) if not striped]
                 if short and len(short) != said:
                     said = len(short)
@@ -248,7 +250,7 @@ class Replicas:
                 for batch in bounded(short, BYTES_IN_FLIGHT, FILES_IN_FLIGHT):
                     answers = yield from together([self._complete(ino) for ino in batch])
                     failed = failed or any(answers)
-                if failed or self._in_motion():
+                if failed or moving:
                     self._changed = True
                     yield Sleep(AGAIN_S if failed else SETTLE_S)
         finally:
