@@ -13,15 +13,18 @@ from collections.abc import Collection
 class Majority:
     """What node ``node`` heard of the others. ``lately_s``: how long ago a node may have been heard last that counts as reached."""
 
-    def __init__(self, node: int, lately_s: float, members: list[int]) -> None:
+    def __init__(self, node: int, lately_s: float) -> None:
         self.node = node
         self.lately_s = lately_s
-        self.members = members
+        self.members: list[int] = []
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._heard: dict[int, float] = {}
         self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
 
-    def follow(self, members: list[int]) -> None:
+    def follow(self, members: list[int], now: float) -> None:
+        """These are the members. One that is new has just asked to be let in, or was started together with this node."""
+        for node in set(members).difference(self.members):
+            self.hear(node, now)
         self.members = members
         self.gone.intersection_update(members)
         known = set(members)

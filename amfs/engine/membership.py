@@ -65,7 +65,7 @@ class Membership(Machine):
         self.left: set[int] = set()  # ids of nodes that were members
         self.unreachable: set[int] = set()  # members to which our link is down
         self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
-        self.majority = Majority(me.node, self.limits.suspect_s, self.nodes())
+        self.majority = Majority(me.node, self.limits.suspect_s)
         self.answered: set[int] = set()  # nodes that asked since our last beat whether we live
         self.cut_off_at: float | None = None  # since when this node, as manager, lacks the majority
         self.beat_due = 0.0
@@ -101,6 +101,7 @@ class Membership(Machine):
         """Found the session, or ask to join it."""
         self.manager_heard = self.now
         if self.view is not None:
+            self.majority.follow(self.nodes(), self.now)
             self._watch()
             self.changed = True
         elif self.hint == self.node:
@@ -165,6 +166,10 @@ class Membership(Machine):
         if self.now < due and len(self.joining) < len(view.members):
             self.set_timer("join", due - self.now)
             return
+        if not self.majority.without((), self.now):
+            # The network may be cut. Nodes that join here would make this side a majority, and the other side is one already.
+            self.set_timer("join", self.limits.heartbeat_s)
+            return
         self.let_in_at = self.now
         joined = tuple(self.joining[node] for node in sorted(self.joining))
         self.joining.clear()
@@ -223,7 +228,7 @@ class Membership(Machine):
         self.view = view
         self.changed = True
         self.manager_heard = self.now
-        self.majority.follow(self.nodes())
+        self.majority.follow(self.nodes(), self.now)
         self._watch()
 
     def _watch(self) -> None:

@@ -46,8 +46,8 @@ class WorkerHealth:
         return True
 
     def forget(self, alive: set[int], workers: set[int]) -> None:
-        """Only these nodes are left, and ``workers`` of them are those of this dispatcher. If all of them are out of service, they are back:
-        somebody must have the tasks."""
+        """Only these nodes are left, and ``workers`` of them are those of this dispatcher. If all of these are out of service, they are
+        back: somebody must have the tasks."""
         self.out &= alive
         if workers <= self.out:
             self.out -= workers

@@ -220,6 +220,18 @@ def test_a_manager_without_the_majority_takes_nobody_for_dead_and_ends_its_side(
     assert not manager.take_all(m.View)
 
 
+def test_a_manager_without_the_majority_lets_nobody_in() -> None:
+    """Seed 702611: nodes joined a manager that was cut off, one after the other, until they and it were more than half, and there were two
+    sessions."""
+    manager = manager_of(1, 2, 3, 4)
+    beating(manager, 4)
+    manager.forget().tell(5, m.Join(member(5)))
+    beating(manager, 2)
+    assert not manager.take_all(m.ViewChange) and not manager.take_all(m.View)
+    beating(manager, 2, 1, 2, 3, 4)
+    assert 5 in [one.node for one in told(manager, 1).members], "it is let in when the majority is heard again"
+
+
 def test_a_manager_that_is_heard_again_in_time_goes_on() -> None:
     manager = manager_of(1, 2, 3, 4)
     beating(manager, round(LIMITS.cut_off_s / BEAT) - 2, 1)
