@@ -158,15 +158,20 @@ class FlsShard(Machine):
             )
 
     def on_release(self, peer: int, message: m.Release) -> None:
-        records = self.runs.get(message.run)
-        if records is None:
+        run = message.run
+        if run in self.gone:
             return
+        records, dropped = self.runs.get(run, {}), self.dropped.get(run, ())
         for name in message.names:
             record = records.get(name)
-            if record is not None:
-                record.released += 1
-                if record.released >= record.readers:
-                    self._drop_if_done(message.run, record)
+            if record is None:
+                if name in dropped:
+                    continue
+                # A reader can end before the shard hears of the file: it failed by another input, or its dispatcher gave it up.
+                record = self._record(run, name)
+            record.released += 1
+            if record.released >= record.readers:
+                self._drop_if_done(run, record)
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
         if message.run in self.gone:
