@@ -69,6 +69,7 @@ class FlsShard(Machine):
             m.Replica: self.on_replica,
             m.Locate: self.on_locate,
             m.Release: self.on_release,
+            m.ReadAgain: self.on_read_again,
             m.Poison: self.on_poison,
             m.FinalizeFiles: self.on_finalize,
             m.Lost: self.on_lost,
@@ -185,6 +186,12 @@ class FlsShard(Machine):
                 self._lose_holder(message.run, record, message.holder)
 
     # ── submitter and dispatchers tell ─────────────────────────────────────────────────────────────
+
+    def on_read_again(self, peer: int, message: m.ReadAgain) -> None:
+        records = self.runs.get(message.run, {})
+        for name in message.names:
+            if name in records:  # else no release of it was counted here, or the submitter has let it go
+                records[name].released -= 1
 
     def on_poison(self, peer: int, message: m.Poison) -> None:
         if message.run in self.gone:

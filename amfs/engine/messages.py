@@ -328,6 +328,13 @@ class Release(Message, frozen=True, tag=35):
     names: tuple[str, ...]
 
 
+class ReadAgain(Message, frozen=True, tag=39):
+    """Submitter -> FLS: a task that had ended runs again and reads these again: one more Release of each is to come."""
+
+    run: int
+    names: tuple[str, ...]
+
+
 class Drop(Message, frozen=True, tag=36):
     """FLS -> worker: delete your copies."""
 
@@ -508,7 +515,7 @@ class FsResponse(Message, frozen=True, tag=73):
 AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled
     | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan
-    | Locate | Located | FileFailed | Publish | Replica | Release | Drop | Flush | Lost
+    | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain | Drop | Flush | Lost
     | Fetch | Content
     | View | ViewChange | Join | Heartbeat | Leave | Shutdown
     | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned

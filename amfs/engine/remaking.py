@@ -21,6 +21,7 @@ class Remaking:
 
     def __init__(self) -> None:
         self.revived: set[int] = set()  # tasks of an earlier run that run again
+        self.rereads: set[int] = set()  # tasks that are to read their inputs again, of which no shard has heard yet
         self.losses = 0  # times that nodes were lost
         self._gone: set[str] = set()  # keys of files of the session that are to be made again
         self._looked = 0  # the losses until which it is known what became of the files of the session
@@ -48,6 +49,14 @@ class Remaking:
         if spec.tid in self.revived:  # readers were counted among the tasks that were to run
             kept = [m.retention(m.KEEP, bool(each & m.FINAL)) for each in kept]
         return tuple(kept)
+
+    def reread(self, spec: m.TaskSpec) -> tuple[str, ...]:
+        """The inputs of a task that goes out, if it had ended before and no shard has heard yet that it reads them again. A shard that
+        is not told would count it as two readers, and have files dropped that a task is still to read."""
+        if spec.tid not in self.rereads:
+            return ()
+        self.rereads.remove(spec.tid)
+        return spec.inputs
 
     def look(self, tasks: Sequence[Task], state: Sequence[int], aliases: Mapping[str, str]) -> list[FindLost]:
         """All tasks have ended. If nodes were lost since the last look, the run looks once more for lost files before it ends.

@@ -215,6 +215,8 @@ class Submitter(Machine):
             dispatcher = self.credits.next()
             self.credits.out[dispatcher].add(tid)
             spec = self.maker.make(tid, self.tasks[tid], dispatcher)
+            for shard, names in self.table.group(self.remaking.reread(spec)).items():
+                self.send(shard, m.ReadAgain(self.run, tuple(names)))
             kept = self.remaking.renewed(spec, spec.outputs if tid in self.redone_times else self.flushed.get(tid, ()))
             batches.setdefault(dispatcher, []).append(self.parking.renewed(msgspec.structs.replace(spec, retentions=kept)))
         for dispatcher, specs in batches.items():
@@ -231,7 +233,6 @@ class Submitter(Machine):
                 full += 1
                 continue
             full = 0
-            out = self.credits.out[dispatcher]
             specs: list[m.TaskSpec] = []
             for _ in range(min(room, batch_size)):
                 tid = self._next()
@@ -239,7 +240,7 @@ class Submitter(Machine):
                     break
                 if self.state[tid]:
                     continue
-                out.add(tid)
+                self.credits.out[dispatcher].add(tid)
                 specs.append(self.maker.make(tid, self.tasks[tid], dispatcher))
             if specs:
                 self.parking.sent(specs)
@@ -417,6 +418,7 @@ class Submitter(Machine):
         else:
             self.finished -= 1
         self.state[tid] = PENDING
+        self.remaking.rereads.add(tid)
         self.again.append(tid)
 
     def on_files_lost(self, event: FilesLost) -> None:
@@ -471,8 +473,7 @@ class Submitter(Machine):
             self._end(event.reason)
 
     def _end(self, reason: str) -> None:
-        self.ending = True
-        self.reason = reason
+        self.ending, self.reason = True, reason
         self.waiting_gone = set(self.begun)
         relay = bool(self.down)
         for node in sorted(self.begun.union(self.members), key=lambda node: (node in self.down, node)):
@@ -509,8 +510,7 @@ class Submitter(Machine):
     def _over(self, reason: str) -> None:
         if self.over:
             return
-        self.over = self.ending = True
-        self.reason = reason
+        self.over, self.ending, self.reason = True, True, reason
         for key in ("run gone", "run ready", "parked", HEARTBEAT):
             self.cancel_timer(key)
         self.out.append(RunOver(reason, self.counters))

@@ -81,5 +81,7 @@ _KINDS: dict[type, Callable[[Any], int]] = {
     m.FinalizeFiles: lambda message: _names(message.finals) + _names(message.drops),
     m.View: lambda message: 9 * len(message.table) + sum(_PART * 4 + _names(member.endpoints) for member in message.members),
     m.ViewChange: lambda message: 9 * len(message.left) + sum(_PART * 4 + _names(member.endpoints) for member in message.joined),
-    **dict.fromkeys((m.Locate, m.Replica, m.Release, m.Drop, m.Flush, m.Lost, m.Fetch, m.Poison), lambda message: _names(message.names)),
+    **dict.fromkeys(
+        (m.Locate, m.Replica, m.Release, m.ReadAgain, m.Drop, m.Flush, m.Lost, m.Fetch, m.Poison), lambda message: _names(message.names)
+    ),
 }

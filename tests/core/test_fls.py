@@ -70,6 +70,29 @@ def test_a_file_is_dropped_everywhere_after_its_last_reader() -> None:
     fls.nothing_left()
 
 
+def test_a_file_stays_for_its_other_readers_when_one_reads_it_again() -> None:
+    """Seed 700929: a task that had ended well ran again, since what it made was lost. It was counted as two readers of its input, which
+    was dropped although a task was still to read it."""
+    fls = shard().tell(1, publish("7/a", readers=2)).tell(2, m.Release(RUN, ("7/a",)), m.ReadAgain(RUN, ("7/a",)))
+    fls.tell(2, m.Release(RUN, ("7/a",))).nothing_left()
+    fls.tell(3, m.Release(RUN, ("7/a",)))
+    assert fls.take(m.Drop, 1) == m.Drop(RUN, ("7/a",))
+    fls.nothing_left()
+
+
+def test_a_file_that_was_dropped_stays_for_its_reader_when_it_is_made_again() -> None:
+    """Its readers were used up before: it was dropped at once, while the task for which it had been made again was fetching it."""
+    fls = shard().tell(1, publish("7/a", readers=1)).tell(2, m.Release(RUN, ("7/a",))).forget()
+    fls.tell(CLIENT, m.ReadAgain(RUN, ("7/a", "7/unknown"))).tell(2, m.Locate(RUN, ("7/a",)))
+    assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1)
+    fls.tell(3, publish("7/a", readers=1))
+    assert fls.take(m.Located, 2).files[0].holders == (3,)
+    fls.nothing_left()
+    fls.tell(2, m.Release(RUN, ("7/a",)))
+    assert fls.take(m.Drop, 3) == m.Drop(RUN, ("7/a",))
+    fls.nothing_left()
+
+
 def test_releases_may_overtake_the_publication() -> None:
     fls = shard().tell(2, m.Locate(RUN, ("7/a",)), m.Release(RUN, ("7/a",))).nothing_left()
     fls.tell(1, publish("7/a", readers=1))
@@ -250,7 +273,11 @@ class AgainstModel(RuleBasedStateMachine):
         return node not in self.dead
 
     def drop_if_used_up(self, name: str, known: Known) -> None:
-        if known.valid and not self.dead and known.released >= known.readers and (known.shared or not known.final):
+        if known.released >= known.readers:
+            self.drop(name, known)
+
+    def drop(self, name: str, known: Known) -> None:
+        if known.valid and not self.dead and (known.shared or not known.final):
             self.expected += [("drop", holder, name) for holder in known.holders]
             known.holders = []
 
@@ -306,6 +333,12 @@ class AgainstModel(RuleBasedStateMachine):
             self.drop_if_used_up(name, known)
         self.say(node, m.Release(RUN, (name,)))
 
+    @rule(name=names)
+    def read_again(self, name: str) -> None:
+        if name in self.files:
+            self.files[name].released -= 1
+        self.say(CLIENT, m.ReadAgain(RUN, (name,)))
+
     @rule(name=names, node=nodes, repeated=st.integers(1, 2))
     def replica(self, name: str, node: int, repeated: int) -> None:
         if not self.alive(node):
@@ -352,7 +385,7 @@ class AgainstModel(RuleBasedStateMachine):
         elif name in self.files:
             known = self.files[name]
             known.readers, valid = 0, known.valid
-            self.drop_if_used_up(name, known)
+            self.drop(name, known)
             if valid and not known.valid:
                 del self.files[name]
                 self.let_go.add(name)

@@ -118,6 +118,7 @@ def test_at_its_end_a_run_that_lost_nodes_makes_again_what_nobody_has_read() -> 
     assert client.effect(FindLost) == FindLost((S, "amfs:/r"))
     client.nothing_left()
     client.feed(FilesLost([S]))
+    assert client.take(m.ReadAgain, 0) == m.ReadAgain(RUN, keys("x"))
     assert client.submitted() == {0: [1]}
     client.tell(0, m.Lost(RUN, keys("x"), -1))
     assert client.submitted() == {0: [0]}, "and what it reads, if that is gone"

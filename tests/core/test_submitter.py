@@ -270,6 +270,19 @@ def test_files_that_died_and_are_missed_are_made_again() -> None:
     client.run_ended(0)
 
 
+def test_who_keeps_the_record_of_a_file_hears_once_that_a_task_reads_it_again() -> None:
+    """Seed 700929: the task releases it once more, and was counted as two readers."""
+    client = Client(task("a", "", "x"), task("b", "x", "y"), task("c", "x y")).begun(0, 1, unit_size=1)
+    client.submitted()
+    client.ends(0, result(0), result(1)).effects_of(Ended)
+    client.tell(0, m.Lost(RUN, keys("y"), -1))
+    assert client.take(m.ReadAgain, 0) == m.ReadAgain(RUN, keys("x"))
+    (given,) = client.submitted()
+    client.view(1 - given, unit_size=1, shard=1 - given)
+    assert client.submitted()[1 - given].count(1) == 1
+    client.nothing_left()
+
+
 def test_files_that_died_and_nobody_misses_are_not_made_again() -> None:
     """Whoever reads them may have them already, and go on reading for long."""
     client = Client(*CHAIN, task("d")).begun(0, 1)
@@ -644,7 +657,7 @@ class RandomOrders(RuleBasedStateMachine):
                         assert not self.client.machine.state[spec.tid], "it has ended"
                         self.out[to].append(spec.tid)
                     assert len(self.out[to]) <= SMALL.window + 2 or specs[0].attempt
-                case m.RunBegin() | m.Publish() | m.RunEnd() | m.Poison() | m.Locate():
+                case m.RunBegin() | m.Publish() | m.RunEnd() | m.Poison() | m.Locate() | m.ReadAgain():
                     assert to in self.nodes
                 case _:
                     raise AssertionError(f"a submitter does not say {message}")
