@@ -575,3 +575,24 @@ def test_a_node_that_joins_takes_over_only_its_share(seed: int) -> None:
         assert outcome(getattr(real, op), *args) == outcome(getattr(model, op), *args), (op, args)
     cluster.settle()
     cluster.check()
+
+
+def test_what_a_file_is_put_in_place_of_is_not_cut_before() -> None:
+    """A task had run twice on a node. What lay there of its output was a link to the very file that was to be put in its place. To cut one
+    emptied both (chaos run 22000: a file of the session read as empty)."""
+    cluster = Cluster(2, 1)
+    real = Real(cluster)
+    real.write(b"/f", b"made before", False)
+    orders: list[type] = []
+    work = cluster.work
+
+    def noted(node: Node, effect: FsWork) -> FsWorked:
+        orders.append(type(effect.order))
+        return work(node, effect)
+
+    cluster.work = noted  # type: ignore[method-assign]
+    node = cluster.nodes[0]
+    node.serve((w.Adopt, lambda order: node.parts.update({order.ino: bytearray(b"put there")})))
+    cluster.call(0, "adopt", b"/scratch", b"/f", 0o644, False)
+    assert w.Adopt in orders and w.Truncate not in orders
+    assert real.read(b"/f") == b"put there"

@@ -51,15 +51,16 @@ class Handles:
 
     def open(
         self, caller: Caller, path: bytes, flags: int, mode: int, layout: int = ANY_LAYOUT, stripe: int = 0, rank: int = -1,
+        put: bool = False,
     ) -> Operation[q.OpenedFile]:  # fmt: skip
-        """A handle, and the attributes."""
+        """A handle, and the attributes. ``put``: for ``fill``."""
         attempts = ATTEMPTS
         while True:
             attempts -= 1
             handle: int | None = None
             opened: Opened | None = None
             try:
-                attr, opened = yield from self._reach(caller, path, flags, mode, layout, stripe, rank)
+                attr, opened = yield from self._reach(caller, path, flags, mode, layout, stripe, rank, put)
                 handle = yield from self._new(caller, attr.ino, opened, bool(flags & (O_ACCMODE | O_TRUNC)))
                 break
             except _Replaced as replaced:
@@ -79,7 +80,7 @@ class Handles:
         return q.OpenedFile(handle, attr)
 
     def _reach(
-        self, caller: Caller, path: bytes, flags: int, mode: int, layout: int, stripe: int, rank: int
+        self, caller: Caller, path: bytes, flags: int, mode: int, layout: int, stripe: int, rank: int, put: bool
     ) -> Operation[tuple[Attr, Opened]]:
         """One attempt to open it, or to make it."""
         try:
@@ -99,7 +100,7 @@ class Handles:
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.ENXIO)
         try:
-            opened = yield from self._files.open(caller.endpoint, attr.ino, flags)
+            opened = yield from self._files.open(caller.endpoint, attr.ino, flags, put)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -222,7 +223,7 @@ class Handles:
     def adopt(self, caller: Caller, scratch: bytes, path: bytes, mode: int, exclusive: bool) -> Operation[Attr]:
         """Make a scratch file of this node's store the content of ``path``."""
         flags = O_WRONLY | O_CREAT | O_TRUNC | (O_EXCL if exclusive else 0)
-        handle, attr = yield from self.open(caller, path, flags, mode, WHOLE)
+        handle, attr = yield from self.open(caller, path, flags, mode, WHOLE, put=True)
         yield from self.fill(caller, handle, path, w.Adopt(handle, scratch, attr.ino) if self.is_local(handle) else w.Pour(handle, scratch))
         return (yield from self._namespace.inode(attr.ino))
 

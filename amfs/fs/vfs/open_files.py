@@ -97,14 +97,14 @@ class OpenFiles:
 
     # ── opening ────────────────────────────────────────────────────────────────────────────────────
 
-    def open(self, endpoint: object, ino: int, flags: int) -> Operation[Opened]:
-        """A handle for ``endpoint`` (a mount, a client, or a task of this node)."""
+    def open(self, endpoint: object, ino: int, flags: int, put: bool = False) -> Operation[Opened]:
+        """A handle for ``endpoint`` (a mount, a client, or a task of this node). ``put``: as ``Opener.open`` has it."""
         truncate = bool(flags & O_TRUNC)
         writing = bool(flags & O_ACCMODE) or truncate
         file = self._begin(ino, writing)
         try:
             yield from self._calls.wait(_closing(ino))  # the closing of an earlier handle must not be taken for this one's
-            opened = yield from self._open(file, writing, truncate)
+            opened = yield from self._open(file, writing, truncate, put)
             file.use(endpoint, writing)
         finally:
             self._end(file, writing)
@@ -143,12 +143,12 @@ class OpenFiles:
             self._calls.spawn(self._closed(ino, False, None))
         self._forget(ino)
 
-    def _open(self, file: OpenFile, writing: bool, truncate: bool) -> Operation[Opened]:
+    def _open(self, file: OpenFile, writing: bool, truncate: bool, put: bool) -> Operation[Opened]:
         ino = file.ino
         yield Acquire(_bringing(ino))
         opened: Opened | None = None
         try:
-            opened = yield from self._opener.open(file, writing, truncate)
+            opened = yield from self._opener.open(file, writing, truncate, put)
         except OSError:
             # The next opening must not believe that what a writer has is here.
             if writing and not file.unreported and not (yield from self._uses(ino)).writing:

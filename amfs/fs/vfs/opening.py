@@ -55,8 +55,9 @@ class Opener:
         finally:
             self._calls.release(_part(ino))
 
-    def open(self, file: OpenFile, writing: bool, truncate: bool) -> Operation[Opened]:
-        """Nobody else opens the file here meanwhile."""
+    def open(self, file: OpenFile, writing: bool, truncate: bool, put: bool = False) -> Operation[Opened]:
+        """Nobody else opens the file here meanwhile. ``put``: a file is put in its place, if all of it is to lie here. Then it is not cut first:
+        what lies here may be that very file."""
         calls, me, ino = self._calls, self._members.node, file.ino
         looked: Attr | None = None  # what a writer saw at its first look
         brought: Attr | None = None  # the record of the content that it has fetched
@@ -123,7 +124,8 @@ class Opener:
                 pause = min(2 * pause, PAUSE_LAST_S)
                 continue
             if truncate and (attr.size or not attr.finished):
-                yield from work(w.Truncate(ino, opened, 0))
+                if not (put and opened.kind == LOCAL):
+                    yield from work(w.Truncate(ino, opened, 0))
                 opened = opened._replace(size=0)
             return opened
 

@@ -112,6 +112,6 @@ class TaskFiles:
         above = path.rpartition(b"/")[0]
         if above:
             yield from self._paths.mkdir(caller, above, above_mode, True)
-        handle, attr = yield from self._handles.open(caller, path, O_WRONLY | O_CREAT | O_TRUNC, mode)
+        handle, attr = yield from self._handles.open(caller, path, O_WRONLY | O_CREAT | O_TRUNC, mode, put=True)
         here = attr.writer in (-1, self._members.node) and self._handles.is_local(handle)
         return (yield from self._handles.fill(caller, handle, path, w.FromStore(handle, key, attr.ino if here else 0), origin))
