@@ -56,7 +56,7 @@ class Opener:
             self._calls.release(_part(ino))
 
     def open(self, file: OpenFile, writing: bool, truncate: bool, put: bool = False) -> Operation[Opened]:
-        """Nobody else opens the file here meanwhile. ``put``: a file is put in its place, if all of it is to lie here. Then it is not cut first:
+        """Nobody else opens the file here meanwhile. ``put``: a file is put in its place, if all of it is to lie here. Then it is not cut:
         what lies here may be that very file."""
         calls, me, ino = self._calls, self._members.node, file.ino
         looked: Attr | None = None  # what a writer saw at its first look
