@@ -143,7 +143,7 @@ class Availability(WorkerState):
         self._unpark(entry)
         self._forget(entry)
         run.counters["forwarded"] += 1
-        self.send(to, m.Assign(run.id, (entry.spec,)))
+        self.send(to, m.Assign(run.id, (entry.spec,), moved=True))
         self._gave(entry, to)
 
     def _fetch_file(self, run: Run, file: File) -> None:

@@ -235,6 +235,7 @@ class Assign(Message, frozen=True, tag=20):
 
     run: int
     tasks: tuple[TaskSpec, ...]
+    moved: bool = False  # by a worker, which may be on the node of the dispatcher: the sender does not tell which of them it is
 
 
 class Done(Message, frozen=True, tag=21):

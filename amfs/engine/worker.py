@@ -80,11 +80,11 @@ class Worker(Spilling):
                     known.also_for(earlier, askers)
                     continue
                 self._take_back(known)
-                self._admit(run, spec, peer != spec.origin)
+                self._admit(run, spec, message.moved)
                 if spec.tid in run.tasks:
                     run.tasks[spec.tid].also_for(earlier, askers)
                 continue
-            self._admit(run, spec, peer != spec.origin)
+            self._admit(run, spec, message.moved)
 
     def _take_back(self, entry: TaskEntry) -> None:
         """The task is given up here, not begun."""
@@ -388,7 +388,7 @@ class Worker(Spilling):
             self._gave(entry, peer)
             by_run.setdefault(entry.run.id, []).append(entry.spec)
         for run, specs in by_run.items():
-            self.send(peer, m.Assign(run, tuple(specs)))
+            self.send(peer, m.Assign(run, tuple(specs), moved=True))
         if not taken:
             self.send(peer, m.StealNone())
 

@@ -282,7 +282,7 @@ def test_a_task_goes_to_the_node_that_holds_most_of_its_input() -> None:
     node = Node().assign(mine(1, "a b")).forget().located("b", 3)
     assert node.take(m.Fetch, 3).names == keys("b"), "small files are fetched as soon as they are located"
     node.located("a", 2, size=2 * BIG)
-    assert node.take(m.Assign, 2).tasks == (mine(1, "a b"),)
+    assert node.take(m.Assign, 2) == m.Assign(RUN, (mine(1, "a b"),), moved=True)
     assert node.take(m.TaskMoved, DISPATCHER) == m.TaskMoved(RUN, ((1, 0),), 2)
     node.nothing_left()
     node.inline("b", 3)
@@ -299,6 +299,16 @@ def test_a_task_stays_when_it(why: str) -> None:
     node.take(m.Locate)
     node.located("a", 2, size=2 * BIG)
     node.take(m.Fetch, 2)
+    node.nothing_left()
+
+
+def test_a_task_stays_that_the_worker_on_its_dispatchers_node_gave_away() -> None:
+    """Seed 701317: a node without room let others steal its tasks. Their dispatcher was on that node, so each thief took them for assigned
+    by the dispatcher, and sent them back to their data, for ever."""
+    dispatcher = 1
+    node = Node().tell(dispatcher, m.Assign(RUN, (spec(1, "a", origin=dispatcher),), moved=True)).forget()
+    node.located("a", dispatcher, size=2 * BIG)
+    assert node.take(m.Fetch, dispatcher).names == keys("a")
     node.nothing_left()
 
 

@@ -127,10 +127,10 @@ class RandomOrders(RuleBasedStateMachine):
         self.came.add((tid, 0))
         self.here[tid] = task
         peer = 1 if stolen and 1 in self.alive else DISPATCHER
-        self.node.tell(peer, m.Assign(RUN, (task,)))
+        self.node.tell(peer, m.Assign(RUN, (task,), moved=peer != DISPATCHER))
         self.listen()
         if repeated and tid in self.here:
-            self.node.tell(peer, m.Assign(RUN, (task,)))
+            self.node.tell(peer, m.Assign(RUN, (task,), moved=peer != DISPATCHER))
             self.listen()
 
     @precondition(lambda self: self.here)

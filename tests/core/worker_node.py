@@ -41,7 +41,7 @@ class Node(Recorder[Worker]):
             assert self.take(m.RunReady, CLIENT) == m.RunReady(RUN, 0)
 
     def assign(self, *specs: m.TaskSpec, by: int = DISPATCHER) -> Self:
-        self.tell(by, m.Assign(RUN, specs))
+        self.tell(by, m.Assign(RUN, specs, moved=any(by != one.origin for one in specs)))
         return self
 
     def located(self, name: str, *holders: int, size: int = 5) -> Self:
