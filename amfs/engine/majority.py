@@ -1,7 +1,8 @@
 """Whether the nodes that are heard may go on without those that are not: a part of the membership. Pure.
 
 They may if they are more than half of the members, or just half and the lowest id is theirs. Members that ended while this
-node heard of them do not count. So of two sides of a cut one goes on at most. Must not know: the manager, views.
+node heard of them do not count. Nor do members that have joined, until the majority of the others knows them: else a manager that
+has been cut off could have more join than it has lost. So of two sides of a cut one goes on at most. Must not know: the manager, views.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ class Majority:
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._heard: dict[int, float] = {}
         self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
+        self._joined: dict[int, int] = {}  # member that does not count yet -> the epoch in which it joined
+        self._known: dict[int, int] = {}  # the epoch that a member knew last
 
-    def follow(self, members: list[int], now: float) -> None:
-        """These are the members. One that is new has just asked to be let in, or was started together with this node."""
+    def follow(self, members: list[int], epoch: int, manages: bool, now: float) -> None:
+        """These are the members. One that is new has just asked to be let in, or was started together with this node. ``manages``: this
+        node lets members in. Others count all of a view, for they have it from its manager."""
         for node in set(members).difference(self.members):
             self.hear(node, now)
+            if manages and self.node in self.members:
+                self._joined[node] = epoch
+        self._joined = {node: at for node, at in self._joined.items() if manages and node in members}
+        self._known = {node: at for node, at in self._known.items() if node in members}
         self.members = members
         self.gone.intersection_update(members)
         known = set(members)
@@ -34,6 +42,10 @@ class Majority:
     def hear(self, node: int, at: float) -> None:
         if at > self._heard.get(node, -math.inf):
             self._heard[node] = at
+
+    def knows(self, node: int, epoch: int) -> None:
+        """It has the view of this epoch."""
+        self._known[node] = epoch
 
     def vote(self, node: int, now: float) -> None:
         """It does not hear the manager, either."""
@@ -51,6 +63,10 @@ class Majority:
 
     def without(self, lost: Collection[int], now: float) -> bool:
         """May the manager and those that it hears take ``lost`` for dead?"""
+        for epoch in sorted(set(self._joined.values())):
+            if not self._is_majority({node for node, known in self._known.items() if known >= epoch}):
+                break
+            self._joined = {node: at for node, at in self._joined.items() if at > epoch}
         return self._is_majority({node for node in self.members if node not in lost and self.heard(node, now)})
 
     def agrees(self, now: float) -> bool:
@@ -58,6 +74,6 @@ class Majority:
         return self._is_majority({node for node, at in self._voted.items() if now - at <= self.lately_s})
 
     def _is_majority(self, others: set[int]) -> bool:
-        count = [node for node in self.members if node not in self.gone]
+        count = [node for node in self.members if node not in self.gone and node not in self._joined]
         ours = [node for node in count if node == self.node or node in others]
         return 2 * len(ours) > len(count) or (2 * len(ours) == len(count) and bool(ours) and ours[0] == count[0])

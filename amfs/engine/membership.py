@@ -101,7 +101,7 @@ class Membership(Machine):
         """Found the session, or ask to join it."""
         self.manager_heard = self.now
         if self.view is not None:
-            self.majority.follow(self.nodes(), self.now)
+            self.majority.follow(self.nodes(), self.view.epoch, self.is_manager, self.now)
             self._watch()
             self.changed = True
         elif self.hint == self.node:
@@ -228,7 +228,7 @@ class Membership(Machine):
         self.view = view
         self.changed = True
         self.manager_heard = self.now
-        self.majority.follow(self.nodes(), self.now)
+        self.majority.follow(self.nodes(), view.epoch, self.is_manager, self.now)
         self._watch()
 
     def _watch(self) -> None:
@@ -285,6 +285,7 @@ class Membership(Machine):
                 self.send(peer, self.view)
             return
         self.majority.hear(peer, self.now)
+        self.majority.knows(peer, message.epoch)
         known = self.peers.get(peer)
         if known is not None:
             known.heard = self.now

@@ -232,6 +232,18 @@ def test_a_manager_without_the_majority_lets_nobody_in() -> None:
     assert 5 in [one.node for one in told(manager, 1).members], "it is let in when the majority is heard again"
 
 
+def test_a_node_that_joined_counts_when_the_majority_knows_it() -> None:
+    """Seed 706409: of five nodes three were cut off, and a node joined the other two before they had noticed. Both sides went on."""
+    manager = manager_of(1, 2, 3, 4)
+    beating(manager, 1, 1, 2, 3, 4)
+    manager.tell(5, m.Join(member(5)))
+    beating(manager, 10, 3, 5)
+    assert not any(change.left for _, change in manager.take_all(m.ViewChange)), "two of five"
+    beating(manager, 1, 1, 2, 3, 5)
+    beating(manager, 10, 2, 3, 5)
+    assert manager.machine.nodes() == [0, 2, 3, 5], "four of six"
+
+
 def test_a_manager_that_is_heard_again_in_time_goes_on() -> None:
     manager = manager_of(1, 2, 3, 4)
     beating(manager, round(LIMITS.cut_off_s / BEAT) - 2, 1)
@@ -633,6 +645,7 @@ SPLITS = [side for size in (1, 2) for side in combinations(range(4), size)]
 def test_of_two_sides_of_a_cut_the_majority_goes_on_and_the_other_ends(side: tuple[int, ...], seconds: float) -> None:
     """Four nodes, of which these cannot be reached by the others for so long. At no time are there two sessions."""
     session = Session(4)
+    session.run(BEAT)  # the manager knows that all know each other
     session.side = dict.fromkeys(side, 1)
     for _ in range(round(seconds)):
         session.run(1)
