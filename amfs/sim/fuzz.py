@@ -27,7 +27,8 @@ from amfs.sim.swarm import draw
 from amfs.sim.world import World
 
 EVENT_BUDGET = 400_000
-PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves need
+PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves and their messages need
+DELAYS_A_TASK = 40  # mean delays of a message that one task may take; measured: some thirty where it makes a file of the session
 CLEAN_UP_S = (4.0, 16.0, 40.0)  # when to look whether anything is left of the run; by the last there must be nothing
 END_HELD_S = 5.0  # how long the end of a run without faults is held back, to see what it has left in memory
 
@@ -158,7 +159,8 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     client.start()
     schedule = fault_plan.Schedule(cluster, client, scenario.fault_events)
     work_s = sum(workload.seconds.values()) * 4
-    latest = PATIENCE_S + work_s
+    late_s = len(scenario.tasks) * DELAYS_A_TASK * faults.jitter_s  # tasks may have to go one after another
+    latest = PATIENCE_S + work_s + late_s
     world.run(lambda: client.over is not None or not client.alive, latest)
     if faults.client_returns and client.over is None:
         world.let_pass(random.Random(f"returns {settings.seed}").choice((0.0, 0.1, 2.0, 20.0)))

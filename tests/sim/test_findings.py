@@ -6,17 +6,17 @@ import planted
 import pytest
 
 from amfs._native import Meta
-from amfs.config import DispatcherLimits, SubmitterLimits
+from amfs.config import DispatcherLimits, SubmitterLimits, WorkerLimits
 from amfs.engine.workflow import Task
 from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.backups import BackupSender
 from amfs.sim.cluster import Cluster
 from amfs.sim.file_backend import Contents, SimFileBackend
-from amfs.sim.fuzz import Finding, run_scenario
+from amfs.sim.fuzz import PATIENCE_S, Finding, run_scenario
 from amfs.sim.process import Process
 from amfs.sim.scenario import FaultEvent, Scenario, Settings, SimTask
-from amfs.sim.settings import Faults, Limits
+from amfs.sim.settings import NEVER, Faults, FileLoad, Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
@@ -147,3 +147,18 @@ def test_a_backup_that_refuses_to_begin_is_not_told_again_without_a_pause() -> N
         node.meta.set_backups([1 if node.number == 0 else -1] * 8, [1 - node.number])
     world.let_pass(1.0)
     assert nodes[0].meta.count_backups()[1] == 8
+
+
+def test_tasks_one_after_another_in_a_slow_network_have_time_to_end() -> None:
+    """Seed 803411: each message was late by 0.2 s on average, and the submitter had one task under way. Each task made a file of the
+    session, which took some thirty such delays. The run went well, and the simulator gave it up two seconds before its end."""
+    limits = Limits(
+        worker=WorkerLimits(steal_first_s=NEVER, steal_last_s=NEVER),
+        submitter=SubmitterLimits(window=1, window_per_slot=0, parked_max=1),
+    )  # fmt: skip
+    settings = Settings(1, False, 4, (1, 3, 3, 3), 0, True, False, False, False, limits, Faults(jitter_s=0.2))
+    names = [f"amfs:/t/d{i % 4}/f{i}" for i in range(70)]
+    tasks = tuple([SimTask(Task(f"t{i}", ("work",), outputs=(name,)), 0.001) for i, name in enumerate(names)])
+    verdict = run_scenario(Scenario(settings, tasks, dict.fromkeys(names, 10), files=FileLoad(1, 0, 0, 0.0), session=True))
+    assert verdict.virtual_s > PATIENCE_S, "the run was short: the test proves nothing"
+    assert verdict.finished == len(tasks) and not verdict.reason
