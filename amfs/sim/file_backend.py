@@ -83,6 +83,7 @@ class SimFileBackend:
         self.ends: set[int] = set()  # striped files that were written here since their record was told
         self.handles: dict[int, tuple[int, Opened]] = {}
         self.writing: set[int] = set()  # those of the handles that may
+        self.kept: dict[int, bytearray] = {}  # by handle: the content that it has open, of a part that was removed since
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.invalidated: list[tuple[Any, ...]] = []
         self.freed: list[int] = []
@@ -182,6 +183,7 @@ class SimFileBackend:
 
     def forget_handle(self, number: int) -> None:
         del self.handles[number]
+        self.kept.pop(number, None)
         self.writing.discard(number)
 
     def _forget_peer(self, node: int) -> None:
@@ -239,11 +241,18 @@ class SimFileBackend:
 
     def _drop(self, inodes: tuple[int, ...]) -> None:
         for ino in inodes:
-            self.parts.pop(ino, None)
+            self._drop_whole(ino)
             self.contents.striped.pop(ino, None)
 
     def _drop_whole(self, ino: int) -> None:
-        self.parts.pop(ino, None)
+        """Who has it open to read has it until it closes: only the name of a part is removed. A part that is written must not be removed,
+        so that who writes finds none."""
+        part = self.parts.pop(ino, None)
+        if part is None:
+            return
+        for number, (of, opened) in self.handles.items():
+            if of == ino and opened.kind == LOCAL and number not in self.writing:
+                self.kept.setdefault(number, part)
 
     def _drop_stripes(self, ino: int) -> None:
         self.contents.striped.pop(ino, None)
@@ -323,7 +332,9 @@ class SimFileBackend:
 
     def _read(self, order: w.Read) -> bytes:
         ino, opened = self._handle(order.handle)
-        data = bytes(self.content(ino, opened)[order.offset : order.offset + order.count])
+        kept = self.kept.get(order.handle)
+        content = self.content(ino, opened) if kept is None else kept
+        data = bytes(content[order.offset : order.offset + order.count])
         if opened.kind == REMOTE:
             self.contents.flips.read_through(data, self.number)
         return data
@@ -345,10 +356,12 @@ class SimFileBackend:
 
     def close(self, number: int) -> Facts:
         ino, opened = self._handle(number)
+        content = self.kept.get(number)
         self.forget_handle(number)
         self.contents.flips.maybe()
         try:
-            content = self.content(ino, opened._replace(known=KNOWS_ALL))  # what of it was lost the record learns by ``IsLost``
+            if content is None:
+                content = self.content(ino, opened._replace(known=KNOWS_ALL))  # what of it was lost the record learns by ``IsLost``
         finally:
             self.closed(ino, opened)
         return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))

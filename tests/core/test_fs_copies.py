@@ -54,6 +54,30 @@ def test_a_copy_is_brought_from_who_is_named_and_deleted_while_another_has_it() 
     cluster.check()
 
 
+def test_who_has_a_copy_open_reads_and_closes_it_after_another_node_has_changed_the_file() -> None:
+    """Seed 705852: the simulated store had nothing left for a reader whose copy was removed when another node wrote the file, and the
+    reader's closing was told \"no such file\". A part that is open stays until it is closed, as in the store of a node."""
+    cluster = Cluster(NODES)
+    ino = write(cluster, 0, b"/a", b"old content")
+    assert cluster.call(1, "bring", 1, 0, (ino,)) == [0]
+    first, _ = cluster.call(1, "open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1)
+    assert write(cluster, 0, b"/a", b"new") == ino
+    cluster.settle()
+    assert ino not in cluster.nodes[1].parts and holders(cluster, ino) == {0}
+    second, _ = cluster.call(1, "open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1)
+    assert ino in cluster.nodes[1].parts, "the new content was brought"
+    assert cluster.call(1, "read", first, 0, 100) == b"old content"
+    assert cluster.call(1, "read", second, 0, 100) == b"new"
+    assert write(cluster, 0, b"/a", b"newest") == ino
+    cluster.settle()
+    assert ino not in cluster.nodes[1].parts
+    for handle in (first, second):
+        cluster.call(1, "close", handle)
+    assert not cluster.nodes[1].kept
+    cluster.settle()
+    cluster.check()
+
+
 def test_what_is_being_written_removed_or_striped_is_not_brought() -> None:
     cluster = Cluster(NODES)
     handle, attr = cluster.call(0, "open_path", b"/a", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
