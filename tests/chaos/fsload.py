@@ -130,6 +130,7 @@ class Writer:
         self.name = options.name
         self.log = open(options.log, "w", buffering=1)  # noqa: SIM115  (as long as the process lives)
         self.others: dict[str, Any] = dict.fromkeys(options.others)
+        self.halves: dict[str, str] = {}  # of logs: a line of which the end is not there yet
         self.free: dict[str, str] = {}  # names that this program may change -> digest
         self.final: dict[str, str] = {}  # names that nobody changes any more, of all programs
         self.serial = 0
@@ -206,8 +207,11 @@ class Writer:
         for path, file in self.others.items():
             if file is None and os.path.exists(path):
                 file = self.others[path] = open(path)  # noqa: SIM115
-            for line in file or ():
-                if '"final"' in line and line.endswith("\n"):
+            for piece in file or ():
+                line = self.halves.pop(path, "") + piece
+                if not line.endswith("\n"):
+                    self.halves[path] = line  # the other program is just writing it
+                elif '"final"' in line:
                     fact = json.loads(line)
                     self.final[fact["names"][0]] = fact["digest"]
         if not self.final:
