@@ -285,7 +285,7 @@ def get(connection: NodeConnection, path: bytes, local: str, *, exclusive: bool 
 def get_many(
     connection: NodeConnection, pairs: Sequence[tuple[bytes, str]], *, exclusive: bool = False, progress: Progress = _nothing
 ) -> list[Attr | OSError]:
-    """Copy files to local ones; returns what became of each. What was written is compared with the digest that a node has of the file."""
+    """Copy files to local ones; returns what became of each. Each copy is compared with the digest that a node has of the file."""
     results: list[Attr | OSError] = []
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]

@@ -18,7 +18,7 @@ from amfs.engine import fs_requests as q
 from amfs.engine.attr import Attr
 
 PAGE = 4096  # entries in one answer
-_NAMES_LOST = "may have had more entries: names were lost with nodes (amfs scrub --accept-lost-names: what is there is all)"
+_NAMES_LOST = "may have had more entries: names were lost with nodes (to go on without them: amfs scrub --accept-lost-names)"
 _AHEAD = 32  # directories whose first page is asked for before it is wanted
 
 

@@ -424,7 +424,8 @@ def test_a_name_that_may_have_gone_with_owner_and_backup_is_no_absent_one() -> N
     assert read(cluster, living(cluster)[1], b"/" + name) == b"anew"
 
 
-def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_can_be_removed() -> None:
+def record_lost(link: bool = False) -> tuple[Cluster, int, bytes]:
+    """A session, a living node of it, and a name of which the record died with owner and backup; ``link``: /link leads to it."""
     cluster = Cluster(4, 9)
     old = names_at(cluster, 2)[0]
     other = backup(cluster, old)
@@ -432,9 +433,16 @@ def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_
     new = next(name for name in names_at(cluster, keeper, 20) if backup(cluster, name) not in (2, other))
     write(cluster, keeper, b"/" + old, b"renamed")
     cluster.call(keeper, "rename_path", b"/" + old, b"/" + new, 0)
+    if link:
+        cluster.call(keeper, "symlink_path", new, b"/link")
     cluster.settle()
     kill_together(cluster, 2, other)
     cluster.settle()
+    return cluster, keeper, new
+
+
+def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_can_be_removed() -> None:
+    cluster, keeper, new = record_lost()
     began = cluster.time
     assert refused(cluster, keeper, "walk", b"/" + new, True) == errno.EIO
     (name, attr), *_ = cluster.call(keeper, "list_path", b"/", 0, LISTED)[0]
@@ -445,17 +453,7 @@ def test_a_name_whose_record_went_with_owner_and_backup_is_an_error_at_once_and_
 
 
 def test_a_name_whose_record_was_lost_is_replaced_by_a_new_file() -> None:
-    cluster = Cluster(4, 9)
-    old = names_at(cluster, 2)[0]
-    other = backup(cluster, old)
-    keeper = next(node for node in range(4) if node not in (2, other))
-    new = next(name for name in names_at(cluster, keeper, 20) if backup(cluster, name) not in (2, other))
-    write(cluster, keeper, b"/" + old, b"renamed")
-    cluster.call(keeper, "rename_path", b"/" + old, b"/" + new, 0)
-    cluster.call(keeper, "symlink_path", new, b"/link")
-    cluster.settle()
-    kill_together(cluster, 2, other)
-    cluster.settle()
+    cluster, keeper, new = record_lost(link=True)
     opening = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, -1, 0, -1
     assert refused(cluster, keeper, "open_path", b"/link", *opening) == errno.EIO
     write(cluster, keeper, b"/" + new, b"anew", flags=os.O_CREAT | os.O_TRUNC)
