@@ -6,7 +6,7 @@ import planted
 import pytest
 
 from amfs._native import Meta
-from amfs.config import DispatcherLimits, SubmitterLimits, WorkerLimits
+from amfs.config import DispatcherLimits, MemoryLimits, SubmitterLimits, WorkerLimits
 from amfs.engine.workflow import Task
 from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
@@ -162,3 +162,29 @@ def test_tasks_one_after_another_in_a_slow_network_have_time_to_end() -> None:
     verdict = run_scenario(Scenario(settings, tasks, dict.fromkeys(names, 10), files=FileLoad(1, 0, 0, 0.0), session=True))
     assert verdict.virtual_s > PATIENCE_S, "the run was short: the test proves nothing"
     assert verdict.finished == len(tasks) and not verdict.reason
+
+
+def a_retry_finds_no_room(*, disk_errors: float, spill: str) -> Scenario:
+    """One node. What the first task makes fills its memory, and stays until the last task has read it. The second task always fails; when
+    it is to run again, there is no room for what it would make."""
+    tasks = (
+        SimTask(Task("make", ("work",), outputs=("f",)), 0.01),
+        SimTask(Task("broken", ("work",), outputs=("g",), retries=1), 0.01, fails=-1),
+        SimTask(Task("read", ("work",), inputs=("f", "g")), 0.01),
+    )
+    settings = Settings(
+        1, False, 1, (1,), 0, data_aware=True, stage_shared=False, keep_all=False, fail_fast=False,
+        limits=Limits(memory=MemoryLimits(limit=9, spill=spill)), faults=Faults(disk_errors=disk_errors),
+    )  # fmt: skip
+    return Scenario(settings, tasks, {"f": 10, "g": 10})
+
+
+def test_a_task_that_always_fails_may_end_for_want_of_room_when_the_disk_fails() -> None:
+    """Seed 705411: a task exited with its own code, and its retry waited for room that a node with a failed disk could not make. The run
+    rightly told of the last attempt, and the simulator asked that such a task always ends by its own code."""
+    events: list[str] = []
+    verdict = run_scenario(a_retry_finds_no_room(disk_errors=1.0, spill="/disk"), tell=events.append)
+    assert any("node 0 has no room for g" in event for event in events), "the retry found room: the test proves nothing"
+    assert (verdict.finished, verdict.failed) == (1, 2)
+    with pytest.raises(Finding, match="task 1 fails by itself, and ended as SETUP"):
+        run_scenario(a_retry_finds_no_room(disk_errors=0.0, spill=""))  # no disk fails, so the simulator does not expect this
