@@ -439,8 +439,7 @@ def _settle(work: Work, local: str, attr: Attr, options: CopyOptions) -> None:
 
 
 def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
-    from amfs.client.connection import failure
-    from amfs.client.verifying import WORDS, digests
+    from amfs.client.verifying import check_read
     from amfs.host.digests import Digest
 
     try:
@@ -449,14 +448,7 @@ def _get_stream(work: Work, path: bytes, transfer: Transfer) -> None:
             write(piece)
             taken.add(piece)
             transfer.add(len(piece))
-        [found] = digests(work.files.connection, [before.ino])
-        if isinstance(found, OSError):
-            number = found.errno if found.errno == errno.EBADMSG else 0
-        else:
-            number = 0 if found == (taken.size, taken.value()) else errno.EILSEQ
-        after = work.files.info(path) if number else before
-        if number and (after.ino, after.size, after.mtime) == (before.ino, before.size, before.mtime):
-            raise failure(number, (path,), WORDS[number])
+        check_read(work.files.connection, path, before, (taken.size, taken.value()))
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -7,7 +7,6 @@ import click
 from amfs.cli.fs_common import CONTEXT, Work, encoded, line, name_text, output_option, print_json, session_option
 
 TROUBLE = 2
-LOSSES = "user.amfs.losses"  # of the topmost directory
 
 
 @click.command(context_settings=CONTEXT)
@@ -26,6 +25,7 @@ def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, ses
     If nodes died that had all records of some names, nobody knows these names any more: a name that is not there may be one of them, so to
     look for it is an error. --accept-lost-names ends that. Look first at what is missing.
     """
+    from amfs.engine.attr import LOSSES
     from amfs.operations.scrubbing import Bad
     from amfs.operations.scrubbing import scrub as work_of
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from amfs.client.connection import Call, NodeConnection, failure
 from amfs.client.selected import PAUSE_S
 from amfs.engine import fs_requests as q
+from amfs.engine.attr import Attr
 from amfs.host.digests import of_file
 
 LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
@@ -61,6 +62,19 @@ def fault_of(local: str, found: tuple[int, bytes] | OSError) -> int:
     except PermissionError:
         return 0
     return 0 if (size, digest) == found else errno.EILSEQ
+
+
+def check_read(connection: NodeConnection, path: bytes, before: Attr, taken: tuple[int, bytes]) -> None:
+    """Compare (size, digest) of all that was read of a file since it was ``before``. One that was written meanwhile is not compared.
+
+    Raises OSError with the file's name.
+    """
+    [found] = digests(connection, [before.ino])
+    fault = found.errno if isinstance(found, OSError) else errno.EILSEQ
+    if found != taken and fault in WORDS:
+        after = connection.call(q.Walk(path, True), about=(path,)).attr
+        if (after.ino, after.size, after.mtime) == (before.ino, before.size, before.mtime):
+            raise failure(fault, (path,), WORDS[fault])
 
 
 def drop_damaged(connection: NodeConnection, ino: int) -> None:

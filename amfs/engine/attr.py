@@ -32,8 +32,9 @@ NO_LAYOUT = 255  # of a directory: no rule of its own
 XATTR_CREATE = 1
 XATTR_REPLACE = 2
 
-
 COPIES_MAX = 16  # of one file
+
+LOSSES = b"user.amfs.losses"  # attribute of the topmost directory: of how many partitions nobody has the names any more
 
 PENDING_NODE_SHIFT = 40  # ``Attr.pending`` is the number of the node plus one, then that of the attempt there (csrc/launcher/attempts.h)
 

@@ -38,6 +38,7 @@ class Majority:
         known = set(members)
         self._heard = {node: at for node, at in self._heard.items() if node in known}
         self._voted.clear()
+        self._count_known()
 
     def hear(self, node: int, at: float) -> None:
         if at > self._heard.get(node, -math.inf):
@@ -46,6 +47,7 @@ class Majority:
     def knows(self, node: int, epoch: int) -> None:
         """It has the view of this epoch."""
         self._known[node] = epoch
+        self._count_known()
 
     def vote(self, node: int, now: float) -> None:
         """It does not hear the manager, either."""
@@ -63,15 +65,18 @@ class Majority:
 
     def without(self, lost: Collection[int], now: float) -> bool:
         """May the manager and those that it hears take ``lost`` for dead?"""
-        for epoch in sorted(set(self._joined.values())):
-            if not self._is_majority({node for node, known in self._known.items() if known >= epoch}):
-                break
-            self._joined = {node: at for node, at in self._joined.items() if at > epoch}
         return self._is_majority({node for node in self.members if node not in lost and self.heard(node, now)})
 
     def agrees(self, now: float) -> bool:
         """May this node take the place of a manager that the majority does not hear?"""
         return self._is_majority({node for node, at in self._voted.items() if now - at <= self.lately_s})
+
+    def _count_known(self) -> None:
+        """Those that have joined count from when the majority of the others knows them."""
+        for epoch in sorted(set(self._joined.values())):
+            if not self._is_majority({node for node, known in self._known.items() if known >= epoch}):
+                break
+            self._joined = {node: at for node, at in self._joined.items() if at > epoch}
 
     def _is_majority(self, others: set[int]) -> bool:
         count = [node for node in self.members if node not in self.gone and node not in self._joined]

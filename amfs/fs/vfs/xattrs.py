@@ -7,7 +7,7 @@ import stat
 
 from amfs._native import Meta
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import COPIES_MAX, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.engine.attr import COPIES_MAX, LOSSES, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
 from amfs.engine.origin import ATTRIBUTE as ORIGIN
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caller import Caller
@@ -18,7 +18,6 @@ from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.owners import Owners
 
-LOSSES = b"user.amfs.losses"  # of the topmost directory
 LOCATION, LAYOUT, PLACEMENT, REPLICAS = b"user.amfs.location", b"user.amfs.layout", b"user.amfs.placement", b"user.amfs.replicas"
 STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30
 
