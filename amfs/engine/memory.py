@@ -155,6 +155,15 @@ class Memory:
         full = self.limits.spill_limit and self.on_disk + size > self.limits.spill_limit
         return self.spills and not self.failed and not full
 
+    def may_take(self) -> bool:
+        """Whether a task that makes files and comes now could begin here: there is room, or a file leaves memory or may leave it. Only such
+        a node asks others for tasks."""
+        if self.room() > 0 or not self.made_mean or self.leaving:
+            return True
+        if not self._barren:
+            self._barren = not any(map(self._may_go, self.files.values()))
+        return not self._barren
+
     # ── what goes ──────────────────────────────────────────────────────────────────────────────────
 
     def victim(self, rank: Callable[[], Callable[[Any], Any]], stay: Collection[str], now: float) -> Any | None:

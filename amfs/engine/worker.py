@@ -17,7 +17,18 @@ import msgspec
 
 from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine import messages as m
-from amfs.engine.events import AdoptFiles, FileDamaged, JobDone, Launch, MembersChanged, RoomRead, StoreFailed, TasksExited, TimerFired
+from amfs.engine.events import (
+    AdoptFiles,
+    FileDamaged,
+    JobDone,
+    Launch,
+    MembersChanged,
+    ReadRoom,
+    RoomRead,
+    StoreFailed,
+    TasksExited,
+    TimerFired,
+)
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
 from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
@@ -404,8 +415,11 @@ class Worker(Spilling):
         if not self._idle():
             self.steal_wait_s = 0.0
             return
-        self.victim = (self.victim + 1) % len(self.peers)
-        self.send(self.peers[self.victim], m.StealAsk(2 * self.slots))
+        if self.memory.may_take():
+            self.victim = (self.victim + 1) % len(self.peers)
+            self.send(self.peers[self.victim], m.StealAsk(2 * self.slots))
+        else:  # a task would wait here as it does there, and two full nodes would pass it to and fro and never say that they have no room
+            self.out.append(ReadRoom())
         self.set_timer("steal", self.steal_wait_s)
 
     def _look_around(self) -> None:

@@ -196,6 +196,32 @@ def test_one_that_could_go_on_elsewhere_may_be_stolen_from_a_node_that_is_full()
     assert [spec.tid for spec in node.take(m.Assign, 1).tasks] == [5]
 
 
+def test_a_node_that_is_full_does_not_ask_for_tasks_until_there_is_room() -> None:
+    """Seed 721729: two nodes were full and their disks had failed. Each took the same task from the other again and again, and began to
+    wait for room anew each time. So neither waited long enough to say that there was no room, and the run did not end."""
+    node = Small(MemoryLimits(limit=LIMIT), slots=1)
+    for tid, name in enumerate("abcd", 1):
+        node.makes(tid, name, 250 * KIB)
+    node.forget().advance(5.0)
+    assert not node.take_all(m.StealAsk)
+    node.effects_of(ReadRoom)
+    node.tell(SHARD, m.Drop(RUN, keys("a"))).advance(1.0)
+    assert node.take_all(m.StealAsk)
+    node.feed(RoomRead(0, 0)).forget().advance(1.0)
+    assert not node.take_all(m.StealAsk), "somebody else has filled the memory"
+    assert node.effects_of(ReadRoom), "which nobody tells this node, nor that it is free again"
+    node.feed(RoomRead(LIMIT, 0)).advance(1.0)
+    assert node.take_all(m.StealAsk)
+
+
+def test_a_node_that_is_full_asks_for_tasks_if_it_can_spill() -> None:
+    node = Small(MemoryLimits(limit=LIMIT, high_water=1.0, spill="/disk"), slots=1)
+    for tid, name in enumerate("abcd", 1):
+        node.makes(tid, name, 250 * KIB)
+    node.forget().advance(1.0)
+    assert node.machine.memory.room() <= 0 and node.take_all(m.StealAsk)
+
+
 def test_a_disk_that_is_full_is_tried_again() -> None:
     node = Small(slots=1, alone=True).makes(1, "a", 500 * KIB).makes(2, "b", 400 * KIB).forget_messages()
     (begun,) = node.effects_of(SpillOut)

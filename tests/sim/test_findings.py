@@ -188,3 +188,21 @@ def test_a_task_that_always_fails_may_end_for_want_of_room_when_the_disk_fails()
     assert (verdict.finished, verdict.failed) == (1, 2)
     with pytest.raises(Finding, match="task 1 fails by itself, and ended as SETUP"):
         run_scenario(a_retry_finds_no_room(disk_errors=0.0, spill=""))  # no disk fails, so the simulator does not expect this
+
+
+def test_a_task_that_two_full_nodes_have_no_room_for_fails() -> None:
+    """Seed 721729: two nodes, full and with failed disks, took the same task from each other again and again. The run did not end."""
+    tasks = (
+        SimTask(Task("make 0", ("work",), outputs=("f0",), node=0), 0.01),
+        SimTask(Task("make 1", ("work",), outputs=("f1",), node=1), 0.01),
+        SimTask(Task("late", ("work",), outputs=("g",), after=("make 0", "make 1")), 0.01),
+        SimTask(Task("read", ("work",), inputs=("f0", "f1", "g")), 0.01),
+    )
+    settings = Settings(
+        1, False, 2, (1, 1), 0, data_aware=False, stage_shared=False, keep_all=False, fail_fast=False,
+        limits=Limits(memory=MemoryLimits(limit=9, spill="/disk")), faults=Faults(disk_errors=1.0),
+    )  # fmt: skip
+    events: list[str] = []
+    verdict = run_scenario(Scenario(settings, tasks, {"f0": 10, "f1": 10, "g": 10}), tell=events.append)
+    assert any("has no room for g" in event for event in events), "there was room: the test proves nothing"
+    assert (verdict.finished, verdict.failed) == (2, 2)
