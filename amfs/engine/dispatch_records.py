@@ -24,7 +24,7 @@ class Record:
         self.failures = 0
         self.excused = 0  # failures that were not its own
         self.failed_on = -1  # the worker on which it last failed
-        self.deaths = 0  # nodes that were lost while they had it
+        self.deaths: frozenset[int] = frozenset()  # nodes that were lost while they had it
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
 

@@ -40,6 +40,7 @@ class Dispatcher(Machine):
         self.limits = limits or DispatcherLimits()
         self.workers: Mapping[int, int] = {}
         self.everyone: Mapping[int, int] = {}  # live nodes of all units, for pinned tasks
+        self.dead: set[int] = set()  # nodes that were among them once, and were lost
         self.table = PartitionTable.even([node])
         self.runs: dict[int, DispatchRun] = {}
         self.early: dict[int, list[tuple[int, m.Message]]] = {}
@@ -121,9 +122,10 @@ class Dispatcher(Machine):
             if record.state != RecordState.QUEUED:
                 queue.popleft()
                 continue
-            if record.deaths >= self.limits.deaths_max:
+            if len(record.deaths) >= self.limits.deaths_max:
                 queue.popleft()
-                self._refuse(number, run, record, f"{record.deaths} nodes were lost while they had this task: it may be what ends them")
+                lost = len(record.deaths)
+                self._refuse(number, run, record, f"{lost} nodes were lost while they had this task: it may be what ends them")
                 continue
             pin = record.spec.options.pin if record.spec.options is not None else -1
             if pin >= 0:
@@ -334,14 +336,16 @@ class Dispatcher(Machine):
                 self._give(run, record, to)
                 record.giver = peer if message.by >= 0 else -1
             else:
-                self._lost(run, record)
+                self._lost(run, record, to)
         self._dirty[message.run] = None
 
-    def _lost(self, run: DispatchRun, record: Record) -> None:
-        """Its worker is gone: it is the next to be given out."""
+    def _lost(self, run: DispatchRun, record: Record, worker: int) -> None:
+        """Its worker is not a member: the task is the next to be given out. The worker counts as lost, and once, only if it was a member:
+        a node of whose admission this node has not heard lives, and may take the task again and again."""
         self._move(record, RecordEvent.WORKER_LOST)
         record.urgent = True
-        record.deaths += 1
+        if worker in self.dead:
+            record.deaths |= {worker}
         record.spec = next_attempt(record.spec)
         run.queue.appendleft(record)
 
@@ -368,6 +372,7 @@ class Dispatcher(Machine):
         may have gone with it."""
         everyone = event.slots
         gone = self.everyone.keys() - everyone.keys()
+        self.dead |= gone
         self.table, self.workers, self.everyone = event.table, event.unit, everyone
         for number, run in self.runs.items():
             lost = [
@@ -376,8 +381,9 @@ class Dispatcher(Machine):
                 and (record.worker not in everyone or (record.giver >= 0 and record.giver not in everyone))
             ]  # fmt: skip
             for record in reversed(lost):
+                worker = record.giver if record.worker in everyone else record.worker
                 self._take_off(run, record)
-                self._lost(run, record)
+                self._lost(run, record, worker)
             if gone:
                 run.lossy = True
                 self._replant(number, run)

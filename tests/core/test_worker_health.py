@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from parts import CLIENT, result, spec
+import pytest
+from parts import CLIENT, RUN, result, spec
 from test_dispatcher import Unit
 
 from amfs.config import DispatcherLimits
@@ -115,13 +116,29 @@ def test_workers_are_in_service_again_when_the_last_other_one_has_died() -> None
 
 
 def test_a_task_that_takes_nodes_with_it_is_given_up() -> None:
-    everyone = list(range(1, LIMITS.deaths_max + 2))
-    unit = Unit([0, *everyone], data_aware=False).submit(spec(1, pin=1, pin_hard=False))
+    everyone = list(range(LIMITS.deaths_max + 1))
+    unit = Unit(everyone, data_aware=False).submit(spec(1, pin=1, pin_hard=False))
     for _ in range(LIMITS.deaths_max):
         worker, _task = once(unit)
-        everyone = [node for node in (0, *everyone) if node != worker]
+        everyone = [node for node in everyone if node != worker]
         unit.view(*everyone)
     assert unit.results() == [(1, Outcome.SETUP)]
+
+
+@pytest.mark.parametrize("member", [True, False])
+def test_a_task_that_one_node_outside_takes_again_and_again_is_not_given_up(member: bool) -> None:
+    """Seed 726561: a manager let a node in, and died before the others had heard of it. That node stole a task from a member again and
+    again. Each time the task's dispatcher counted a node that was lost with the task, so the task failed after five times. A node that was
+    taken for dead can do the same: it is one lost node, however often it takes the task."""
+    outside = 3
+    unit = Unit([0, 1, 2, outside] if member else [0, 1, 2], data_aware=False).view(0, 1, 2).submit(spec(1))
+    for _ in range(LIMITS.deaths_max + 1):
+        worker, task = once(unit)
+        unit.tell(worker, m.TaskMoved(RUN, ((1, task.attempt),), outside))
+    assert not unit.results()
+    worker, task = once(unit)
+    unit.done(worker, result(1, attempt=task.attempt))
+    assert unit.results() == [(1, Outcome.OK)]
 
 
 def test_others_are_not_blamed_for_it() -> None:
