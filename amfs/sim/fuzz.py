@@ -21,13 +21,16 @@ from amfs.sim import faults as fault_plan
 from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
 from amfs.sim.files import ANSWER_S, SimFiles
+from amfs.sim.node_io import DISK_BYTES_S
 from amfs.sim.scenario import Scenario
 from amfs.sim.session_seeds import check_session_files, draw_session
+from amfs.sim.settings import Limits
 from amfs.sim.swarm import draw
+from amfs.sim.workload import Workload
 from amfs.sim.world import World
 
 EVENT_BUDGET = 400_000
-PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves and their messages need
+PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves, their files and their messages need
 DELAYS_A_TASK = 40  # mean delays of a message that one task may take; measured: some thirty where it makes a file of the session
 CLEAN_UP_S = (4.0, 16.0, 40.0)  # when to look whether anything is left of the run; by the last there must be nothing
 END_HELD_S = 5.0  # how long the end of a run without faults is held back, to see what it has left in memory
@@ -132,6 +135,15 @@ def _clean_up(world: World, check: Callable[[], None]) -> None:
     check()
 
 
+def _carry_s(workload: Workload, world: World, limits: Limits) -> float:
+    """What it may take to move the files one after another: with nodes that have died, one disk may have to take most of them."""
+    made, read = workload.bytes_moved()
+    carry_s = made / world.storage.bandwidth_bytes_s + read / world.costs.bandwidth_bytes_s
+    if limits.memory.limit:  # what was made goes to a disk; for each reader it may go to the disk of another node, and comes back
+        carry_s += (made + 2 * read) / DISK_BYTES_S
+    return carry_s
+
+
 def _run(scenario: Scenario, world: World) -> Verdict:
     settings = scenario.settings
     faults = settings.faults
@@ -160,7 +172,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     schedule = fault_plan.Schedule(cluster, client, scenario.fault_events)
     work_s = sum(workload.seconds.values()) * 4
     late_s = len(scenario.tasks) * DELAYS_A_TASK * faults.jitter_s  # tasks may have to go one after another
-    latest = PATIENCE_S + work_s + late_s
+    latest = PATIENCE_S + work_s + late_s + _carry_s(workload, world, settings.limits)
     world.run(lambda: client.over is not None or not client.alive, latest)
     if faults.client_returns and client.over is None:
         world.let_pass(random.Random(f"returns {settings.seed}").choice((0.0, 0.1, 2.0, 20.0)))

@@ -80,6 +80,12 @@ class Workload:
         """What all tasks need together, each run once, times the slots that they take of a node that has ``slots``."""
         return sum(self.seconds.get(tid, self.seconds_default) * min(task.cores, slots) for tid, task in enumerate(self.tasks))
 
+    def bytes_moved(self) -> tuple[int, int]:
+        """Bytes of all files that tasks make, and of all that they read, those of each reader by themselves."""
+        made = sum(self.size_of(name) for task in self.tasks for name in task.outputs)
+        read = sum(self.size_of(name) for task in self.tasks for name in task.inputs)
+        return made, read
+
     def spoil(self, rng: random.Random, faults: Faults) -> None:
         """Draw which tasks fail always, and which as often as their retries allow."""
         for tid, task in enumerate(self.tasks):

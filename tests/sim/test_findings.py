@@ -206,3 +206,18 @@ def test_a_task_that_two_full_nodes_have_no_room_for_fails() -> None:
     verdict = run_scenario(Scenario(settings, tasks, {"f0": 10, "f1": 10, "g": 10}), tell=events.append)
     assert any("has no room for g" in event for event in events), "there was room: the test proves nothing"
     assert (verdict.finished, verdict.failed) == (2, 2)
+
+
+def test_large_files_have_time_to_go_to_a_disk() -> None:
+    """Seed 725491: the files of a run, 250 GB, went to the disks of two nodes and back, and each disk took ten seconds for a file of 5 GB.
+    Tasks ended all the time. The simulator gave the run up, since it had not counted what the disks need."""
+    names = [f"f{i}" for i in range(40)]
+    tasks = tuple([SimTask(Task(f"make {name}", ("work",), outputs=(name,)), 0.1) for name in names])
+    read = SimTask(Task("read", ("work",), inputs=tuple(names)), 0.1)
+    settings = Settings(
+        1, False, 1, (1,), 0, data_aware=False, stage_shared=False, keep_all=False, fail_fast=False,
+        limits=Limits(memory=MemoryLimits(limit=6 * 10**9, spill="/disk")), faults=Faults(),
+    )  # fmt: skip
+    verdict = run_scenario(Scenario(settings, (*tasks, read), dict.fromkeys(names, 5 * 10**9)))
+    assert verdict.virtual_s > PATIENCE_S + 100, "the run was short: the test proves nothing"
+    assert verdict.finished == len(tasks) + 1 and not verdict.reason
