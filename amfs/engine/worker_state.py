@@ -344,6 +344,8 @@ class WorkerState(Machine):
             del run.files[file.name]
             self._removed(file)
             self._delete.append(file.name)
+        elif file.spare and not file.users:
+            self.memory.changed()  # another node has it, and nobody here reads it any more: it may go
 
     def _unpark(self, entry: TaskEntry) -> None:
         entry.run.parked[entry.spec.origin] -= 1

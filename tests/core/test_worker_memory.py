@@ -222,6 +222,22 @@ def test_a_node_that_is_full_asks_for_tasks_if_it_can_spill() -> None:
     assert node.machine.memory.room() <= 0 and node.take_all(m.StealAsk)
 
 
+def test_a_copy_whose_reader_went_to_another_node_makes_room() -> None:
+    """A node looked in vain for a file that could go, then gave away the task that was to read a copy of another node's file. It did not
+    look again, so the copy stayed, the node remained full, and did not ask for tasks."""
+    node = Small(MemoryLimits(limit=LIMIT), slots=1).makes(1, "a", 400 * KIB)
+    node.assign(mine(2, outputs="b"), mine(5, "x", outputs="e"))
+    node.located("x", 2, size=250 * KIB).tell(2, m.Content(RUN, (m.Blob(key("x"), 250 * KIB),)))
+    node.feed(JobDone(node.effect(FetchData).serial, "", 250 * KIB))
+    node.exits(2, 400 * KIB).forget()
+    assert node.machine.memory.room() < 0 and not node.effects_of(Delete)
+    node.tell(1, m.StealAsk(1))
+    assert [spec.tid for spec in node.take(m.Assign, 1).tasks] == [5]
+    assert node.effect(Delete) == Delete([key("x")])
+    node.advance(1.0)
+    assert node.take_all(m.StealAsk)
+
+
 def test_a_disk_that_is_full_is_tried_again() -> None:
     node = Small(slots=1, alone=True).makes(1, "a", 500 * KIB).makes(2, "b", 400 * KIB).forget_messages()
     (begun,) = node.effects_of(SpillOut)
