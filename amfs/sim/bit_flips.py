@@ -51,14 +51,17 @@ class BitFlips:
             return
         copies = [(node, ino) for node in self._nodes.values() for ino in node.parts if self._may_be_hit(node, ino)]
         if copies:
-            node, ino = self._rng.choice(copies)
-            part = node.parts[ino]
-            if not any(self._is_good(other, ino) for other in self._nodes.values() if other is not node):
-                self.only_copies.add(ino)
-            part[self._rng.randrange(len(part))] ^= 1 << self._rng.randrange(8)
-            self._damaged[node.number, ino] = _Damage(part, bytes(part))
-            self.hits[ino] += 1
-            self._seen.setdefault(bytes(part), set()).add(node.number)
+            self.hit(*self._rng.choice(copies))
+
+    def hit(self, node: Node, ino: int) -> None:
+        """A bit flips in this copy, of a finished file."""
+        part = node.parts[ino]
+        if not any(self._is_good(other, ino) for other in self._nodes.values() if other is not node):
+            self.only_copies.add(ino)
+        part[self._rng.randrange(len(part))] ^= 1 << self._rng.randrange(8)
+        self._damaged[node.number, ino] = _Damage(part, bytes(part))
+        self.hits[ino] += 1
+        self._seen.setdefault(bytes(part), set()).add(node.number)
 
     def _is_good(self, node: Node, ino: int) -> bool:
         return ino in node.parts and not self.is_damaged(node, ino)

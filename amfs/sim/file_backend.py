@@ -137,8 +137,10 @@ class SimFileBackend:
         """The bytes that a handle reaches."""
         striped = self.contents.striped
         if opened.kind == REMOTE:
-            there = self._peer(opened.node)
-            return there.parts[ino] if ino in there.parts else striped.setdefault(ino, bytearray())
+            content = self._peer(opened.node).parts.get(ino, striped.get(ino))
+            if content is None:
+                raise OSError(errno.ESTALE, "that node has nothing of it")
+            return content
         if opened.kind == STRIPES:
             content = striped.setdefault(ino, bytearray())
             self._check_stripes(ino, opened, len(content))
@@ -148,6 +150,14 @@ class SimFileBackend:
         if ino in self.grown:
             return striped[ino]
         raise OSError(errno.ENOENT, "no part")
+
+    def _reached(self, ino: int, opened: Opened, kept: bytearray | None) -> bytearray:
+        """Likewise. ``kept``: of this handle, a part that was removed since it was opened."""
+        if kept is None:
+            return self.content(ino, opened)
+        if opened.kind == REMOTE:
+            self._peer(opened.node)
+        return kept
 
     def _check_stripes(self, ino: int, opened: Opened, size: int) -> None:
         lost, stripe = self._lost_copies if opened.stripe & COPIED else self._lost_parts, opened.stripe & ~COPIED
@@ -250,9 +260,10 @@ class SimFileBackend:
         part = self.parts.pop(ino, None)
         if part is None:
             return
-        for number, (of, opened) in self.handles.items():
-            if of == ino and opened.kind == LOCAL and number not in self.writing:
-                self.kept.setdefault(number, part)
+        own = [(self, number) for number, (of, opened) in self.handles.items() if of == ino and opened.kind == LOCAL]
+        for user, number in own + self._handles_through(ino):
+            if number not in user.writing:
+                user.kept.setdefault(number, part)
 
     def _drop_stripes(self, ino: int) -> None:
         self.contents.striped.pop(ino, None)
@@ -332,8 +343,7 @@ class SimFileBackend:
 
     def _read(self, order: w.Read) -> bytes:
         ino, opened = self._handle(order.handle)
-        kept = self.kept.get(order.handle)
-        content = self.content(ino, opened) if kept is None else kept
+        content = self._reached(ino, opened, self.kept.get(order.handle))
         data = bytes(content[order.offset : order.offset + order.count])
         if opened.kind == REMOTE:
             self.contents.flips.read_through(data, self.number)
@@ -344,11 +354,11 @@ class SimFileBackend:
         through = self._peer(opened.node) if opened.kind == REMOTE else self
         if opened.kind != STRIPES and ino in through.parts and self.contents.random.random() < self.contents.growth:
             through.grow(ino)
+        content = self.content(ino, opened)
         if opened.kind == STRIPES or ino not in through.parts:
             through.ends.add(ino)
         if self.contents.fullness and self.contents.random.random() < self.contents.fullness:
             self.contents.tell(self.number, self.full())
-        content = self.content(ino, opened)
         content.extend(bytes(max(0, offset - len(content))))
         content[offset : offset + len(data)] = data
         self.contents.written[ino] = self.contents.clock()
@@ -356,12 +366,11 @@ class SimFileBackend:
 
     def close(self, number: int) -> Facts:
         ino, opened = self._handle(number)
-        content = self.kept.get(number)
+        kept = self.kept.get(number)
         self.forget_handle(number)
         self.contents.flips.maybe()
         try:
-            if content is None:
-                content = self.content(ino, opened._replace(known=KNOWS_ALL))  # what of it was lost the record learns by ``IsLost``
+            content = self._reached(ino, opened._replace(known=KNOWS_ALL), kept)  # what of it was lost the record learns by ``IsLost``
         finally:
             self.closed(ino, opened)
         return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))

@@ -10,7 +10,7 @@ import pytest
 from fs_cluster import Cluster
 
 from amfs.engine import fs_works as w
-from amfs.engine.attr import STRIPED, Attr
+from amfs.engine.attr import REMOTE, STRIPED, Attr, Opened
 from amfs.fs.vfs.replicas import SETTLE_S
 from amfs.sim.file_backend import STRIPE
 
@@ -265,6 +265,56 @@ def test_where_nodes_have_no_room_for_copies_the_close_says_so_and_they_are_made
     cluster.settle()
     assert holders(cluster, Attr(*attr).ino) == [0, 2]
     assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
+
+
+def open_without_room(cluster: Cluster, node: int, path: bytes) -> int:
+    """It is read where it lies: a file that has three copies is not laid in stripes."""
+    cluster.nodes[node].limit = 3
+    handle, _ = cluster.call(node, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
+    assert cluster.nodes[node].handles[handle][1].kind == REMOTE
+    return int(handle)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_has_no_room_for_a_file_does_not_read_it_where_it_was_just_found_damaged(seed: int) -> None:
+    """Seed 726272: a node without room read a file where it lay, and chose the first of the nodes that had it. It had just found that
+    the copy there was damaged, and programs read what is damaged as long as it is not dropped."""
+    cluster = session(5, seed, 3)
+    ino = write(cluster, 3, b"/a", b"content")
+    first = holders(cluster, ino)[0]
+    record = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
+    assert first != record, "the damaged copy is dropped at once: the test proves nothing"
+    reader = max(set(cluster.nodes) - set(holders(cluster, ino)))
+    cluster.contents.flips.hit(cluster.nodes[first], ino)
+    cluster.held_links.add((first, record))  # so that what is damaged stays where it is for a while
+    handle = open_without_room(cluster, reader, b"/a")
+    assert cluster.call(reader, "read", handle, 0, 100) == b"content"
+    cluster.held_links.clear()
+    cluster.settle()
+    assert not cluster.contents.flips.is_damaged(cluster.nodes[first], ino), "it was dropped, and made again"
+    cluster.call(reader, "close", handle)
+    cluster.settle()
+    cluster.check()
+
+
+def test_who_reads_through_another_node_reads_what_is_open_there_and_is_refused_what_is_not() -> None:
+    """Seed 726272: the simulated store gave an empty file to who read one through a node that had nothing of it. The store of a node
+    refuses to open it there, and a part that is open there stays until it is closed."""
+    cluster = session(5, 0, 3)
+    ino = write(cluster, 0, b"/a", b"content")
+    other, reader = sorted(set(cluster.nodes) - set(holders(cluster, ino)))
+    with pytest.raises(OSError) as failed:
+        cluster.nodes[reader].open_handle(w.OpenHandle(ino, Opened(REMOTE, other, 0, 7, 0), False, False))
+    assert failed.value.errno == errno.ESTALE
+    handle = open_without_room(cluster, reader, b"/a")
+    cluster.call(0, "set_xattr_path", b"/a", REPLICAS, b"1", 0)
+    assert write(cluster, other, b"/a", b"new") == ino
+    cluster.settle()
+    assert holders(cluster, ino) == [other], "what is read through another node has gone there"
+    assert cluster.call(reader, "read", handle, 0, 100) == b"content"
+    cluster.call(reader, "close", handle)
+    cluster.settle()
+    cluster.check()
 
 
 def test_nodes_that_join_get_the_copies_that_there_were_no_nodes_for() -> None:

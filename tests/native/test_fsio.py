@@ -231,6 +231,18 @@ def test_what_a_remote_writer_writes_is_seen_at_once_by_all_who_go_through_the_s
     assert nodes.io[0].open_count(ino) == (0, 0)
 
 
+def test_what_is_read_through_another_node_stays_until_it_is_closed_when_its_part_goes(nodes: Nodes) -> None:
+    ino = nodes.write(0, b"content")
+    reader = nodes.io[1].open(ino, REMOTE, 0)
+    nodes.io[0].part_delete(ino)
+    assert reader.read(9, 0) == b"content" and reader.stat()[0] == 7
+    reader.close()
+    assert nodes.done(0)[:3] == (REMOTE_CLOSED, 0, ino)
+    with pytest.raises(OSError) as caught:
+        nodes.io[1].open(ino, REMOTE, 0)
+    assert caught.value.errno == errno.ESTALE
+
+
 def test_who_comes_before_the_writer_has_opened_waits_a_moment(nodes: Nodes) -> None:
     ino = nodes.new()
     late = threading.Timer(0.2, lambda: held.append(nodes.io[0].open(ino, LOCAL, writing=True, create=True)))

@@ -112,11 +112,9 @@ class Opener:
                 try:
                     if (yield from self._replicate(file, attr, holders, False)):
                         return Opened(LOCAL, me, 0, attr.size, known)
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
-                    # It is read where it lies.
-                    return Opened(REMOTE, next(node for node in holders if node in self._members.live), 0, attr.size, known)
+                except _NoRoom as found:
+                    # It is read where it lies: at the node that has just offered it. What a node asked before it has may be damaged.
+                    return Opened(REMOTE, found.holder, 0, attr.size, known)
             if opened is None:
                 if calls.now >= end:
                     raise failure(errno.EIO)
@@ -156,8 +154,8 @@ class Opener:
         try:
             return (yield from self.holding_part(attr.ino, lambda: self._fetch(file, attr, holders, writing)))
         except _NoRoom as found:
-            holder = found.holder
-        yield from self._find_room(attr, holder, writing)
+            no_room = found
+        yield from self._find_room(attr, no_room, writing)
         return False
 
     def _fetch(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
@@ -195,22 +193,24 @@ class Opener:
         if not self._owners.is_here(ino):
             self._meta.cache(attr, True, since)
 
-    def _find_room(self, attr: Attr, holder: int, writing: bool) -> Operation[None]:
-        """This node has no room for the content: lay it in stripes, or else have it written where it lies. ENOSPC."""
+    def _find_room(self, attr: Attr, no_room: _NoRoom, writing: bool) -> Operation[None]:
+        """This node has no room for the content: lay it in stripes, or else have it written where it lies. ``no_room``: neither can be."""
         me = self._members.node
         if attr.writer == me:  # without the content: nobody could lay it in stripes
             yield from self._owners.ask(p.AbortWriteOpen(attr.ino))
         try:
-            yield from ask(holder, p.Restripe(attr.ino, STRIPE_BYTES))
+            yield from ask(no_room.holder, p.Restripe(attr.ino, STRIPE_BYTES))
         except OSError as error:
-            if error.errno != errno.ENOSPC or not writing or attr.writer not in (-1, me):
+            if error.errno != errno.ENOSPC:
                 raise
-            yield from ask(holder, p.Proxy(attr.ino))
+            if not writing or attr.writer not in (-1, me):
+                raise no_room from None
+            yield from ask(no_room.holder, p.Proxy(attr.ino))
 
 
-class _NoRoom(Exception):
+class _NoRoom(OSError):
     """This node has none for what ``holder`` has."""
 
     def __init__(self, holder: int) -> None:
-        super().__init__(f"no room for what node {holder} has")
+        super().__init__(errno.ENOSPC, f"no room for what node {holder} has")
         self.holder = holder
