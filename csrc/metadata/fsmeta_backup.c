@@ -231,15 +231,6 @@ static void free_teller(struct teller *teller) {
     free(teller);
 }
 
-void fsmeta_forget_teller(struct meta *meta, int32_t node) {
-    struct teller **at = &meta->tellers;
-    while (*at != NULL && (*at)->node != node) at = &(*at)->next;
-    struct teller *teller = *at;
-    if (teller == NULL) return;
-    *at = teller->next;
-    free_teller(teller);
-}
-
 void fsmeta_free_backups(struct meta *meta) {
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
         for (struct target *target = meta->targets[i], *next; target != NULL; target = next) {

@@ -101,9 +101,11 @@ int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context
     size_t count = atomic_load(&meta->partitions);
     bool *partitions = calloc(count + 1, sizeof *partitions);
     struct forget forget = {.meta = meta, .node = node, .partitions = partitions, .lost = lost, .context = context};
-    if (partitions == NULL) return leave(meta, ENOMEM);
+    if (partitions == NULL || !fsmeta_bury_teller(meta, node)) {
+        free(partitions);
+        return leave(meta, ENOMEM);
+    }
     meta->burying = true; /* no batch of it may come after this */
-    fsmeta_forget_teller(meta, node);
     for (size_t i = 0; i < count; i++) partitions[i] = meta->owners[i] == node;
     fsmeta_table_sift(&meta->dirs, forget_in_dir, &forget);
     for (size_t i = 0; i < count; i++) {

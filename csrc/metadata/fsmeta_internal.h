@@ -163,6 +163,7 @@ struct refusal {
 struct teller {
     struct teller *next;
     int32_t node;
+    bool dead;       /* nothing of it is taken any more */
     uint64_t number; /* of the next item of it */
     struct refusal *refusals; /* that it may not have heard of */
     size_t refused, room;
@@ -250,7 +251,7 @@ void fsmeta_log_inode(struct meta *meta, struct inode *inode);
 void fsmeta_log_inode_later(struct meta *meta, struct inode *inode); /* nobody waits for that: it is told with what comes next */
 void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino);
 void fsmeta_forget_shadow(struct meta *meta, size_t partition); /* all that is here of it */
-void fsmeta_forget_teller(struct meta *meta, int32_t node);
+bool fsmeta_bury_teller(struct meta *meta, int32_t node); /* false: no memory */
 void fsmeta_free_backups(struct meta *meta);
 bool fsmeta_is_shadow(const struct meta *meta, size_t partition);
 

@@ -99,6 +99,16 @@ static struct teller *teller_of(struct meta *meta, int32_t node) {
     return teller;
 }
 
+/* It may go on for a while, and its own table may get the version of the table without it. So versions do not keep its batches out. No other node
+ * ever gets its id. */
+bool fsmeta_bury_teller(struct meta *meta, int32_t node) {
+    struct teller *teller = teller_of(meta, node);
+    if (teller == NULL) return false;
+    free(teller->refusals);
+    *teller = (struct teller){.next = teller->next, .node = node, .dead = true};
+    return true;
+}
+
 /* What it refuses the teller hears with the answer to a batch; a later batch begins after that, so it has heard of it. */
 static bool note_refused(struct teller *teller, uint64_t number, size_t partition) {
     for (size_t i = 0; i < teller->refused; i++)
@@ -152,6 +162,7 @@ int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, si
     bool known = number + items <= teller->number; /* then it has come another way, and this node may have a later table by now */
     if (!known && (version != meta->version || !meta->telling || meta->burying))
         return leave(meta, version < meta->version ? META_NOT_MINE : META_BUSY);
+    if (teller->dead) return leave(meta, META_NOT_MINE);
     if (number > teller->number) return leave(meta, EPROTO); /* none is ever left out */
     forget_refusals(teller, number);
     for (; items > 0; items--, number++) {

@@ -166,6 +166,28 @@ def test_a_node_that_refuses_to_begin_is_not_asked_again_at_once() -> None:
     assert owner.count_backups()[1] == PARTITIONS
 
 
+def test_nothing_of_a_node_that_was_taken_for_dead_is_taken() -> None:
+    """A manager had stopped for a while and was left out. It went on and made a view of its own, so two tables had one version. What it
+    told next was taken for a damaged batch, since its numbers had been forgotten with it (simulator seed 726348)."""
+    owner, backup = pair()
+    unheard = owner.backup_next(1)
+    assert unheard is not None
+    owner.backup_answered(1, errno.EIO, b"")
+    deliver(owner, backup)
+    inherit(backup, version=3)
+    owner.set_table([0] * PARTITIONS, 3)
+    owner.set_backups([1] * PARTITIONS, [1])
+    backup.set_backups([-1] * PARTITIONS, [])
+    made(owner, b"late")
+    batch = owner.backup_next(1)
+    assert batch is not None
+    for late in (batch, unheard):
+        with refused(META_NOT_MINE):
+            backup.backup_take(0, late)
+    backup.check()
+    assert names(backup) == [], "it has nothing of that"
+
+
 def test_a_refusal_is_said_until_it_was_heard() -> None:
     owner, backup = pair()
     deliver(owner, backup)
