@@ -52,12 +52,14 @@ class Contents:
         self.flips = BitFlips(self.nodes)
         self.names_may_go = False  # a node died when not all names were on two nodes
 
-    def leave(self, number: int) -> None:
+    def leave(self, gone: SimFileBackend) -> None:
         """A node is no more: what others hold open through it is broken, and what it held open through others is closed. A node that was
-        taken out, and then ends by itself, leaves once."""
-        gone = self.nodes.pop(number, None)
-        if gone is None:
+        taken out, and then ends by itself, leaves once. One that was never let in may end when another node has its number: a manager
+        gives a number out and dies, and its successor, which does not know, gives it to the next one that asks."""
+        number = gone.number
+        if self.nodes.get(number) is not gone:
             return
+        del self.nodes[number]
         self.gone.add(number)
         for handle, (ino, opened) in list(gone.handles.items()):
             gone.forget_handle(handle)

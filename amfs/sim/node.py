@@ -167,7 +167,7 @@ class SimNode(Process):
         super().die()
         if self.core.fs is not None:
             self.files.contents.look_at_names(len(self.core.fs.members.owners))
-            self.files.contents.leave(self.id)
+            self.files.contents.leave(self.files)
 
     def tell(self, event: Event) -> None:
         core, world = self.core, self.world

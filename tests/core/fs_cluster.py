@@ -250,7 +250,7 @@ class Cluster:
         """A node dies; the others learn it."""
         self.dead.add(number)
         self.forget_messages(number)
-        self.contents.leave(number)
+        self.contents.leave(self.nodes[number])
         self.table = self.table.without(number)
         for node in self.nodes.values():
             if node.number not in self.dead:

@@ -149,6 +149,19 @@ def test_a_backup_that_refuses_to_begin_is_not_told_again_without_a_pause() -> N
     assert nodes[0].meta.count_backups()[1] == 8
 
 
+def test_a_node_that_was_never_let_in_does_not_take_away_the_files_of_the_one_that_has_its_number() -> None:
+    """Seed 726259: a manager gave out a number and died, and its successor gave it to another node. When the first of the two ended, the
+    content of the other was gone: whatever its owners told their backup there failed from then on, and they waited for ever."""
+    world = World(1)
+    contents = Contents(world.rng, lambda: 0, lambda number, event: None, lambda a, b: True)
+    first, second = (SimFileBackend(contents, 3, Meta(3)) for _ in range(2))
+    contents.leave(first)
+    assert contents.nodes[3] is second and not contents.gone
+    contents.leave(second)
+    assert not contents.nodes and contents.gone == {3}
+    contents.leave(second)
+
+
 def test_tasks_one_after_another_in_a_slow_network_have_time_to_end() -> None:
     """Seed 803411: each message was late by 0.2 s on average, and the submitter had one task under way. Each task made a file of the
     session, which took some thirty such delays. The run went well, and the simulator gave it up two seconds before its end."""
