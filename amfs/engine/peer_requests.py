@@ -542,10 +542,12 @@ class Losses(PeerCall[int], frozen=True):
 
 
 class HandOver(PeerCall[None], frozen=True):
-    """Send these, which are there as a backup: their owner has died, and the asker inherits them."""
+    """Send these, which are there as a backup: their owner has died, and the asker inherits them. ``keepers``: of each, the nodes that
+    have said that they are in step with its stripes. The asker may not be the owner any more when the records leave."""
 
     version: int
     partitions: tuple[int, ...]
+    keepers: tuple[tuple[int, ...], ...]
 
 
 class ForgetBackup(PeerCall[None], frozen=True):

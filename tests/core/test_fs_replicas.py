@@ -17,8 +17,8 @@ from amfs.sim.file_backend import STRIPE
 REPLICAS = b"user.amfs.replicas"
 
 
-def session(nodes: int, seed: int, copies: int = 2) -> Cluster:
-    cluster = Cluster(nodes, seed)
+def session(nodes: int, seed: int, copies: int = 2, partitions: int = 64) -> Cluster:
+    cluster = Cluster(nodes, seed, partitions)
     cluster.call(0, "set_xattr_path", b"/", REPLICAS, b"%d" % copies, 0)
     return cluster
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from test_fs_replicas import living, read, refused, session, write
 
 from amfs.engine import fs_works as w
+from amfs.engine import messages as m
 from amfs.engine.attr import STRIPED, WHOLE
 from amfs.engine.partition import PartitionTable
+from amfs.fs.vfs import mover
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.stripe_copies import BYTES_AT_ONCE, STRIPES_AT_ONCE
 from amfs.sim.file_backend import STRIPE
@@ -31,6 +33,15 @@ def check_pairs(cluster: Cluster) -> None:
     for number in living(cluster):
         mine = {part for part, owner in enumerate(table.owners) if table.backup_of(part) == number}
         assert {part for part in range(len(table.owners)) if cluster.nodes[number].fs.keeps_stripes(part)} == mine
+
+
+def keepers(cluster: Cluster, part: int) -> set[int]:
+    return {number for number in living(cluster) if cluster.nodes[number].fs.keeps_stripes(part)}
+
+
+def is_asked_to_hand_over(cluster: Cluster) -> bool:
+    messages = [message for queue in cluster.links.values() for message in queue]
+    return any(isinstance(message, m.PeerRequest) and "HandOver" in repr(message.call) for message in messages)
 
 
 @given(st.lists(st.integers(0, BYTES_AT_ONCE * 2), max_size=300))
@@ -95,7 +106,7 @@ def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
         cluster.nodes[3] = Node(cluster, 3)
         cluster.table = cluster.table.with_nodes((3,))
         cluster.view()
-        for _ in range(cluster.random.randrange(400)):
+        for _ in range(cluster.random.randrange(700, 1500)):
             cluster.step()
         cluster.kill(dead)
         cluster.settle()
@@ -130,6 +141,36 @@ def test_nodes_that_join_one_after_the_other_take_no_copy_away(seed: int) -> Non
         check_pairs(cluster)
         for number in range(6):
             assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_records_that_a_backup_hands_over_go_with_the_names_of_all_keepers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heir has asked all nodes for them, and is the owner no more when the records leave: the next one released the backup alone, and
+    others went on as keepers without hearing of changes (seed 723292)."""
+    cluster = session(4, seed, partitions=512)
+    for number in range(6):
+        write(cluster, number % 4, b"/%d" % number, content(number), STRIPED)
+    cluster.settle()
+    for new in range(4, 7):
+        monkeypatch.setattr(mover, "JOIN_S", 0.0 if new < 6 else 30.0)  # the last owner is sent the records before it asks for them
+        cluster.nodes[new] = Node(cluster, new)
+        cluster.table = cluster.table.with_nodes((new,))
+        cluster.view()
+        if new == 4:
+            while not any(len(keepers(cluster, part)) > 1 for part, owner in enumerate(cluster.table.owners) if owner == 4):
+                assert cluster.step()
+        if new == 5:
+            cluster.kill(4)
+            while not is_asked_to_hand_over(cluster):
+                assert cluster.step()
+            cluster.held_links.update((number, 5) for number in range(4))  # no records come to node 5
+            for _ in range(cluster.random.randrange(100)):
+                cluster.step()
+    cluster.held_links.clear()
+    cluster.settle()
+    check_pairs(cluster)
+    for number in range(6):
+        assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
 
 
 def test_a_whole_file_with_copies_is_laid_in_stripes_with_copies() -> None:

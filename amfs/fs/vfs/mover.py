@@ -63,6 +63,7 @@ class PartitionMover:
         self._frozen: set[int] = set()  # partitions that ``meta`` does not serve
         self._inherited: set[int] = set()  # those arriving whose owner has died
         self._handed_over: set[int] = set()  # partitions arriving that a backup of their dead owner sends
+        self._handing: dict[int, tuple[int, ...]] = {}  # partitions leaving that are here as a backup -> who has their stripes
         self._doubtful: dict[int, int] = {}  # partitions leaving -> node that was sent them, and may have them or not
         self._copies: dict[int, tuple[int, ...]] = {}  # partitions that were sent -> who has all of it, too
         self._took: dict[int, tuple[int, int]] = {}  # partition -> (who sent it, its version in ``_leaving`` there)
@@ -127,6 +128,8 @@ class PartitionMover:
         for part in [part for part in self._leaving if owners[part] == me and part not in self._doubtful]:
             del self._leaving[part]
             copies = self._copies.pop(part, ())
+            if self._handing.pop(part, None) is not None:
+                continue  # this node never owned it, and inherits it: all are asked first
             self._meta.promote(part)
             self._meta.inherit_backups(part, [node for node in copies if node in self._members.live])
             self._arriving.discard(part)
@@ -139,6 +142,7 @@ class PartitionMover:
             self._doubtful.pop(part, None)
 
     def _left(self, part: int) -> None:
+        self._handing.pop(part, None)
         if self._leaving.pop(part, None) is not None:
             self._stripes.left(part)
 
@@ -187,7 +191,9 @@ class PartitionMover:
             elif not self._meta.shadow_state(part):
                 continue
             copies = tuple({self._members.node, *self._copies[part]} - {node})
-            records.append((part, self._leaving[part], self._meta.export_partition(part), copies, *self._stripes.keepers(part)))
+            keepers, doubtful = self._stripes.keepers(part)
+            keepers += self._handing.get(part, ())
+            records.append((part, self._leaving[part], self._meta.export_partition(part), copies, keepers, doubtful))
             self._meta.demote(part, node)
             size += len(records[-1][2])
             self._doubtful[part] = node
@@ -243,7 +249,7 @@ class PartitionMover:
                     self._took[part] = peer, since
                     self._arriving.discard(part)
                     self._inherited.discard(part)
-                    if self._stripes.came(part, self._keepers.pop(part, set()).union(keepers), doubtful):
+                    if self._stripes.came(part, keepers, doubtful):
                         lacking.append(part)
                     new.append(part)
         self._fetching.update(new)
@@ -338,6 +344,7 @@ class PartitionMover:
                 answers = yield from together([ask(node, p.Have(version, tuple(parts))) for node in others])
                 leaving: set[int] = set()
                 backups: dict[int, list[int]] = {}
+                self._keepers = {part: set() for part in parts}
                 failed = False
                 for node, answer in zip(others, answers, strict=True):
                     if isinstance(answer, OSError):
@@ -347,7 +354,7 @@ class PartitionMover:
                     for part in (part for part, how in answer if how == p.BACKUP):
                         backups.setdefault(part, []).append(node)
                     for part in (part for part, how in answer if how == p.STRIPES):
-                        self._keepers.setdefault(part, set()).add(node)
+                        self._keepers[part].add(node)
                 orphans = [part for part in parts if part not in leaving and part in self._arriving]
                 if failed or (version == members.version and not (yield from self._inherit(orphans, backups))):
                     yield Sleep(PAUSE_LAST_S)
@@ -378,7 +385,10 @@ class PartitionMover:
         if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
             return False
         self._handed_over.update(part for some in senders.values() for part in some)
-        questions = [ask(node, p.HandOver(version, tuple(some))) for node, some in senders.items()]
+        questions = [
+            ask(node, p.HandOver(version, tuple(some), tuple(tuple(self._keepers[part]) for part in some)))
+            for node, some in senders.items()
+        ]  # fmt: skip
         if any(isinstance(answer, OSError) for answer in (yield from together(questions))) or version != self._members.version:
             return False
         lost = [part for part in parts if part not in ours and not backups.get(part)]
@@ -445,10 +455,11 @@ class PartitionMover:
     def _hand_over(self, peer: int, call: p.HandOver) -> None:
         if call.version != self._members.version:
             raise failure(META_NOT_MINE)
-        for part in call.partitions:
+        for part, keepers in zip(call.partitions, call.keepers, strict=True):
             if part not in self._leaving and self._meta.shadow_state(part) == IN_STEP:
                 self._leaving[part] = call.version
                 self._copies[part] = ()
+                self._handing[part] = keepers
         self._freeze()
         self._wake_senders()
 
