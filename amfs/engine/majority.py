@@ -53,9 +53,6 @@ class Majority:
         """It does not hear the manager, either."""
         self._voted[node] = now
 
-    def allow_for_pause(self, late: float, now: float) -> None:
-        self._heard = {node: min(at + late, now) for node, at in self._heard.items()}
-
     def heard(self, node: int, now: float) -> bool:
         return now - self._heard.get(node, -math.inf) <= self.lately_s
 

@@ -120,7 +120,6 @@ class Membership(Machine):
         if late <= self.limits.heartbeat_s:
             return
         self.manager_heard = min(self.manager_heard + late, self.now)
-        self.majority.allow_for_pause(late, self.now)
         self.cut_off_at = None
         for peer in self.peers.values():
             peer.heard = min(peer.heard + late, self.now)

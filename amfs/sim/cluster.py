@@ -78,6 +78,11 @@ class Cluster:
             if self.nodes[number].alive:
                 yield self.nodes[number]
 
+    def is_fenced(self, number: int) -> bool:
+        """Was this node taken for dead, though it lives and may not know it yet?"""
+        core = self.nodes[number].core
+        return any(number not in other.core.live for other in self.alive() if other.id in core.live)
+
     def crash(self, number: int) -> None:
         """The node dies without a word."""
         node = self.nodes[number]

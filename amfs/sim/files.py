@@ -400,7 +400,7 @@ class SimFiles:
         for node in self.cluster.alive():
             fs = node.core.fs
             assert isinstance(fs, FileSystem)
-            if len(node.core.live) == len(list(self.cluster.alive())):  # else it was cut off, and does not know it yet
+            if len(node.core.live) == len(list(self.cluster.alive())) and not self.cluster.is_fenced(node.id):
                 assert fs.calls.idle(), f"the file system of node {node.id} still waits"
                 assert not fs.mover.in_motion() and not fs.mover.is_fetching(), f"partitions of node {node.id} are still on their way"
                 directories.add(node.files.meta.counts()["dirs"])

@@ -230,10 +230,10 @@ class NodeIO:
 
     def _give(self, task: Started) -> None:
         """The task begins: it has the files that are there now, which must be those that its worker meant; and on no node that is
-        in does another run go on."""
+        in does another run go on, if they still count this node as one of theirs."""
         for number in self.node.core.live:
             process = self.world.processes[number]
-            if process.alive:
+            if process.alive and self.node.id in process.core.live:  # type: ignore[attr-defined]
                 beside = [(other.run, other.tid) for other, _, _ in process.node_io.running.values() if other.run != task.run]  # type: ignore[attr-defined]
                 assert not beside, f"task {task.tid} of run {task.run} begins beside {beside} on node {number}"
         for source, expected in task.inputs:

@@ -698,6 +698,14 @@ def test_who_was_stopped_hears_the_others_out_before_it_takes_them_for_dead() ->
     assert manager.machine.nodes() == [0, 1, 2]
 
 
+def test_a_manager_that_was_stopped_counts_nobody_before_it_hears_them_again() -> None:
+    """Those whom it heard before it was stopped may have gone on without it; so it takes nobody for dead, not even one that has ended."""
+    manager = late(manager_of(1, 2, 3), 30.0).feed(PeerGone(1))
+    assert manager.machine.nodes() == [0, 1, 2, 3]
+    manager.tell(2, m.Heartbeat(1)).feed(PeerGone(1))
+    assert manager.machine.nodes() == [0, 2, 3]
+
+
 def test_a_node_that_its_manager_has_given_up_leaves() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 2)
     node.feed(PeerDown(1, refused=True))
