@@ -223,6 +223,10 @@ class Link:
             due = resend if due is None else min(due, resend)
         return due
 
+    def acknowledge(self) -> Packet:
+        """What has arrived so far, as a packet for the peer, which is UP."""
+        return self._ack()
+
     def close(self) -> None:
         """Forget the peer's present incarnation; what was not acknowledged counts as dropped."""
         self._move(Move.CLOSE)

@@ -157,8 +157,9 @@ class Sockets:
 
     # ── the ways out ───────────────────────────────────────────────────────────────────────────────
 
-    def dial(self, endpoint: str, tell_refusal: bool) -> Channel | None:
-        """A DEALER to ``endpoint``; None if there are no keys for it. ``tell_refusal``: log that the other side does not let us in."""
+    def dial(self, endpoint: str, connected: Callable[[], None] | None) -> Channel | None:
+        """A DEALER to ``endpoint``; None if there are no keys for it. ``connected``, of a client that dials tcp, is called each time when
+        the connection is there; the log then also says if the other side does not let us in."""
         dealer = self._socket(zmq.DEALER)
         monitor = None
         dealer.set(zmq.RECONNECT_IVL, 20)
@@ -172,8 +173,8 @@ class Sockets:
             dealer.set(zmq.CURVE_SERVERKEY, self._keys.server_public.encode())
             dealer.set(zmq.CURVE_PUBLICKEY, self._keys.client_public.encode())
             dealer.set(zmq.CURVE_SECRETKEY, self._keys.client_secret.encode())
-            if tell_refusal:
-                monitor = self._monitor(dealer, self._refused_us)
+            if connected is not None:
+                monitor = self._monitor(dealer, lambda *event: self._changed(connected, *event))
         try:
             dealer.connect(endpoint)
         except zmq.ZMQError as error:
@@ -189,8 +190,10 @@ class Sockets:
         self._unregister(channel.descriptor)
         channel.socket.close()
 
-    def _refused_us(self, event: int, value: int, endpoint: str) -> None:
-        if event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_AUTH):
+    def _changed(self, connected: Callable[[], None], event: int, value: int, endpoint: str) -> None:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            connected()
+        elif event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_AUTH):
             text = f"{endpoint} refused us: its keys are not those of this session file"
             self._refusals.add(f"refused us {endpoint}", text)
 

@@ -25,6 +25,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 from amfs.errors import ProtocolError
@@ -177,9 +178,14 @@ class Transport:
         endpoint = pick(record.endpoints, record.host, self.host)
         if endpoint is None:
             return None
-        # A person waits for a client: it says why it is not let in.
-        record.dealer = self._sockets.dial(endpoint, tell_refusal=self.own_id >= CLIENT_ID_MIN)
+        record.dealer = self._sockets.dial(endpoint, partial(self._connected, record) if self.own_id >= CLIENT_ID_MIN else None)
         return record.dealer
+
+    def _connected(self, record: _Peer) -> None:
+        """A node answers a client on the connection on which it heard it last. When that broke it cannot, until it hears the client on
+        the next one; and a client that waits for its answer has nothing to say."""
+        if record.link.state is State.UP:
+            self._transmit(record, record.link.acknowledge())
 
     # ── the loop's side ────────────────────────────────────────────────────────────────────────────
 

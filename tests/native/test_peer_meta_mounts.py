@@ -124,10 +124,10 @@ def test_other_kernels_forget_what_is_unlinked_from_afar(cluster: Cluster) -> No
 class Liar:
     """A peer that lets everybody in and then does as it is told."""
 
-    def __init__(self, act: Callable[[socket.socket], None]) -> None:
+    def __init__(self, act: Callable[[socket.socket], None], asked_for_bytes: threading.Event) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.socket.getsockname()[1]
-        self.act = act
+        self.act, self.asked_for_bytes = act, asked_for_bytes
         self.held: list[socket.socket] = []
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -139,6 +139,8 @@ class Liar:
                 self.held.append(line)
                 if accept(line) == LANE:
                     self.act(line)
+                else:
+                    self.asked_for_bytes.set()
 
     def close(self) -> None:
         for each in [self.socket, *self.held]:
@@ -150,10 +152,13 @@ class Liar:
 
 
 @contextmanager
-def lied_to(top: Path, act: Callable[[socket.socket], None], stall_ms: int) -> Iterator[Cluster]:
-    """Nodes of which the first takes a liar for node 1."""
+def lied_to(
+    top: Path, act: Callable[[socket.socket], None], stall_ms: int, asked_for_bytes: threading.Event | None = None
+) -> Iterator[Cluster]:
+    """Nodes of which the first takes a liar for node 1. ``asked_for_bytes`` is set when it was asked for bytes of a file: who asks holds
+    the gate of the file then."""
     cluster = Cluster(top, stall_ms=stall_ms)
-    liar = Liar(act)
+    liar = Liar(act, asked_for_bytes or threading.Event())
     try:
         cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port)
         yield cluster
@@ -307,7 +312,8 @@ def test_two_openings_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("through_loop", [True, False])
 def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through_loop: bool) -> None:
-    with lied_to(tmp_path, _silent, 5000) as cluster:
+    asked = threading.Event()
+    with lied_to(tmp_path, _silent, 5000, asked) as cluster:
         here, kernel = cluster.nodes[0], cluster.mount(0)
         here.io.set_table([1] * PARTITIONS)
         _, ino, handle = kernel.create(cluster.name_at(0))
@@ -317,6 +323,7 @@ def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through
         writer.write(b"x", 0)
         waits = threading.Thread(target=writer.stat)  # with the gate of the file held
         waits.start()
+        assert asked.wait(GUARD_S)
         unique = opening(kernel, ino, os.O_WRONLY | os.O_TRUNC)
         if through_loop:
             kernel.until_asked()
@@ -328,7 +335,8 @@ def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through
 
 
 def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_path: Path) -> None:
-    with lied_to(tmp_path, _silent, 5000) as cluster:
+    asked = threading.Event()
+    with lied_to(tmp_path, _silent, 5000, asked) as cluster:
         here, kernel, ino = cluster.nodes[0], cluster.mount(0), 1 << 40
         here.io.set_table([1] * PARTITIONS)
         other = here.io.open(ino, STRIPED, stripe=4096, size=8192)
@@ -342,6 +350,7 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
 
         waits = threading.Thread(target=read)
         waits.start()
+        assert asked.wait(GUARD_S)
         unique = opening(kernel, ino, os.O_RDONLY)
         kernel.until_asked()
         kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)

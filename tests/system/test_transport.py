@@ -264,7 +264,8 @@ def test_nothing_is_lost_or_repeated_when_connections_break(
     peer = peers("tcp://127.0.0.1:0")
     proxy = CuttingProxy(peer.endpoints[0], cuts=6, seed=4)
     try:
-        transport = transports(0, keys, limits=Limits(resend_after_s=0.1, resend_max_s=0.3))
+        # A client, to which the peer cannot dial: it must say by itself that it is there again.
+        transport = transports(random_client_id(), keys, limits=Limits(resend_after_s=0.1, resend_max_s=0.3))
         transport.connect(1, [proxy.endpoint])
         got: list[tuple[int, Message]] = []
         for number in range(2000):
