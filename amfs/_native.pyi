@@ -199,6 +199,9 @@ class Io:
     def set_copies(self, partitions: int, copies: Mapping[int, tuple[tuple[int, bool], ...]], /) -> None: ...
     def settle_copies(self) -> None: ...
     def push_stripe(self, serial: int, ino: int, index: int, to: int, /) -> None: ...
+    def mend_stripe(self, serial: int, ino: int, index: int, from_: int, /) -> None:
+        """The owner of a stripe brings it anew from a node that has a copy."""
+
     def is_copied(self, ino: int, /) -> bool: ...
     def copied(self, ino: int, /) -> None: ...
     def part_drop(self, ino: int, index: int, /) -> None: ...
@@ -209,10 +212,13 @@ class Io:
     def drop_stripes(self, serial: int, ino: int, nodes: Sequence[int], /) -> None: ...
     def list_parts(self) -> list[tuple[int, int, int, int]]:
         """(ino, index, size, blocks)"""
-    def take_damaged(self) -> list[tuple[int, str]]:
-        """(inode, "") of whole parts and (0, path below the store) of files of the store that were found damaged since the last call."""
-    def check_part(self, ino: int, /) -> tuple[int, int]:
-        """Of a whole part: 0: nobody can say, 1: it is what it was, 2: it is damaged, which is told as well; and its size."""
+    def take_damaged(self) -> list[tuple[int, int, str]]:
+        """(inode, index, "") of parts and (0, -1, path below the store) of files of the store found damaged since the last call."""
+    def check_part(self, ino: int, index: int = -1, /) -> tuple[int, int]:
+        """Of a part: 0: nobody can say, 1: it is what it was, 2: it is damaged, which is told as well; and its size."""
+    def check_stripes(self, ino: int, from_: int, /) -> tuple[int, int, int, int, int]:
+        """Some stripes of here, from that one on: how many, of how many nobody can say, bytes, one that is damaged or -1, where to go on
+        or -1."""
     def part_retimed(self, ino: int, inode: int, was: int, is_: int, /) -> None:
         """The time of modification of a whole part, which is the file ``inode``, was set by hand."""
     def take(self) -> list[tuple[int, int, int, int, int]]:
@@ -294,8 +300,9 @@ class Meta:
     def unused(self, ino: int, node: int) -> bool:
         """Whether it is gone."""
     def add_holder(self, ino: int, node: int) -> None: ...
-    def damaged(self, ino: int, node: int, /) -> bool:
-        """What ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written."""
+    def damaged(self, ino: int, node: int, stripe: bool, /) -> bool:
+        """What ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written.
+        ``stripe``: one of its stripes is damaged, and has no other copy."""
     def give_up(self, ino: int, node: int) -> None:
         """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...

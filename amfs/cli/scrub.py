@@ -55,7 +55,6 @@ def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, ses
             for count, what in (
                 (found.unknown, "had no digest yet, and have one from now on"),
                 (found.busy, "are being written"),
-                (found.striped, "are striped, and not checked"),
             ):
                 if count:
                     line(f"{count} {what}")

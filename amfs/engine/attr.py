@@ -107,6 +107,7 @@ class Facts(NamedTuple):
 LOCAL, REMOTE, STRIPES = 0, 1, 2  # kinds of handles, as csrc/data/fsio.h
 
 
+STRIPE_COPIES = 2  # of a file in stripes, at most
 COPIED = 1 << 31  # of the length of a stripe: its stripes have copies (csrc/data/fsio.h)
 
 

@@ -267,9 +267,10 @@ class FsHandlesClosed(Struct, frozen=True):
 
 
 class FsDamaged(Struct, frozen=True):
-    """The whole content of a file that lies on this node is not what was written."""
+    """The whole content of a file that lies on this node, or (``index``) a stripe of it, is not what was written."""
 
     ino: int
+    index: int = -1
 
 
 class FsSpilled(Struct, frozen=True):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -149,6 +149,15 @@ class SetStripeCopies(WorkOrder[None], frozen=True):
     copies: dict[int, tuple[tuple[int, bool], ...]]
 
 
+class MendStripe(WorkOrder[int], frozen=True):
+    """A stripe of which this node is the owner, anew from its copy on ``node``. Nobody changes it meanwhile. EBADMSG: that is damaged,
+    too."""
+
+    ino: int
+    index: int
+    node: int
+
+
 class PushStripe(WorkOrder[int], frozen=True):
     """All of a stripe to a node that keeps a copy of it. ENOENT: it is not here."""
 
@@ -268,10 +277,27 @@ class Digest(WorkOrder[tuple[bytes, int]], frozen=True):
 PART_DAMAGED = 2
 
 
+class CheckedStripes(NamedTuple):
+    stripes: int
+    unknown: int  # those of which nobody can say
+    size: int  # bytes
+    bad: int  # one that is damaged, at which the look ended; -1: none
+    next: int  # where to go on; -1: that was all
+
+
 class CheckPart(WorkOrder[tuple[int, int]], frozen=True):
-    """Is the whole content that lies here what was written: 0: nobody can say, 1: yes, 2: it is damaged; its size."""
+    """Is the whole content that lies here, or (``index``) the stripe, what was written: 0: nobody can say, 1: yes, 2: it is damaged; and
+    its size."""
 
     ino: int
+    index: int = -1
+
+
+class CheckStripes(WorkOrder[CheckedStripes], frozen=True):
+    """Some stripes of a file that lie here, from that one on."""
+
+    ino: int
+    after: int
 
 
 class CheckStore(WorkOrder[CheckedStore], frozen=True):
@@ -388,10 +414,12 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 AnyWork = (
     MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | Spill | RoomMade | End | EndRecorded | Truncate
-    | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | DropCopied | MarkCopied
+    | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied
+    | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
-    | Scratch | DropScratch | Adopt | Pour | Digest | CheckPart | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
+    | Scratch | DropScratch | Adopt | Pour | Digest | CheckPart | CheckStripes
+    | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
     | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

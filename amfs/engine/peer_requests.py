@@ -174,7 +174,10 @@ class GiveUp(InodeCall[None], frozen=True):
 
 
 class Damaged(InodeCall[bool], frozen=True):
-    """The asker's copy is not what was written, and goes. True: the file is lost now. EAGAIN: it is being written, or had none there."""
+    """The asker's copy is not what was written, and goes. True: the file is lost now. EAGAIN: it is being written, or had none there.
+    ``stripe``: one of its stripes is damaged, and has no other copy."""
+
+    stripe: bool = False
 
 
 class Holders(InodeCall[tuple[int, ...]], frozen=True):
@@ -337,6 +340,19 @@ class Check(PeerCall[list[int]], frozen=True):
     """Look at what lies there of these files, and drop what is damaged (``fs_requests.UNKNOWN`` and so on)."""
 
     inodes: tuple[int, ...]
+
+
+class CheckStripes(PeerCall[tuple[int, int]], frozen=True):
+    """Look at the stripes of a file that lie there, and mend those that are damaged: how many, and what is said of all (as above)."""
+
+    ino: int
+
+
+class SendStripe(PeerCall[None], frozen=True):
+    """What the asker has of a stripe of there is damaged: it gets a copy anew."""
+
+    ino: int
+    index: int
 
 
 class CheckStore(PeerCall[CheckedStore], frozen=True):
@@ -569,7 +585,7 @@ AnyPeerCall = (
     | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
-    | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStore | SeenOutside | Load | Dump
+    | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStripes | SendStripe | CheckStore | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
     | DropCopies | KeepCopies | CopyStripes | ExpectCopies
@@ -584,7 +600,7 @@ LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
-    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStore, HasContent,
+    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)

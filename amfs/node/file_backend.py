@@ -155,7 +155,8 @@ class FileBackend:
             (evicting, (w.ListEvictable.by(lambda o: self.evictable()), w.Spill.by(lambda o: self.spill(o.ino)))),
             (bulk_pool, (
                 w.Digest.by(self.digest),
-                w.CheckPart.by(lambda o: self.io.check_part(o.ino)), w.CheckStore.by(self.check_store),
+                w.CheckPart.by(lambda o: self.io.check_part(o.ino, o.index)),
+                w.CheckStripes.by(lambda o: w.CheckedStripes(*self.io.check_stripes(o.ino, o.after))), w.CheckStore.by(self.check_store),
                 w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),
                 w.SeenOutside.by(lambda o: bulk.seen(o.path)), w.ImportFile.by(self.copy_in), w.ExportFile.by(self.copy_out),
             )),
@@ -166,6 +167,7 @@ class FileBackend:
             w.Restripe: lambda serial, o: self.io.restripe(serial, o.ino, o.stripe),
             w.Gather: lambda serial, o: self.io.gather(serial, o.ino, o.stripe, o.size),
             w.FetchStripe: lambda serial, o: self.io.fetch_part(serial, o.ino, o.index, o.node, o.keep),
+            w.MendStripe: lambda serial, o: self.io.mend_stripe(serial, o.ino, o.index, o.node),
             w.PushStripe: lambda serial, o: self.io.push_stripe(serial, o.ino, o.index, o.node),
             w.Invalidate: self.invalidate,
             w.AwaitBackup: lambda serial, o: self.io.await_backups(serial, o.ticket),
@@ -232,7 +234,7 @@ class FileBackend:
             elif kind == FULL:
                 events.append(FsFull(serial, size))
             elif kind == DAMAGED:
-                events.extend(FsDamaged(part) if part else FileDamaged(key_of(path)) for part, path in self.io.take_damaged())
+                events.extend(FsDamaged(ino, at) if ino else FileDamaged(key_of(path)) for ino, at, path in self.io.take_damaged())
             elif kind == STRIPED_NOW:
                 events.append(FsStriped(ino, serial))  # there it is the stripe
             else:

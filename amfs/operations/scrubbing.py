@@ -15,7 +15,7 @@ from amfs.client.connection import Call
 from amfs.client.files import Files
 from amfs.client.selected import Selected, files_at
 from amfs.engine import fs_requests as q
-from amfs.engine.attr import LOST, STRIPED
+from amfs.engine.attr import STRIPE_COPIES, STRIPED
 
 T = TypeVar("T")
 
@@ -40,7 +40,6 @@ class Scrubbed(NamedTuple):
     run_files: int
     run_size: int
     unknown: int  # copies of which no digest was known
-    striped: int
     busy: int
     lost: int
 
@@ -48,7 +47,7 @@ class Scrubbed(NamedTuple):
 class _Counts:
     def __init__(self) -> None:
         self.bad: list[Bad] = []
-        self.files = self.copies = self.size = self.run_files = self.run_size = self.unknown = self.striped = self.busy = self.lost = 0
+        self.files = self.copies = self.size = self.run_files = self.run_size = self.unknown = self.busy = self.lost = 0
 
     def add(self, each: Selected, found: q.Checked) -> None:
         path = os.fsdecode(b"amfs:" + each.path)
@@ -60,16 +59,18 @@ class _Counts:
             elif found == errno.EIO:
                 self._lose(path, -1, "lost before")
             return
+        striped = each.attr.layout == STRIPED
+        copies = min(each.attr.copies, STRIPE_COPIES) if striped else len(found)
         self.files += 1
+        self.copies += copies
+        self.size += copies * each.attr.size
         for node, verdict in found:
-            self.copies += 1
-            self.size += each.attr.size
             if verdict == q.UNKNOWN:
                 self.unknown += 1
             elif verdict == q.DROPPED:
-                self.bad.append(Bad(path, node, "dropped; another copy is used"))
+                self.bad.append(Bad(path, node, "mended by its other copy" if striped else "dropped; another copy is used"))
             elif verdict == q.DAMAGED_LAST:
-                self._lose(path, node, "dropped; it is lost: there is no other copy")
+                self._lose(path, node, f"{'' if striped else 'dropped; '}it is lost: there is no other copy")
 
     def _lose(self, path: str, node: int, done: str) -> None:
         self.bad.append(Bad(path, node, done))
@@ -110,9 +111,6 @@ def _portions(files: Files, path: bytes, counts: _Counts, rate: int) -> Iterator
     portion: list[Selected] = []
     size = 0
     for each in files_at(files.connection, path, known_only=True):
-        if each.attr.layout == STRIPED and each.attr.finished != LOST:
-            counts.striped += 1
-            continue
         if portion and (size + each.attr.size > most or len(portion) >= FILES_AT_ONCE):
             yield portion
             portion, size = [], 0

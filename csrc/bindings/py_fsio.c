@@ -407,10 +407,11 @@ static PyObject *io_take_damaged(PyObject *self, PyObject *unused) {
     (void)unused;
     PyObject *list = PyList_New(0);
     uint64_t ino;
+    int64_t index;
     char *path;
-    while (list != NULL && fsio_take_damage(io_of(self), &ino, &path)) {
+    while (list != NULL && fsio_take_damage(io_of(self), &ino, &index, &path)) {
         PyObject *text = path == NULL ? PyErr_NoMemory() : PyUnicode_DecodeFSDefault(path);
-        PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KN)", (ull)ino, text);
+        PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KLN)", (ull)ino, (long long)index, text);
         if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
         Py_XDECREF(entry);
         free(path);
@@ -420,11 +421,21 @@ static PyObject *io_take_damaged(PyObject *self, PyObject *unused) {
 
 static PyObject *io_check_part(PyObject *self, PyObject *args) {
     ull ino;
+    long long index = FSIO_WHOLE;
     uint64_t size;
     int verdict;
-    if (!PyArg_ParseTuple(args, "K:check_part", &ino)) return NULL;
-    WITHOUT_GIL(verdict = (int)fsio_check_part(io_of(self), ino, &size));
+    if (!PyArg_ParseTuple(args, "K|L:check_part", &ino, &index)) return NULL;
+    WITHOUT_GIL(verdict = (int)fsio_check_part(io_of(self), ino, index, &size));
     return Py_BuildValue("(iK)", verdict, (ull)size);
+}
+
+static PyObject *io_check_stripes(PyObject *self, PyObject *args) {
+    ull ino, from;
+    struct fsio_checked found;
+    if (!PyArg_ParseTuple(args, "KK:check_stripes", &ino, &from)) return NULL;
+    WITHOUT_GIL(found = fsio_check_stripes(io_of(self), ino, from));
+    long long next = found.more ? (long long)found.next : -1;
+    return Py_BuildValue("(KKKLL)", (ull)found.stripes, (ull)found.unknown, (ull)found.size, (long long)found.bad, next);
 }
 
 static PyObject *io_part_retimed(PyObject *self, PyObject *args) {
@@ -538,8 +549,14 @@ static PyMethodDef io_methods[] = {
     {"list_parts", fsio_list_parts_object, METH_NOARGS, "(ino, index, size, blocks) of each part here."},
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
     {"take_damaged", io_take_damaged, METH_NOARGS,
-     "(inode, '') of damaged parts, (0, path) of damaged files of the store, since the last call."},
-    {"check_part", io_check_part, METH_VARARGS, "check_part($self, ino, /)\n--\n\n(0: nobody can say, 1: fine, 2: damaged; size)."},
+     "(inode, index, '') of damaged parts, (0, -1, path) of damaged files of the store, since the last call."},
+    {"check_part", io_check_part, METH_VARARGS,
+     "check_part($self, ino, index=-1, /)\n--\n\n(0: nobody can say, 1: fine, 2: damaged; size)."},
+    {"check_stripes", io_check_stripes, METH_VARARGS,
+     "check_stripes($self, ino, from_, /)\n--\n\nSome: (stripes, those of unknown digest, bytes, a damaged one or -1, where to go on or "
+     "-1)."},
+    {"mend_stripe", fsio_mend_stripe_object, METH_VARARGS,
+     "mend_stripe($self, serial, ino, index, from_, /)\n--\n\nA stripe of here anew from a copy."},
     {"part_retimed", io_part_retimed, METH_VARARGS,
      "part_retimed($self, ino, inode, was, is_, /)\n--\n\nThe time of modification of a part was set by hand."},
     {"serve", io_serve, METH_O, "serve($self, meta, /)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},

@@ -13,6 +13,7 @@ PyObject *fsio_set_copies_object(PyObject *io, PyObject *args);
 PyObject *fsio_settle_copies_object(PyObject *io, PyObject *unused);
 PyObject *fsio_fetch_part_object(PyObject *io, PyObject *args);
 PyObject *fsio_push_stripe_object(PyObject *io, PyObject *args);
+PyObject *fsio_mend_stripe_object(PyObject *io, PyObject *args);
 PyObject *fsio_is_copied_object(PyObject *io, PyObject *ino);
 PyObject *fsio_copied_object(PyObject *io, PyObject *ino);
 PyObject *fsio_part_drop_object(PyObject *io, PyObject *args);

@@ -105,6 +105,14 @@ PyObject *fsio_push_stripe_object(PyObject *self, PyObject *args) {
     return py_nothing_or(fsio_push_stripe(fsio_of_object(self), serial, ino, index, node));
 }
 
+PyObject *fsio_mend_stripe_object(PyObject *self, PyObject *args) {
+    ull serial, ino;
+    long long index;
+    int node;
+    if (!PyArg_ParseTuple(args, "KKLi:mend_stripe", &serial, &ino, &index, &node)) return NULL;
+    return py_nothing_or(fsio_mend_stripe(fsio_of_object(self), serial, ino, index, node));
+}
+
 PyObject *fsio_is_copied_object(PyObject *self, PyObject *number) {
     ull ino = PyLong_AsUnsignedLongLong(number);
     if (PyErr_Occurred()) return NULL;

@@ -95,10 +95,10 @@ static PyObject *give_up(PyObject *self, PyObject *args) { return change_holder(
 
 static PyObject *damaged(PyObject *self, PyObject *args) {
     ull ino;
-    int node;
+    int node, stripe;
     bool lost = false;
-    if (!PyArg_ParseTuple(args, "Ki:damaged", &ino, &node)) return NULL;
-    int error = meta_damaged(of(self), ino, node, &lost);
+    if (!PyArg_ParseTuple(args, "Kip:damaged", &ino, &node, &stripe)) return NULL;
+    int error = meta_damaged(of(self), ino, node, stripe != 0, &lost);
     return error != 0 ? py_meta_failed(error) : PyBool_FromLong(lost);
 }
 
@@ -210,7 +210,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("unused", unused, "unused(ino, node)"),
     VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
-    VARARGS("damaged", damaged, "damaged(ino, node)"),
+    VARARGS("damaged", damaged, "damaged(ino, node, stripe)"),
     VARARGS("holders", holders_of, "holders(ino)"),
     VARARGS("concerned", concerned_by, "concerned($self, ino, /)\n--\n\nWho holds it, and other nodes that watch it."),
     VARARGS("readlink", read_link, "readlink(ino)"),

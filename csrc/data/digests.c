@@ -34,9 +34,10 @@ struct entry {
 
 struct job {
     struct job *next;
-    void (*act)(void *context, uint64_t number); /* NULL: the file `path` */
+    void (*act)(void *context, uint64_t number, int64_t index); /* NULL: the file `path` */
     void *context;
     uint64_t number;
+    int64_t index;
     char path[];
 };
 
@@ -226,7 +227,7 @@ static void *work(void *unused) {
             queued--;
             working_for = job->context;
             pthread_mutex_unlock(&queue_lock);
-            if (job->act != NULL) job->act(job->context, job->number);
+            if (job->act != NULL) job->act(job->context, job->number, job->index);
             else learn_file(job->path);
             free(job);
             pthread_mutex_lock(&queue_lock);
@@ -260,8 +261,8 @@ static void enqueue(const struct job *wish, const char *path) {
 
 void digests_later_file(const char *path) { enqueue(&(struct job){.act = NULL}, path); }
 
-void digests_later(void (*act)(void *context, uint64_t number), void *context, uint64_t number) {
-    enqueue(&(struct job){.act = act, .context = context, .number = number}, NULL);
+void digests_later(void (*act)(void *context, uint64_t number, int64_t index), void *context, uint64_t number, int64_t index) {
+    enqueue(&(struct job){.act = act, .context = context, .number = number, .index = index}, NULL);
 }
 
 void digests_leave(const void *context) {

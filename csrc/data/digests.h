@@ -1,7 +1,7 @@
 /* Digests (XXH3, 128 bits) of the files that this process keeps: of whole parts (fsio) and of files in the stores and spill directories of runs.
  *
  * A digest is taken when a file is finished, and stands for it until it is written again. Whoever opens a part for writing says so first
- * (digests_forget). Besides, a digest counts only as long as the file has the inode number, size and time of modification that it had: what was
+ * (digests_forget), as does whoever changes a stripe. Besides, a digest counts only as long as the file has the inode number, size and time of modification that it had: what was
  * changed without a word is never called damaged. The last million are kept, in memory.
  *
  * Any thread may call. Nothing here decides what becomes of a damaged file. */
@@ -14,7 +14,7 @@
 
 #include "common/xxh3.h"
 
-/* Of which file. Parts: the number of their fsio (digests_space), and of the inode. Others: device and inode number. */
+/* Of which file. Parts: a number of their fsio (digests_space), and that of the part. Others: device and inode number. */
 struct digests_key {
     uint64_t space, number;
 };
@@ -39,7 +39,7 @@ enum digests_verdict digests_check(struct digests_key key, int fd);
 /* In the background, in a thread of low priority, while somebody wants it so. */
 void digests_want(int by); /* + 1, or - 1: the last one ends the thread */
 void digests_later_file(const char *path);
-void digests_later(void (*act)(void *context, uint64_t number), void *context, uint64_t number);
+void digests_later(void (*act)(void *context, uint64_t number, int64_t index), void *context, uint64_t number, int64_t index);
 void digests_leave(const void *context); /* nothing of it is queued or under way any more */
 
 #endif

@@ -196,6 +196,7 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     io->node = options->node;
     io->limit = options->limit;
     io->digests = digests_space();
+    io->stripe_digests = digests_space();
     io->checks = options->key != NULL;
     io->root_fd = io->store_fd = -1;
     io->events_tail = &io->events;
@@ -309,6 +310,7 @@ void fsio_free(struct fsio *io) {
     }
     digests_leave(io);
     uint64_t ino;
-    for (char *path = NULL; fsio_take_damage(io, &ino, &path);) free(path);
+    int64_t index;
+    for (char *path = NULL; fsio_take_damage(io, &ino, &index, &path);) free(path);
     free_all(io);
 }

@@ -209,11 +209,19 @@ struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees
 
 /* ── damage ── (digests.h) */
 #include "digests.h"
-/* Look whether the whole part of that number is what it was; if nobody can say, it is what it should be from now on. Who is DAMAGED is told as well. */
-enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, uint64_t *size);
+/* Look whether a part is what it was; if nobody can say, it is what it should be from now on. Who is DAMAGED is told as well. */
+enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size);
+struct fsio_checked {
+    uint64_t stripes, unknown, size, next; /* next: where to go on, if there may be `more` */
+    int64_t bad; /* a damaged stripe, at which the look ended; -1: none */
+    bool more;
+};
+struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from); /* those that lie here, some at a time */
+/* The owner of a stripe brings it anew from a node that has a copy; nobody changes it meanwhile. */
+int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from);
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */
-/* One damaged whole part (*ino), or (*ino 0) file of the store, by its path below the store, which the caller frees. False: no more. */
-bool fsio_take_damage(struct fsio *io, uint64_t *ino, char **path);
+/* One damaged part (*ino, *index), or (*ino 0) file of the store, by its path below the store, which the caller frees. False: no more. */
+bool fsio_take_damage(struct fsio *io, uint64_t *ino, int64_t *index, char **path);
 
 void fsio_stop(struct fsio *io); /* ends the threads; repeatable */
 void fsio_free(struct fsio *io);

@@ -42,7 +42,7 @@ static bool reply_stat(struct asking *asking, int error, const struct data_stat 
 
 /* Of what is asked for: a whole part, or a file of the store. */
 static int learn(struct asking *asking, int file, const struct stat *found, uint8_t digest[XXH3_BYTES]) {
-    if (asking->request.ino != 0) return fsio_digest_learn(asking->io, asking->request.ino, file, digest);
+    if (asking->request.ino != 0) return fsio_digest_learn(asking->io, asking->request.ino, asking->request.index, file, digest);
     return digests_learn(digests_key_of(found), file, digest);
 }
 
@@ -80,15 +80,14 @@ static bool answer_digest(struct asking *asking, int file, const struct stat *fo
         int error = learn(asking, file, found, digest);
         return reply(asking, error, 0, digest, error == 0 ? sizeof digest : 0);
     }
-    struct digests_key key = ino != 0 ? fsio_digests_key(asking->io, ino) : digests_key_of(found);
-    enum digests_verdict verdict = fsio_check(asking->io, key, file, ino, path);
+    enum digests_verdict verdict = fsio_check(asking->io, file, ino, asking->request.index, path);
     return reply(asking, verdict == DIGESTS_DAMAGED ? EBADMSG : 0, verdict == DIGESTS_FINE, NULL, 0);
 }
 
 static bool answer_part_digest(struct asking *asking) {
     struct stat found;
-    if (asking->request.index != FSIO_WHOLE || asking->request.flag > 1) return false;
-    int part = fsio_part_open(asking->io, asking->request.ino, FSIO_WHOLE, false);
+    if (asking->request.flag > 1) return false;
+    int part = fsio_part_open(asking->io, asking->request.ino, asking->request.index, false);
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
     bool fine = fstat(part, &found) != 0 ? reply(asking, errno, 0, NULL, 0) : answer_digest(asking, part, &found, NULL);
     close(part);
@@ -109,12 +108,13 @@ static bool answer_read(struct asking *asking) {
     int part = fsio_part_open(asking->io, request->ino, request->index, false);
     if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
-    bool fine = false;
-    if (fstat(part, &found) == 0) {
+    bool fine = false, looked_at = request->index >= 0 && !exact && request->offset == 0 && asking->io->checks;
+    if (looked_at && fsio_check(asking->io, part, request->ino, request->index, NULL) == DIGESTS_DAMAGED) {
+        fine = reply(asking, EBADMSG, 0, NULL, 0);
+    } else if (fstat(part, &found) == 0) {
         uint64_t size = (uint64_t)found.st_size;
         bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
-        bool checked = asking->checked && request->index == FSIO_WHOLE;
-        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found, checked);
+        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found, asking->checked);
     }
     close(part);
     return fine;
@@ -222,7 +222,9 @@ int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offse
     if (part < 0) return -part == ENOENT ? 0 : -part;
     fsio_change_begins(io);
     int64_t before = fsio_allocated(part);
+    fsio_stripe_changes(io, ino, (uint64_t)index);
     if (fallocate(part, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length) != 0) error = errno;
+    fsio_stripe_changed(io, ino, (uint64_t)index);
     fsio_account(io, fsio_allocated(part) - before);
     fsio_change_ends(io);
     close(part);
@@ -236,8 +238,10 @@ static int trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
     int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, false) : -ENOENT;
     if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
     fsio_change_begins(io);
+    fsio_stripe_changes(io, ino, last);
     if (fstat(part, &found) != 0) error = errno;
     else if ((uint64_t)found.st_size > keep && ftruncate(part, (off_t)keep) != 0) error = errno;
+    fsio_stripe_changed(io, ino, last);
     fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
     fsio_change_ends(io);
     close(part);
@@ -304,17 +308,25 @@ static bool answer_whole_copy(struct asking *asking) {
     struct fsio *io = asking->io;
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, request->ino, name), error = part < 0 ? -part : 0;
-    bool came = true;
+    uint8_t told[XXH3_BYTES], taken[XXH3_BYTES];
+    struct xxh3 hash;
+    bool digest = request->extra != 0, checked = request->extra == COPY_CHECKED;
+    bool came = !digest || data_receive(asking->fd, told, sizeof told) == 0;
+    xxh3_begin(&hash);
     if (error == 0 && !fsio_room_or_make(io, request->length)) error = ENOSPC;
     for (uint64_t done = 0; came && done < request->length;) {
         size_t piece = request->length - done < DATA_CHUNK ? (size_t)(request->length - done) : DATA_CHUNK;
         came = data_receive(asking->fd, asking->buffer, piece) == 0;
+        if (came && checked) xxh3_add(&hash, asking->buffer, piece);
         if (came && error == 0 && !all_zero(asking->buffer, piece)) error = put_all(part, asking->buffer, piece, done);
         done += piece;
     }
+    xxh3_end(&hash, taken);
+    if (came && checked && error == 0 && memcmp(told, taken, sizeof told) != 0) error = EBADMSG;
     if (part >= 0 && error == 0 && ftruncate(part, (off_t)request->length) != 0) error = errno;
     if (part >= 0)
-        error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, came ? error : EIO);
+        error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, digest ? told : NULL,
+                                came ? error : EIO);
     return came && reply(asking, error, 0, NULL, 0);
 }
 
@@ -322,6 +334,7 @@ static bool answer_copy(struct asking *asking) {
     const struct data_request *request = &asking->request;
     uint64_t most = request->flag == COPY_WHOLE ? UINT32_MAX : DATA_CHUNK;
     if (request->op != OP_COPY || request->index < 0 || request->flag > COPY_WHOLE || request->length > most) return false;
+    if (request->extra > (request->flag == COPY_WHOLE ? COPY_DAMAGED : 0)) return false;
     if (request->offset > INT64_MAX - request->length) return false;
     if (request->flag == COPY_WHOLE) return answer_whole_copy(asking);
     if (data_receive(asking->fd, asking->buffer, request->length) != 0) return false;

@@ -88,17 +88,27 @@ static int send_part(struct data_link *link, int part, uint64_t size) {
 static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t index) {
     struct stat found = {0};
     struct data_reply reply = {0};
+    uint8_t digest[XXH3_BYTES];
     int error = DATA_BROKEN, part = fsio_part_open(io, ino, (int64_t)index, false);
     if (part < 0 && part != -ENOENT) return -part;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
-    struct data_request request = {
-        .op = OP_COPY, .flag = COPY_WHOLE, .ino = ino, .index = (int64_t)index, .length = (uint64_t)found.st_size};
+    bool known = part >= 0 && io->checks && fsio_digest_learn(io, ino, (int64_t)index, part, digest) == 0;
+    bool damaged = known && fsio_check(io, part, ino, (int64_t)index, NULL) == DIGESTS_DAMAGED; /* then it is known there, too */
+    struct data_request request = {.op = OP_COPY,
+                                   .flag = COPY_WHOLE,
+                                   .ino = ino,
+                                   .index = (int64_t)index,
+                                   .length = (uint64_t)found.st_size,
+                                   .extra = damaged ? COPY_DAMAGED
+                                            : known ? COPY_CHECKED
+                                                    : 0};
     for (int tries = 0; error == DATA_BROKEN && tries < 2; tries++) {
         struct data_link *link;
         error = data_link_get(&io->client, node, LANE_COPIES, tries > 0, &link);
         if (error != 0) break;
         bool used = link->used;
         error = data_ask(link, &request, NULL);
+        if (error == 0 && known) error = data_send(link->fd, digest, sizeof digest, NULL, 0, true);
         if (error == 0) error = send_part(link, part, request.length);
         if (error == 0) error = data_hear(link, &reply);
         if (error == 0 && reply.length != 0) error = EPROTO;
@@ -167,14 +177,28 @@ static bool is_here(struct fsio *io, uint64_t ino, uint64_t index) {
     return fsio_part_stat(io, ino, (int64_t)index, &stat.size, &stat.blocks, &stat.atime, &stat.mtime, &stat.ctime) == 0;
 }
 
-int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node) {
+int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context) {
     pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
-    struct data_reply reply;
     bool moving;
     pthread_mutex_lock(lock);
-    int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : is_here(io, ino, index) ? 0 : ENOENT;
-    if (error == 0) error = send_whole(io, node, ino, index);
+    int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : is_here(io, ino, index) ? act(io, context) : ENOENT;
     pthread_mutex_unlock(lock);
+    return error;
+}
+
+struct push {
+    uint64_t ino, index;
+    int32_t node;
+};
+
+static int push(struct fsio *io, void *context) {
+    const struct push *push = context;
+    return send_whole(io, push->node, push->ino, push->index);
+}
+
+int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node) {
+    struct data_reply reply;
+    int error = fsio_undisturbed(io, ino, index, push, &(struct push){ino, index, node});
     if (error == 0 && !is_here(io, ino, index)) { /* deleted meanwhile, there perhaps before it came */
         struct data_request request = {.op = OP_DELETE, .flag = WHAT_PART, .ino = ino, .index = (int64_t)index};
         (void)data_call(&io->client, node, LANE_PARTS, &request, NULL, &reply, NULL, 0);
@@ -204,12 +228,13 @@ int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t inde
     return error;
 }
 
-int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, int error) {
+int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
+                    int error) {
     pthread_mutex_t *lock = lock_in(io->taking, ino, index);
     pthread_mutex_lock(lock);
     if (error == 0 && fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
     if (error == 0) error = fsio_mark_copied(io, ino, index);
-    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, NULL, error);
+    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, digest, error);
     pthread_mutex_unlock(lock);
     return error;
 }

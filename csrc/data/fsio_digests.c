@@ -1,4 +1,8 @@
-/* Digests of whole parts: taken when nobody writes the file here any more, and looked at again when somebody doubts it. */
+/* Digests of parts: taken when nobody writes the part here any more, and looked at again when somebody doubts it.
+ *
+ * A whole part is written by who has the file open. Stripes are changed piece by piece, for writers anywhere: each change says when it begins, which
+ * forgets the digest, and when it ends. A digest is taken between changes: the moment is noted first, then nobody may be changing the stripe, and
+ * a change that begins later moves the moment on, so that the digest is not kept. So while a digest stands nothing has changed since. */
 #include "fsio_internal.h"
 
 #include <fcntl.h>
@@ -7,26 +11,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { CHECKED_BYTES = 64 << 20 }; /* in one call, about */
+
 struct fsio_damage {
     struct fsio_damage *next;
     uint64_t ino; /* 0: of a file of the store */
+    int64_t index;
     char path[];
 };
 
-struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino) { return (struct digests_key){io->digests, ino}; }
+/* A number that two stripes share is no harm: a digest counts only for a file of the same inode number, size and time. */
+struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t index) {
+    if (index == FSIO_WHOLE) return (struct digests_key){io->digests, ino};
+    return (struct digests_key){io->stripe_digests, ino * 0x9E3779B97F4A7C15u + (uint64_t)index};
+}
 
-static bool is_written(struct fsio *io, uint64_t ino) {
+static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) {
+    return &io->stripe_changes[fsio_digests_key(io, ino, index).number * 0x9E3779B97F4A7C15u >> 40 & (FSIO_CHANGING - 1)];
+}
+
+static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
     int readers, writers;
+    if (index != FSIO_WHOLE) return atomic_load(changing(io, ino, index)) > 0;
     fsio_open_count(io, ino, &readers, &writers);
     return writers > 0;
 }
 
 /* The moment is before the look at the writers: one that comes later makes it forgotten. */
-static int learn(struct fsio *io, uint64_t ino, int part, uint8_t digest[XXH3_BYTES]) {
-    struct digests_key key = fsio_digests_key(io, ino);
+int fsio_digest_learn(struct fsio *io, uint64_t ino, int64_t index, int part, uint8_t digest[XXH3_BYTES]) {
+    struct digests_key key = fsio_digests_key(io, ino, index);
     struct stat before, after;
     uint64_t moment = digests_moment(key);
-    if (is_written(io, ino)) return EBUSY;
+    if (is_written(io, ino, index)) return EBUSY;
     if (fstat(part, &before) != 0) return errno;
     if (digests_get(key, &before, digest)) return 0;
     int error = digests_take(part, digest);
@@ -38,40 +54,52 @@ static int learn(struct fsio *io, uint64_t ino, int part, uint8_t digest[XXH3_BY
     return same ? 0 : EAGAIN;
 }
 
-static void learn_later(void *context, uint64_t ino) {
+static void learn_later(void *context, uint64_t ino, int64_t index) {
     struct fsio *io = context;
     uint8_t digest[XXH3_BYTES];
-    int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, FSIO_WHOLE, false);
+    int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, false);
     if (part < 0) return;
-    (void)learn(io, ino, part, digest);
+    bool again = fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE;
     close(part);
+    if (again) fsio_digest_later(io, ino, index); /* a stripe that shares its place in stripe_changes may have been changed */
 }
 
-void fsio_digest_later(struct fsio *io, uint64_t ino) {
-    if (io->checks) digests_later(learn_later, io, ino);
+void fsio_digest_later(struct fsio *io, uint64_t ino, int64_t index) {
+    if (io->checks) digests_later(learn_later, io, ino, index);
 }
-
-int fsio_digest_learn(struct fsio *io, uint64_t ino, int part, uint8_t digest[XXH3_BYTES]) { return learn(io, ino, part, digest); }
 
 void fsio_digest_forget(struct fsio *io, uint64_t ino) {
-    if (io->checks) digests_forget(fsio_digests_key(io, ino));
+    if (io->checks) digests_forget(fsio_digests_key(io, ino, FSIO_WHOLE));
 }
 
 void fsio_digest_closed(struct fsio *io, uint64_t ino) {
-    if (io->checks && !is_written(io, ino)) fsio_digest_later(io, ino);
+    if (io->checks && !is_written(io, ino, FSIO_WHOLE)) fsio_digest_later(io, ino, FSIO_WHOLE);
+}
+
+void fsio_stripe_changes(struct fsio *io, uint64_t ino, uint64_t index) {
+    if (!io->checks) return;
+    atomic_fetch_add(changing(io, ino, (int64_t)index), 1);
+    digests_forget(fsio_digests_key(io, ino, (int64_t)index));
+}
+
+void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index) {
+    if (!io->checks) return;
+    atomic_fetch_sub(changing(io, ino, (int64_t)index), 1);
+    fsio_digest_later(io, ino, (int64_t)index);
 }
 
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns) {
-    digests_retime(fsio_digests_key(io, ino), inode, was_ns, is_ns);
+    digests_retime(fsio_digests_key(io, ino, FSIO_WHOLE), inode, was_ns, is_ns);
 }
 
 /* ── damage ── */
 
-static void tell_damage(struct fsio *io, uint64_t ino, const char *path) {
+static void tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path) {
     size_t length = path == NULL ? 1 : strlen(path) + 1;
     struct fsio_damage *damage = malloc(sizeof *damage + length);
     if (damage == NULL) return; /* the next look finds it again */
     damage->ino = ino;
+    damage->index = index;
     memcpy(damage->path, path == NULL ? "" : path, length);
     pthread_mutex_lock(&io->events_lock);
     damage->next = io->damages;
@@ -80,34 +108,54 @@ static void tell_damage(struct fsio *io, uint64_t ino, const char *path) {
     fsio_tell(io, FSIO_EVENT_DAMAGED, 0, ino, 0, EBADMSG);
 }
 
-enum digests_verdict fsio_check(struct fsio *io, struct digests_key key, int file, uint64_t ino, const char *path) {
-    if (path == NULL && is_written(io, ino)) return DIGESTS_UNKNOWN;
-    enum digests_verdict verdict = digests_check(key, file);
-    if (verdict == DIGESTS_DAMAGED && path == NULL && is_written(io, ino)) return DIGESTS_UNKNOWN;
-    if (verdict == DIGESTS_DAMAGED) tell_damage(io, path == NULL ? ino : 0, path);
+enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path) {
+    struct stat found;
+    if (path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
+    if (path != NULL && fstat(file, &found) != 0) return DIGESTS_UNKNOWN;
+    enum digests_verdict verdict = digests_check(path == NULL ? fsio_digests_key(io, ino, index) : digests_key_of(&found), file);
+    if (verdict == DIGESTS_DAMAGED && path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
+    if (verdict == DIGESTS_DAMAGED) tell_damage(io, path == NULL ? ino : 0, index, path);
     return verdict;
 }
 
-enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, uint64_t *size) {
+enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size) {
     struct stat found;
     uint8_t digest[XXH3_BYTES];
-    int part = fsio_part_open(io, ino, FSIO_WHOLE, false);
+    int part = fsio_part_open(io, ino, index, false);
     *size = 0;
     if (part < 0) return DIGESTS_UNKNOWN;
     if (fstat(part, &found) == 0) *size = (uint64_t)found.st_size;
-    enum digests_verdict verdict = fsio_check(io, fsio_digests_key(io, ino), part, ino, NULL);
-    if (verdict == DIGESTS_UNKNOWN) (void)learn(io, ino, part, digest); /* from now on it can be told */
+    enum digests_verdict verdict = fsio_check(io, part, ino, index, NULL);
+    if (verdict == DIGESTS_UNKNOWN) (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
     close(part);
     return verdict;
 }
 
-bool fsio_take_damage(struct fsio *io, uint64_t *ino, char **path) {
+struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from) {
+    uint64_t end = fsio_stripes_end(io, ino), size;
+    struct fsio_checked found = {.next = from, .bad = -1};
+    for (; found.next < end && found.size < CHECKED_BYTES && found.bad < 0; found.next++) {
+        char name[FSIO_NAME_BYTES];
+        fsio_part_name(ino, (int64_t)found.next, name);
+        if (faccessat(io->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        enum digests_verdict verdict = fsio_check_part(io, ino, (int64_t)found.next, &size);
+        found.stripes++;
+        found.size += size;
+        found.unknown += verdict == DIGESTS_UNKNOWN;
+        if (verdict == DIGESTS_DAMAGED) found.bad = (int64_t)found.next;
+    }
+    found.more = found.next < end;
+    return found;
+}
+
+bool fsio_take_damage(struct fsio *io, uint64_t *ino, int64_t *index, char **path) {
     pthread_mutex_lock(&io->events_lock);
     struct fsio_damage *damage = io->damages;
     if (damage != NULL) io->damages = damage->next;
     pthread_mutex_unlock(&io->events_lock);
     if (damage == NULL) return false;
     *ino = damage->ino;
+    *index = damage->index;
     *path = strdup(damage->path);
     free(damage);
     return true;

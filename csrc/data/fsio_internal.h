@@ -2,7 +2,7 @@
  * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
  * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
  * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
- * stripes. fsio_digests.c: digests of whole parts. fsio_spill.c: whole parts on a disk.
+ * stripes. fsio_digests.c: digests of parts. fsio_spill.c: whole parts on a disk.
  * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
@@ -30,6 +30,7 @@ enum {
     FSIO_TARGET_BYTES = 112,    /* likewise of a spilled one */
     FSIO_RESCAN_SECONDS = 30,
     FSIO_COPY_LOCKS = 64,
+    FSIO_CHANGING = 4096, /* stripes that share one are taken for one: a digest is taken later then */
 };
 
 struct data_server;
@@ -219,8 +220,9 @@ struct fsio {
     struct fsio_workers workers, fetchers; /* fetchers: for the runs, so that neither has to wait for the other's */
     atomic_uint fresh_count;
 
-    uint64_t digests; /* the number of its parts among all whose digests are kept */
-    bool checks;      /* digests of parts are taken: there are other nodes, or there may be */
+    uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
+    bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
+    atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
     struct fsio_damage *damages; /* under events_lock */
 
     pthread_mutex_t keeper_lock;
@@ -257,13 +259,17 @@ void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do w
 int64_t fsio_allocated(int fd); /* bytes */
 
 /* fsio_digests.c */
-struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino);
-void fsio_digest_later(struct fsio *io, uint64_t ino);  /* it is finished here */
-int fsio_digest_learn(struct fsio *io, uint64_t ino, int part, uint8_t digest[XXH3_BYTES]); /* EBUSY: it is being written; EAGAIN: was */
+struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t index);
+void fsio_digest_later(struct fsio *io, uint64_t ino, int64_t index); /* it is finished here */
+/* EBUSY: it is being written; EAGAIN: was */
+int fsio_digest_learn(struct fsio *io, uint64_t ino, int64_t index, int part, uint8_t digest[XXH3_BYTES]);
 void fsio_digest_forget(struct fsio *io, uint64_t ino); /* it is written from now on, or has gone */
 void fsio_digest_closed(struct fsio *io, uint64_t ino); /* somebody writes it no longer */
+/* Around each change of a stripe: its digest is forgotten before, and taken later. */
+void fsio_stripe_changes(struct fsio *io, uint64_t ino, uint64_t index);
+void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index);
 /* Is what lies here damaged? Then the poll loop is told. `path`: of a file of the store; NULL: it is a part. */
-enum digests_verdict fsio_check(struct fsio *io, struct digests_key key, int file, uint64_t ino, const char *path);
+enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path);
 
 /* fsio_spill.c */
 bool fsio_spills(const struct fsio *io);
@@ -404,8 +410,10 @@ int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
 /* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */
 int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
                      bool in_step);
-int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index,
+int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
                     int error); /* as fsio_fresh_end */
+/* While the owner does that with a stripe nobody changes it. ESTALE: by our table it is not the owner. */
+int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context);
 
 /* fsio_spread.c */
 int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */

@@ -11,6 +11,7 @@ enum job_kind {
     JOB_FETCH,
     JOB_FETCH_PART,
     JOB_FETCH_COPY,
+    JOB_MEND,
     JOB_PUSH,
     JOB_RESTRIPE,
     JOB_GATHER,
@@ -91,6 +92,20 @@ static int check_pieces(struct fsio *io, const struct fsio_job *job, const struc
     return error == 0 ? EIO : error;
 }
 
+/* A stripe that is damaged there moves all the same, with the digest that it should have. So the damage is known here, too. */
+static int fetch_damaged(struct fsio *io, struct fsio_job *job, struct data_request request, int part, struct data_fetch *fetch) {
+    uint8_t digest[XXH3_BYTES];
+    request.flag = READ_DENSE;
+    job->size = UINT64_MAX;
+    int error = data_fetch_digest(&io->client, job->from, &request, digest);
+    if (error == 0) error = fetch_into(io, job->from, &request, part, &job->size, fetch);
+    if (error == 0 && fetch->holes) error = fetch_pieces(io, job, part, job->size);
+    if (error == 0 && ftruncate(part, (off_t)job->size) != 0) error = errno;
+    memcpy(fetch->digest, digest, sizeof digest);
+    fetch->checked = true;
+    return error;
+}
+
 static int run_fetch(struct fsio *io, struct fsio_job *job) {
     struct data_request request = {.op = OP_READ, .flag = READ_DENSE, .ino = job->ino, .index = job->index, .length = INT64_MAX};
     struct data_reply reply;
@@ -98,20 +113,22 @@ static int run_fetch(struct fsio *io, struct fsio_job *job) {
     int part = fsio_fresh_open(io, job->ino, name);
     if (part < 0) return -part;
     struct data_fetch fetch;
-    bool whole = job->index == FSIO_WHOLE;
-    if (whole) request.flag |= READ_CHECKED;
+    request.flag |= READ_CHECKED;
     int error = fetch_into(io, job->from, &request, part, &job->size, &fetch);
     if (error == 0 && fetch.holes) {
         error = fetch_pieces(io, job, part, job->size);
-        if (error == 0 && whole) error = check_pieces(io, job, &request, part, &fetch);
+        if (error == 0) error = check_pieces(io, job, &request, part, &fetch);
     }
+    if (error == EBADMSG && job->index != FSIO_WHOLE && job->kind != JOB_MEND) error = fetch_damaged(io, job, request, part, &fetch);
     error = fsio_fresh_end(io, part, name, job->ino, job->index, fetch.checked ? fetch.digest : NULL, error);
-    if (error == 0 && job->kind == JOB_FETCH_COPY) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
+    if (error == 0 && (job->kind == JOB_FETCH_COPY || job->kind == JOB_MEND)) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
     if (error != 0 || job->kind == JOB_FETCH) return error;
     request = (struct data_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};
     error = data_call(&io->client, job->from, LANE_PARTS, &request, NULL, &reply, NULL, 0);
     return error == ENOENT ? 0 : error;
 }
+
+static int mend(struct fsio *io, void *job) { return run_fetch(io, job); }
 
 /* ── the rest ── */
 
@@ -172,6 +189,7 @@ static int run(struct fsio *io, struct fsio_job *job) {
     case JOB_FETCH:
     case JOB_FETCH_PART:
     case JOB_FETCH_COPY: return run_fetch(io, job);
+    case JOB_MEND: return fsio_undisturbed(io, job->ino, (uint64_t)job->index, mend, job);
     case JOB_PUSH: return fsio_push_now(io, job->ino, (uint64_t)job->index, job->from);
     case JOB_RESTRIPE: return run_restripe(io, job);
     case JOB_GATHER: return fsio_gather_now(io, job->ino, job->stripe, job->size, job->since);
@@ -338,6 +356,11 @@ int fsio_fetch_part(struct fsio *io, uint64_t serial, uint64_t ino, int64_t inde
     enum job_kind kind = keep ? JOB_FETCH_COPY : JOB_FETCH_PART;
     struct fsio_job job = {.kind = kind, .serial = serial, .ino = ino, .index = index, .from = from, .size = UINT64_MAX};
     return index < (keep ? 0 : FSIO_WHOLE) ? EINVAL : queue(io, &job, NULL, 0);
+}
+
+int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from) {
+    struct fsio_job job = {.kind = JOB_MEND, .serial = serial, .ino = ino, .index = index, .from = from, .size = UINT64_MAX};
+    return index < 0 ? EINVAL : queue(io, &job, NULL, 0);
 }
 
 int fsio_push_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t node) {

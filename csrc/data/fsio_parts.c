@@ -393,7 +393,9 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
     char final[FSIO_NAME_BYTES];
     int64_t bytes = fsio_allocated(part);
     struct stat found;
-    uint64_t moment = digests_moment(fsio_digests_key(io, ino));
+    struct digests_key key = fsio_digests_key(io, ino, index);
+    if (error == 0 && index != FSIO_WHOLE && io->checks) digests_forget(key);
+    uint64_t moment = digests_moment(key);
     bool known = digest != NULL && fstat(part, &found) == 0;
     close(part);
     fsio_change_begins(io);
@@ -407,8 +409,8 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
         return error;
     }
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
-    if (index == FSIO_WHOLE && known) digests_put(fsio_digests_key(io, ino), &found, digest, moment);
-    else if (index == FSIO_WHOLE) fsio_digest_later(io, ino);
+    if (known) digests_put(key, &found, digest, moment);
+    else fsio_digest_later(io, ino, index);
     return 0;
 }
 

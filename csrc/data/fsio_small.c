@@ -18,7 +18,7 @@ static void digest_of(const uint8_t *bytes, size_t size, uint8_t digest[XXH3_BYT
 /* Are these not the bytes that were written? Then there is damage, or a writer has come: the long way finds out. */
 static bool differs(const struct fsio *io, uint64_t ino, const struct stat *found, const uint8_t *bytes) {
     uint8_t known[XXH3_BYTES], taken[XXH3_BYTES];
-    if (!io->checks || !digests_get(fsio_digests_key(io, ino), found, known)) return false;
+    if (!io->checks || !digests_get(fsio_digests_key(io, ino, FSIO_WHOLE), found, known)) return false;
     digest_of(bytes, (size_t)found->st_size, taken);
     return memcmp(known, taken, sizeof known) != 0;
 }
@@ -29,7 +29,7 @@ static void keep_digest(const struct fsio *io, uint64_t ino, int fd, const uint8
     uint8_t digest[XXH3_BYTES];
     if (!io->checks || fstat(fd, &made) != 0) return;
     digest_of(from, size, digest);
-    digests_put(fsio_digests_key(io, ino), &made, digest, moment);
+    digests_put(fsio_digests_key(io, ino, FSIO_WHOLE), &made, digest, moment);
 }
 
 int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size) {
@@ -52,7 +52,7 @@ int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t si
     uint64_t taken = (size + SMALL_BLOCK - 1) / SMALL_BLOCK * SMALL_BLOCK;
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_change_begins(io);
-    uint64_t moment = digests_moment(fsio_digests_key(io, ino));
+    uint64_t moment = digests_moment(fsio_digests_key(io, ino, FSIO_WHOLE));
     int error = fsio_reserve(io, taken) ? 0 : ENOSPC;
     bool reserved = error == 0;
     int fd = reserved ? openat(io->root_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;

@@ -168,7 +168,7 @@ static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *
     char fresh[FSIO_TARGET_BYTES], hex[2 * XXH3_BYTES + 1];
     uint8_t digest[XXH3_BYTES], known[XXH3_BYTES];
     struct stat made;
-    struct digests_key key = fsio_digests_key(io, ino);
+    struct digests_key key = fsio_digests_key(io, ino, FSIO_WHOLE);
     uint64_t moment = digests_moment(key);
     snprintf(fresh, sizeof fresh, "spill/part-%016llx-%x", (unsigned long long)ino, atomic_fetch_add(&io->spill_count, 1));
     int to = openat(io->root_fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -179,7 +179,7 @@ static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *
     (void)posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED); /* it goes so that memory is free */
     close(to);
     if (error == 0 && digests_get(key, found, known) && memcmp(known, digest, sizeof known) != 0) {
-        (void)fsio_check(io, key, part, ino, NULL);
+        (void)fsio_check(io, part, ino, FSIO_WHOLE, NULL);
         error = EBADMSG;
     }
     hex_of(digest, hex);

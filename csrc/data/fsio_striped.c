@@ -11,6 +11,7 @@
 enum {
     STALE_WAIT_MS = 20, /* the owner has a newer table than we, or we than it, or the partition moves */
     SEEK_STRIPES = 1024, /* asked about in one seek: after so many holes the rest is called data */
+    MEND_MS = 3000, /* so long a reader waits until a damaged stripe has been mended by its copy */
     SUM_MS = 1000, /* how old the sum of a file's blocks may be */
     BATCH = 64, /* segments asked for at once */
     BATCH_OWNERS = 16,
@@ -64,11 +65,13 @@ int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, 
     int error = 0, part = fsio_part_open(io, ino, (int64_t)index, true);
     if (part < 0) return -part;
     int64_t before = fsio_allocated(part);
+    fsio_stripe_changes(io, ino, index);
     for (size_t done = 0; error == 0 && done < count;) {
         ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
         if (put < 0 && errno != EINTR) error = errno;
         if (put > 0) done += (size_t)put;
     }
+    fsio_stripe_changed(io, ino, index);
     *grown = fsio_allocated(part) - before;
     close(part);
     return error;
@@ -126,8 +129,9 @@ int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied,
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         error = until_next_table(io, owner, copied, read_stripe_once(io, ino, index, at, to, count));
+        if (error == EBADMSG && copied && waited < MEND_MS) error = ESTALE;
     } while (error == ESTALE && wait_for_table(io, &waited));
-    return error == ESTALE ? EIO : error;
+    return error == ESTALE || error == EBADMSG ? EIO : error;
 }
 
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {

@@ -2,7 +2,7 @@
  *
  * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
  * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
- * A READ with READ_CHECKED of a whole file is answered with MODE_CHECKED in the mode, and the digest of the file (digests.h) before its bytes.
+ * A READ with READ_CHECKED of all of a file, or of a stripe, is answered with MODE_CHECKED in the mode, and the digest of the file (digests.h) before its bytes.
  *
  * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
  * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
@@ -43,7 +43,7 @@ enum data_op {
     OP_PUNCH, /* stripe: offset, length */
     OP_SEEK, /* stripe: offset, flag: whence */
     OP_DELETE, /* flag: enum data_what; index */
-    /* Whole part, or file of the store: its digest. With a flag of 1 the node looks whether what it has is damaged: EBADMSG; value 1: it is not, 0:
+    /* Part, or file of the store: its digest. With a flag of 1 the node looks whether what it has is damaged: EBADMSG; value 1: it is not, 0:
      * nobody can say. */
     OP_DIGEST,
     OP_SUM, /* all stripes there: count in size, blocks, newest times */
@@ -61,8 +61,11 @@ enum data_op {
 enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2, READ_CHECKED = 0x80 }; /* flags of OP_READ; the last one beside the others */
 #define MODE_CHECKED 0x80000000u
 
-/* Of OP_COPY: a change of a stripe that may not be there (then ENODATA), one where all stripes are, all of a stripe. */
+/* Of OP_COPY: a change of a stripe that may not be there (then ENODATA), one where all stripes are, all of a stripe. Before all of one its
+ * digest comes with an `extra` of COPY_CHECKED (EBADMSG if what comes after it is something else) or COPY_DAMAGED (it is). */
 enum data_copy { COPY_CHANGE = 0, COPY_IN_STEP, COPY_WHOLE };
+
+enum { COPY_CHECKED = 1, COPY_DAMAGED };
 
 enum data_what { WHAT_ALL = 0, WHAT_STRIPES, WHAT_PART };
 

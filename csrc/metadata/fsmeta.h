@@ -192,8 +192,8 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
  * EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
 /* What `node` has of it is damaged, and goes. *lost: nobody else has it, and so it is lost. EAGAIN: `node` is no holder, or it is being written: nothing
- * is changed. */
-int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool *lost);
+ * is changed. `stripe`: a stripe of it is damaged, and has no other copy. */
+int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool stripe, bool *lost);
 int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */
 int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);

@@ -365,15 +365,15 @@ int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     return leave(meta, 0);
 }
 
-int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool *lost) {
+int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool stripe, bool *lost) {
     struct inode *inode;
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    bool holds = inode->layout == META_WHOLE && inode->finished && inode->writer < 0 && fsmeta_set_has(inode->holders, node);
-    if (!holds) return leave(meta, EAGAIN);
-    fsmeta_set_remove(&inode->holders, node);
-    *lost = inode->holders == 0 && inode->size > 0;
+    bool holds = stripe ? inode->layout == META_STRIPED : inode->layout == META_WHOLE && fsmeta_set_has(inode->holders, node);
+    if (!holds || !inode->finished || inode->writer >= 0) return leave(meta, EAGAIN);
+    if (!stripe) fsmeta_set_remove(&inode->holders, node);
+    *lost = stripe || (inode->holders == 0 && inode->size > 0);
     inode->lost = inode->lost || *lost;
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import random
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import xxhash
-from fsio_nodes import LOCAL, WHOLE, Nodes, content
+from fsio_nodes import DONE, LOCAL, STRIPED, WHOLE, Nodes, content
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import until
@@ -61,7 +64,7 @@ def test_damage_of_a_part_is_told_to_who_fetches_it_and_to_its_node(nodes: Nodes
     nodes.io[1].fetch(5, ino, 0, SIZE)
     assert nodes.done(1)[1:] == (5, ino, SIZE, errno.EBADMSG)
     assert nodes.parts(1, ino) == {}
-    until(lambda: nodes.io[0].take_damaged() == [(ino, "")], "its node has not heard of it")
+    until(lambda: nodes.io[0].take_damaged() == [(ino, WHOLE, "")], "its node has not heard of it")
 
 
 def test_a_copy_has_the_digest_of_what_it_was_made_of(nodes: Nodes) -> None:
@@ -119,6 +122,87 @@ def test_a_file_with_holes_is_compared_as_well(nodes: Nodes) -> None:
     flip(path_of(nodes, 0, ino), 3 << 20)
     nodes.io[2].fetch(6, ino, 0, size)
     assert nodes.done(2)[4] == errno.EBADMSG
+
+
+# ── stripes ────────────────────────────────────────────────────────────────────────────────────────
+
+STRIPE = 64 << 10
+
+
+def stripe_path(nodes: Nodes, node: int, ino: int, index: int) -> Path:
+    return nodes.root / str(node) / nodes.io[node].part_path(ino, index)
+
+
+def looked_at(nodes: Nodes, node: int, ino: int) -> tuple[int, int, int, int, int]:
+    """(stripes, of unknown digest, bytes, a damaged one, where to go on) when all have one."""
+    until(lambda: nodes.io[node].check_stripes(ino, 0)[1] == 0, "their digests were never taken")
+    return nodes.io[node].check_stripes(ino, 0)
+
+
+def test_a_damaged_stripe_is_not_read_by_other_nodes(nodes: Nodes) -> None:
+    data = content(12 * STRIPE + 77)
+    ino = nodes.write(0, data, stripe=STRIPE)
+    for node in range(3):
+        mine = nodes.parts(node, ino)
+        assert looked_at(nodes, node, ino) == (len(mine), 0, sum(mine.values()), -1, -1)
+    assert nodes.read(0, ino, STRIPED, len(data), stripe=STRIPE) == data
+    bad = min(nodes.parts(1, ino))
+    flip(stripe_path(nodes, 1, ino, bad), 333)
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
+        nodes.read(0, ino, STRIPED, len(data), stripe=STRIPE)
+    assert set(nodes.io[1].take_damaged()) == {(ino, bad, "")}
+    seen = nodes.io[1].check_stripes(ino, 0)
+    assert seen[3:] == (bad, bad + 1), "the look ends there, and goes on after it"
+    assert nodes.io[1].check_stripes(ino, bad + 1)[3:] == (-1, -1)
+    handle = nodes.io[2].open(ino, STRIPED, stripe=STRIPE, size=len(data), writing=True)
+    handle.write(data[bad * STRIPE : (bad + 1) * STRIPE], bad * STRIPE)
+    handle.close()
+    assert nodes.read(0, ino, STRIPED, len(data), stripe=STRIPE) == data, "it was written anew"
+    assert looked_at(nodes, 1, ino)[3] == -1
+
+
+def test_damage_travels_with_a_stripe_that_moves(nodes: Nodes) -> None:
+    """What it should be travels along. So it is found at its new owner, too, and no partition waits for ever for a stripe."""
+    data = content(3 * STRIPE)
+    ino = nodes.write(0, data, stripe=STRIPE)
+    bad = min(nodes.parts(1, ino))
+    looked_at(nodes, 1, ino)
+    flip(stripe_path(nodes, 1, ino, bad), 1)
+    nodes.io[2].fetch_part(7, ino, bad, 1)
+    assert nodes.done(2) == (DONE, 7, ino, STRIPE, 0)
+    assert bad not in nodes.parts(1, ino) and bad in nodes.parts(2, ino)
+    until(lambda: nodes.io[2].check_part(ino, bad) == (DAMAGED, STRIPE), "it counts as good")
+
+
+def test_a_stripe_that_is_changed_all_the_time_is_never_called_damaged(nodes: Nodes) -> None:
+    """Small writes by two nodes, while a third looks and the digests are taken: a false alarm would lose the file."""
+    ino = nodes.write(0, content(2 * STRIPE), stripe=STRIPE)
+    ends = time.monotonic() + 2.0
+    told: list[tuple[int, int, str]] = []
+
+    def write(node: int) -> None:
+        handle = nodes.io[node].open(ino, STRIPED, stripe=STRIPE, size=2 * STRIPE, writing=True)
+        rng = random.Random(node)
+        while time.monotonic() < ends:
+            handle.write(rng.randbytes(rng.choice((1, 100, 5000))), rng.randrange(2 * STRIPE - 5000))
+            if rng.random() < 0.01:
+                time.sleep(0.03)  # long enough for a digest to be taken
+        handle.close()
+
+    writers = [threading.Thread(target=write, args=(node,)) for node in (0, 1)]
+    for writer in writers:
+        writer.start()
+    fine = 0
+    while time.monotonic() < ends:
+        for node in range(3):
+            stripes, unknown, _, bad, _ = nodes.io[node].check_stripes(ino, 0)
+            assert bad == -1
+            fine += stripes - unknown
+            told += nodes.io[node].take_damaged()
+    for writer in writers:
+        writer.join()
+    assert told == []
+    assert fine, "no digest was ever compared: the test tests nothing"
 
 
 def verdict(path: Path) -> int:

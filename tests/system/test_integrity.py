@@ -137,6 +137,68 @@ def test_scrub_names_what_is_damaged_and_what_became_of_it() -> None:
         assert amfs("scrub", "amfs:/nothing").returncode == 2
 
 
+def stripe_parts(session: SessionRecord, node: int, ino: int) -> list[Path]:
+    return sorted(path for store in stores(session, node) for path in store.rglob(f"{ino:016x}.*") if path.is_file())
+
+
+def test_a_bit_flips_in_a_stripe() -> None:
+    """With copies the stripe is replaced, by its owner's or by the copy, whoever finds it; without, the file is lost by its name."""
+    data = os.urandom(4 * MIB)
+    with running(3) as session, Files(node=0) as first, Files(node=1) as second:
+        first.makedirs("/striped")
+        first.setxattr("/striped", "user.amfs.layout", b"striped")
+        first.makedirs("/striped/safe")
+        first.setxattr("/striped/safe", "user.amfs.layout", b"striped")
+        first.setxattr("/striped/safe", "user.amfs.replicas", b"2")
+        for name in ("/striped/alone", "/striped/safe/read", "/striped/safe/scrubbed"):
+            with first.open(name, "wb") as file:
+                file.write(data)
+        time.sleep(TAKEN_S)
+        said = amfs("scrub")
+        assert (said.returncode, said.stderr) == (0, "")
+        assert said.stdout == "5 copies of 3 files (21.0 MB), 0 files of runs (0 B): 0 damaged, 0 lost\n"
+        ino = first.stat("/striped/safe/read").st_ino
+        here = {path.suffix: path for path in stripe_parts(session, 0, ino)}
+        there = {path.suffix: path for path in stripe_parts(session, 2, ino)}
+        for at in here.keys() ^ there.keys():
+            flip((here | there)[at])  # the other copy is on node 1; where that is the owner's, its program reads what is good
+        with second.open("/striped/safe/read", "rb") as file:
+            assert file.read() == data
+        ino = first.stat("/striped/safe/scrubbed").st_ino
+        hit = [stripe_parts(session, 0, ino)[at] for at in (0, 1)]
+        for path in hit:
+            flip(path)
+        said = amfs("scrub", "amfs:/striped/safe/scrubbed")
+        assert said.returncode == 0, said.stdout
+        assert said.stdout.splitlines() == [
+            "amfs:/striped/safe/scrubbed  node 0: damaged; mended by its other copy",
+            "2 copies of 1 files (8.4 MB): 1 damaged, 0 lost",
+        ]
+        assert amfs("scrub", "amfs:/striped/safe").returncode == 0, "copies that nobody has read"
+        assert amfs("scrub", "amfs:/striped/safe").stdout == "4 copies of 2 files (16.8 MB): 0 damaged, 0 lost\n"
+        for path in hit:
+            assert path.read_bytes() == data[int(path.suffix[1:]) * (512 << 10) :][: 512 << 10]
+        both = (here.keys() & there.keys()).pop()
+        time.sleep(TAKEN_S)
+        for path in (here[both], there[both]):
+            flip(path)
+        with second.open("/striped/safe/read", "rb") as file, pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
+            file.read()
+        until(lambda: "!" in amfs("ls", "-l", "amfs:/striped/safe/read").stdout, "it is not marked as lost")
+        ino = first.stat("/striped/alone").st_ino
+        flip(stripe_parts(session, 0, ino)[0])
+        with second.open("/striped/alone", "rb") as file, pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
+            file.read()
+        until(lambda: "!" in amfs("ls", "-l", "amfs:/striped/alone").stdout, "it is not marked as lost")
+        with pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
+            first.open("/striped/alone", "rb")
+        assert amfs("scrub", "-q").returncode == 1
+        with first.open("/striped/alone", "wb") as file:
+            file.write(data)
+        with second.open("/striped/alone", "rb") as file:
+            assert file.read() == data
+
+
 def test_what_leaves_the_session_is_what_was_written(tmp_path: Path) -> None:
     data = os.urandom(2 * MIB)
     ways = [("get",), ("dump", "--by", "nodes"), ("dump", "--by", "client"), ("dump", "url"), ("get", "-")]

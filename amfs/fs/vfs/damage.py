@@ -14,7 +14,7 @@ from amfs._native import Meta
 from amfs.engine import fs_requests as q
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST
+from amfs.engine.attr import LOST, STRIPED
 from amfs.engine.events import FsDamaged
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
@@ -85,7 +85,7 @@ class Damage:
     # ── for clients ────────────────────────────────────────────────────────────────────────────────
 
     def check(self, inodes: Sequence[int]) -> Operation[list[q.Checked]]:
-        """Have all that hold a copy look at it. A file that is being written is EBUSY, one that is lost EIO."""
+        """Have all that hold a copy, or stripes, look at it. A file that is being written is EBUSY, one that is lost EIO."""
         inodes = inodes[: q.CHECKED_MAX]
         found: dict[int, q.Checked] = {}
         asked: dict[int, list[int]] = {}
@@ -94,6 +94,9 @@ class Damage:
                 attr = yield from self._owners.ask(p.Getattr(ino))
                 if attr.finished in (0, LOST):
                     raise failure(errno.EIO if attr.finished else errno.EBUSY)
+                if attr.layout == STRIPED:
+                    found[ino] = yield from self._check_stripes(ino)
+                    continue
                 holders = yield from self._owners.ask(p.Holders(ino))
                 for node in holders:
                     asked.setdefault(node, []).append(ino)
@@ -110,10 +113,22 @@ class Damage:
                     copies.append((node, answer[place]))
         return [found[ino] for ino in inodes]
 
+    def _check_stripes(self, ino: int) -> Operation[list[tuple[int, int]]]:
+        """By all nodes: any may have some."""
+        nodes = sorted(self._members.live)
+        said: list[tuple[int, int]] = []
+        for node, answer in zip(nodes, (yield from together([ask(node, p.CheckStripes(ino)) for node in nodes])), strict=True):
+            if isinstance(answer, OSError):
+                raise answer
+            count, verdict = answer
+            if count:
+                said.append((node, verdict))
+        return said
+
     # ── on the node that has its record ────────────────────────────────────────────────────────────
 
     def _damaged(self, peer: int, call: p.Damaged) -> Operation[bool]:
-        lost = self._meta.damaged(call.ino, peer)
+        lost = self._meta.damaged(call.ino, peer, call.stripe)
         if not lost:
             self._replicas.look()
         yield from self._caches.notify(peer, self._meta.concerned(call.ino), (call.ino,))

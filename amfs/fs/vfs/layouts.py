@@ -10,7 +10,7 @@ import stat
 
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import COPIED, META_SET_COPIES, META_SET_RANK, STRIPED, WHOLE, Attr
+from amfs.engine.attr import COPIED, META_SET_COPIES, META_SET_RANK, STRIPE_COPIES, STRIPED, WHOLE, Attr
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, together, work
 from amfs.fs.vfs.directories import Directories
@@ -18,7 +18,7 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import UNSTRIPED
-from amfs.fs.vfs.stripe_copies import STRIPE_COPIES, StripeCopies
+from amfs.fs.vfs.stripe_copies import StripeCopies
 
 
 class Layouts:

@@ -58,6 +58,7 @@ from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.fs.vfs.stripe_damage import StripeDamage
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.xattrs import Xattrs
 
@@ -84,6 +85,7 @@ class FileSystem(Machine):
         self._files = files = OpenFiles(calls, meta, members, owners, caches, opener, stripes)
         self._replicas = Replicas(calls, meta, members, self.mover.in_motion, stripes)
         damage = Damage(calls, meta, members, owners, caches, opener, files, self._replicas)
+        stripe_damage = StripeDamage(calls, meta, members, owners, stripes)
         self._evictor = evictor = Evictor(calls, members, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
         layouts = Layouts(calls, members, owners, self._directories, files, stripes)
@@ -105,7 +107,7 @@ class FileSystem(Machine):
             ClockRead: lambda event: calls.set_wall(event.wall_ns),
             FsRequested: self._on_requested,
             FsFull: evictor.on_full,
-            FsDamaged: damage.on_damaged,
+            FsDamaged: lambda event: (damage if event.index < 0 else stripe_damage).on_damaged(event),
             FsSpilled: evictor.on_spilled,
             FsStriped: files.on_striped,
             FsHandlesClosed: files.on_handles_closed,

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from amfs._native import Meta
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened, stripe_of
+from amfs.engine.attr import LOCAL, STRIPE_COPIES, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened, stripe_of
 from amfs.engine.events import FsHandlesClosed, FsStriped
 from amfs.engine.states import OpenState
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
@@ -27,7 +27,7 @@ from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
-from amfs.fs.vfs.stripe_copies import STRIPE_COPIES, StripeCopies
+from amfs.fs.vfs.stripe_copies import StripeCopies
 
 PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 

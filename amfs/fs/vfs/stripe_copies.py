@@ -27,7 +27,6 @@ from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
 
-STRIPE_COPIES = 2  # of a file in stripes, at most
 KEEPERS_MAX = 6  # nodes that have copies of a partition while backups change
 BYTES_AT_ONCE = 16 << 20  # of copies that are under way to one node
 STRIPES_AT_ONCE = 64  # likewise
@@ -257,6 +256,10 @@ class StripeCopies:
         """Has this node all that another one answered for?"""
         return part in self._kept
 
+    def complete(self, part: int) -> list[int]:
+        """Living nodes that have all stripes of this partition of here."""
+        return [node for node, state in self._nodes.get(part, {}).items() if state in COUNTED and node in self._members.live]
+
     # ── partitions that come and go ────────────────────────────────────────────────────────────────
 
     def keepers(self, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -305,7 +308,7 @@ class StripeCopies:
         while left:
             sources: dict[int, list[int]] = {}
             for part in [part for part in left if part in self._nodes]:  # the others have left again
-                nodes = [node for node, state in self._nodes.get(part, {}).items() if state in COUNTED and node in self._members.live]
+                nodes = self.complete(part)
                 if nodes:
                     sources.setdefault(nodes[0], []).append(part)
                 else:

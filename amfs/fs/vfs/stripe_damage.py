@@ -1,0 +1,116 @@
+"""Stripes that are not what was written: the node that has one replaces it by a copy, or the file is lost. Pure.
+
+The owner of the stripe's partition brings it anew from a node that keeps a copy; a node that keeps a copy has the owner send it. A damaged
+stripe stays where it is until then: without it that place would read as zeros. Reading it is an error. If there is no good copy the file
+is lost by its name. While a file is being written its shard does not say so; it is asked again until the file is finished, or gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from amfs._native import Meta
+from amfs.engine import fs_requests as q
+from amfs.engine import fs_works as w
+from amfs.engine import peer_requests as p
+from amfs.engine.events import FsDamaged
+from amfs.fs.vfs.calls import PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, work
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.stripe_copies import StripeCopies
+
+TRIES = 20  # to reach a node that may have a copy, PAUSE_LAST_S apart
+NO_COPY = (errno.EBADMSG, errno.ENOENT)  # what a node says that has none, or a damaged one
+
+
+class StripeDamage:
+    """Looks at the stripes of this node, and mends them."""
+
+    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners, copies: StripeCopies) -> None:
+        self._calls = calls
+        self._meta = meta
+        self._members = members
+        self._owners = owners
+        self._copies = copies
+        calls.serve(p.CheckStripes.by(self._check), p.SendStripe.by(self._send))
+
+    def on_damaged(self, event: FsDamaged) -> None:
+        self._calls.spawn(self._mend(event.ino, event.index))
+
+    def _check(self, peer: int, call: p.CheckStripes) -> Operation[tuple[int, int]]:
+        count, unknown, after = 0, 0, 0
+        said: set[int] = set()
+        while after >= 0:
+            found = yield from work(w.CheckStripes(call.ino, after))
+            count, unknown, after = count + found.stripes, unknown + found.unknown, found.next
+            if found.bad >= 0:
+                said.add(q.DAMAGED_LAST if (yield from self._mend(call.ino, found.bad)) else q.DROPPED)
+        return count, max(said, default=q.UNKNOWN if unknown else q.FINE)
+
+    def _mend(self, ino: int, index: int) -> Operation[bool]:
+        """True: there is no good copy, and the file is lost, or gone."""
+        key = ("mend", ino, index)
+        yield Acquire(key)
+        try:
+            for _ in range(TRIES):
+                if not (yield from self._is_damaged(ino, index)):
+                    return False  # another has mended it, or it was written anew
+                try:
+                    yield from self._replace(ino, index)
+                except OSError as error:
+                    if error.errno in NO_COPY:
+                        break
+                    yield Sleep(PAUSE_LAST_S)
+            return (yield from self._lose(ino, index))
+        finally:
+            self._calls.release(key)
+
+    def _is_damaged(self, ino: int, index: int) -> Operation[bool]:
+        verdict, _ = yield from work(w.CheckPart(ino, index))
+        return verdict == w.PART_DAMAGED
+
+    def _replace(self, ino: int, index: int) -> Operation[None]:
+        """Raises OSError: ENOENT, EBADMSG if no node has a good copy."""
+        part = self._meta.stripe_partition(ino, index)
+        owner = self._members.owners[part]
+        if owner != self._members.node:
+            yield from ask(owner, p.SendStripe(ino, index))
+            if (yield from self._is_damaged(ino, index)):
+                raise OSError(errno.EBADMSG, "it is damaged there, too")
+            self._tell(ino, index, owner)
+            return
+        why = OSError(errno.ENOENT, "no copy")
+        for node in self._copies.complete(part):
+            try:
+                yield from work(w.MendStripe(ino, index, node))
+            except OSError as error:
+                why = why if error.errno in NO_COPY else error
+                continue
+            self._tell(ino, index, node)
+            return
+        raise why
+
+    def _tell(self, ino: int, index: int, node: int) -> None:
+        text = f"stripe {index} of inode {ino:#x} on node {self._members.node} was damaged, and is as on node {node} again"
+        self._calls.log(text, logging.ERROR)
+
+    def _send(self, peer: int, call: p.SendStripe) -> Operation[None]:
+        yield from work(w.PushStripe(call.ino, call.index, peer))
+
+    def _lose(self, ino: int, index: int) -> Operation[bool]:
+        while True:
+            try:
+                lost = yield from self._owners.ask(p.Damaged(ino, True))
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ESTALE):
+                    return True  # it was removed
+                if error.errno != errno.EAGAIN:
+                    raise
+                yield Sleep(PAUSE_LAST_S)
+                if not (yield from self._is_damaged(ino, index)):
+                    return False
+                continue
+            text = f"stripe {index} of inode {ino:#x} on node {self._members.node} is damaged, and there is no good copy: the file is lost"
+            self._calls.log(text, logging.ERROR)
+            return lost
