@@ -53,6 +53,7 @@ class Dispatcher(Machine):
             m.Done: self.on_done,
             m.TaskMoved: self.on_task_moved,
             m.ReducePlan: self.on_reduce_plan,
+            m.PartLost: self.on_part_lost,
         }
         self.on_event = {TimerFired: self.on_timer, MembersChanged: self.on_members_changed}
 
@@ -386,7 +387,8 @@ class Dispatcher(Machine):
                 self._lost(run, record, worker)
             if gone:
                 run.lossy = True
-                self._replant(number, run)
+                trees, run.trees = run.trees, {}
+                self._replant(number, run, trees)
             for known in (run.out, run.parked):
                 for worker in [worker for worker in known if worker not in everyone]:
                     del known[worker]
@@ -394,9 +396,17 @@ class Dispatcher(Machine):
             run.health.forget(set(everyone), set(self.workers))
             self._dirty[number] = None
 
-    def _replant(self, number: int, run: DispatchRun) -> None:
-        """A node is gone, and with it perhaps partial results, which nobody else could make again: plan all trees anew."""
-        for tid, tree in run.trees.items():
+    def on_part_lost(self, peer: int, message: m.PartLost) -> None:
+        """A copy was damaged, or could not be fetched. Each reader tells of that; the tree that is planned then has other parts."""
+        run = self.runs.get(message.run)
+        tree = run.trees.get(message.tid) if run else None
+        if run is not None and tree is not None and message.part in tree.parts:
+            self._replant(message.run, run, {message.tid: run.trees.pop(message.tid)})
+
+    def _replant(self, number: int, run: DispatchRun, trees: dict[int, Tree]) -> None:
+        """Partial results are gone, or may be, which nobody else could make again: plan these trees anew."""
+        self._dirty[number] = None
+        for tid, tree in trees.items():
             for part in tree.parts:
                 record = run.records.get(part)
                 if record is not None:
@@ -411,7 +421,6 @@ class Dispatcher(Machine):
                 self._move(record, RecordEvent.WORKER_LOST)
                 run.queue.appendleft(record)
             record.spec = msgspec.structs.replace(tree.spec, attempt=record.spec.attempt + 1)
-        run.trees.clear()
 
     def flush(self) -> None:
         if not self._dirty:

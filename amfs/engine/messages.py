@@ -283,6 +283,14 @@ class ReducePlan(Message, frozen=True, tag=25):
     files: tuple[FileAt, ...]
 
 
+class PartLost(Message, frozen=True, tag=27):
+    """Submitter -> dispatcher: what the partial task ``part`` of the reduction ``tid`` has made is lost, while no node is."""
+
+    run: int
+    tid: int
+    part: int
+
+
 # ── worker <-> FLS ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -515,7 +523,7 @@ class FsResponse(Message, frozen=True, tag=73):
 
 AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled
-    | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan
+    | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan | PartLost
     | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain | Drop | Flush | Lost
     | Fetch | Content
     | View | ViewChange | Join | Heartbeat | Leave | Shutdown

@@ -14,6 +14,7 @@ from amfs.engine import messages as m
 from amfs.engine.records import pack_body, unpack_body
 
 IN, OUT = "{in}", "{out}"
+PARTS = ".amfs-reduce/"  # where the results of partial tasks are, by reduction and partial task
 
 
 def expand(body: bytes, inputs: Sequence[str], output: str) -> bytes:
@@ -26,6 +27,12 @@ def expand(body: bytes, inputs: Sequence[str], output: str) -> bytes:
         else:
             words.append(word.replace(OUT, output))
     return pack_body(program, words, **rest)  # type: ignore[arg-type]
+
+
+def made_by(name: str) -> tuple[int, int] | None:
+    """The reduction, and its partial task, that makes this file, by its name without the run's scope; None: no partial result."""
+    root, _, part = name.removeprefix(PARTS).partition("/")
+    return (int(root), -int(part)) if name.startswith(PARTS) and root.isdigit() and part.isdigit() else None
 
 
 def plan(spec: m.TaskSpec, files: Sequence[m.FileAt], scope: str, first_tid: int) -> tuple[list[m.TaskSpec], m.TaskSpec]:
@@ -47,7 +54,7 @@ def plan(spec: m.TaskSpec, files: Sequence[m.FileAt], scope: str, first_tid: int
                 continue
             node = _heaviest(part)
             tid = first_tid - len(partial)
-            name = f"{scope}.amfs-reduce/{spec.tid}/{-tid}"
+            name = f"{scope}{PARTS}{spec.tid}/{-tid}"
             names = tuple(name for name, _, _ in part)
             partial.append(
                 m.TaskSpec(

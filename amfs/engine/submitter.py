@@ -14,6 +14,7 @@ import msgspec
 
 from amfs.config import SubmitterLimits
 from amfs.engine import messages as m
+from amfs.engine import reduction
 from amfs.engine.checks import Plan
 from amfs.engine.closing import Closing
 from amfs.engine.credits import Credits
@@ -370,7 +371,8 @@ class Submitter(Machine):
                 continue
             writer = self.plan.writers.get(short)
             if writer is None:
-                continue  # a part of a reduction: its dispatcher knows
+                self._tell_of_lost_part(short)
+                continue
             if message.holder == m.ON_SHARED:
                 self.remaking.lost(key)
                 self.maker.ready.discard(short)
@@ -384,6 +386,13 @@ class Submitter(Machine):
             else:
                 self.missed.setdefault(writer, {})[key] = None
                 self._tell_of_missed(writer)
+
+    def _tell_of_lost_part(self, name: str) -> None:
+        """Only the dispatcher of a reduction knows its partial tasks."""
+        made = reduction.made_by(name)
+        for dispatcher in [each for each, tasks in self.credits.out.items() if made is not None and made[0] in tasks]:
+            assert made is not None
+            self.send(dispatcher, m.PartLost(self.run, *made))
 
     def _tell_of_missed(self, tid: int) -> None:
         """Let the shards of its missed files know how a task has ended. Where nothing is known of a file, its shard is asked once

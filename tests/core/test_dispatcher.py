@@ -452,6 +452,25 @@ def test_a_tree_is_planned_anew_when_partial_results_may_have_died() -> None:
     assert not set(again) & set(parts), "partial results of the lost tree have other names"
 
 
+def test_a_tree_is_planned_anew_when_a_partial_result_is_lost_and_no_node_is() -> None:
+    """Seed 902319: a partial result could not be fetched from its only holder. Nobody made it again, and the run did not end."""
+    unit = Unit([0, 1, 2]).submit(reduction(1, "a b c d"))
+    ((worker, assign),) = unit.take_all(m.Assign)
+    unit.tell(worker, plan_for(assign.tasks[0]))
+    parts = [task.tid for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0]
+    unit.done(1, result(parts[0])).tell(CLIENT, m.PartLost(RUN, 1, parts[0]))
+    ((worker, assign),) = unit.take_all(m.Assign)
+    (task,) = assign.tasks
+    assert (task.tid, task.inputs, task.attempt > 0) == (1, keys("a b c d"), True)
+    unit.tell(CLIENT, m.PartLost(RUN, 1, parts[0])).tell(CLIENT, m.PartLost(RUN, 7, parts[1])).nothing_left()
+    unit.tell(worker, plan_for(task))
+    again = [task.tid for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0]
+    assert not set(again) & set(parts)
+    unit.tell(CLIENT, m.PartLost(RUN, 1, parts[1])).nothing_left()  # it is a part of the tree before
+    unit.done(1, result(again[0])).done(2, result(again[1])).done(0, result(1))
+    assert unit.results() == [(1, 0)]
+
+
 def test_a_reduction_of_few_inputs_is_one_task() -> None:
     unit = Unit([0, 1, 2]).submit(reduction(1, "a b", arity=4))
     ((worker, assign),) = unit.take_all(m.Assign)

@@ -367,6 +367,16 @@ def test_a_shard_that_forgot_that_a_file_was_poisoned_is_told_again() -> None:
     client.nothing_left()
 
 
+def test_a_partial_result_that_is_lost_is_told_to_the_dispatcher_of_its_reduction() -> None:
+    client = Client(*CHAIN).begun(0, 1)
+    ((dispatcher, _), *_) = [item for item in client.submitted().items() if 0 in item[1]]
+    client.tell(1, m.Lost(RUN, keys(".amfs-reduce/0/3"), -1))
+    assert client.take_all(m.PartLost) == [(dispatcher, m.PartLost(RUN, 0, -3))]
+    client.ends(dispatcher, result(0)).effects_of(Ended)
+    client.tell(1, m.Lost(RUN, keys(".amfs-reduce/0/3"), -1))
+    assert client.take_all(m.PartLost) == []
+
+
 def test_a_file_that_is_lost_again_and_again_ends_the_run() -> None:
     client = Client(*CHAIN, limits=SubmitterLimits(heartbeat_s=math.inf, redo_max=2)).begun(0)
     client.submitted()
