@@ -6,7 +6,7 @@ neighbours. It prefers the node that holds most of their bytes, so most data doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -29,10 +29,13 @@ def expand(body: bytes, inputs: Sequence[str], output: str) -> bytes:
     return pack_body(program, words, **rest)  # type: ignore[arg-type]
 
 
-def made_by(name: str) -> tuple[int, int] | None:
-    """The reduction, and its partial task, that makes this file, by its name without the run's scope; None: no partial result."""
+def lost(run: int, name: str, out: Mapping[int, Collection[int]]) -> list[tuple[int, m.PartLost]]:
+    """Who is to be told that this file (without the run's scope) is nowhere, if it is a partial result: only the dispatcher of a reduction
+    knows its partial tasks. ``out``: the tasks that each dispatcher has."""
     root, _, part = name.removeprefix(PARTS).partition("/")
-    return (int(root), -int(part)) if name.startswith(PARTS) and root.isdigit() and part.isdigit() else None
+    if not (name.startswith(PARTS) and root.isdigit() and part.isdigit()):
+        return []
+    return [(dispatcher, m.PartLost(run, int(root), -int(part))) for dispatcher, tasks in out.items() if int(root) in tasks]
 
 
 def plan(spec: m.TaskSpec, files: Sequence[m.FileAt], scope: str, first_tid: int) -> tuple[list[m.TaskSpec], m.TaskSpec]:

@@ -371,7 +371,7 @@ class Submitter(Machine):
                 continue
             writer = self.plan.writers.get(short)
             if writer is None:
-                self._tell_of_lost_part(short)
+                self.out.extend(Send(*told) for told in reduction.lost(self.run, short, self.credits.out))
                 continue
             if message.holder == m.ON_SHARED:
                 self.remaking.lost(key)
@@ -386,13 +386,6 @@ class Submitter(Machine):
             else:
                 self.missed.setdefault(writer, {})[key] = None
                 self._tell_of_missed(writer)
-
-    def _tell_of_lost_part(self, name: str) -> None:
-        """Only the dispatcher of a reduction knows its partial tasks."""
-        made = reduction.made_by(name)
-        for dispatcher in [each for each, tasks in self.credits.out.items() if made is not None and made[0] in tasks]:
-            assert made is not None
-            self.send(dispatcher, m.PartLost(self.run, *made))
 
     def _tell_of_missed(self, tid: int) -> None:
         """Let the shards of its missed files know how a task has ended. Where nothing is known of a file, its shard is asked once
@@ -533,9 +526,8 @@ class Submitter(Machine):
             for node in receivers(self.manager, self.credits.out, self.members, self.down):
                 self.send(node, m.Heartbeat(self.epoch))
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
-        elif event.key == "run ready":
-            if self.unready and not self.ending:
-                self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
+        elif event.key == "run ready" and self.unready and not self.ending:
+            self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
         elif event.key == "run gone" and not self.over:
             self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
 
@@ -575,8 +567,7 @@ class Submitter(Machine):
         if self.passed:
             self._tell_shared(self.passed)
             self.passed = []
-        if self.again:
-            self._submit_again()
+        self._submit_again()
         if not self.exhausted or self.added:
             self._submit()
         if self.hierarchy is not None and self.hierarchy.due:
