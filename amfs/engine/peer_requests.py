@@ -16,10 +16,13 @@ from amfs.engine.peer_calls import InodeCall as InodeCall
 from amfs.engine.peer_calls import NameCall as NameCall
 from amfs.engine.peer_calls import PeerCall as PeerCall
 from amfs.engine.peer_calls import PeerHandler as PeerHandler
+from amfs.engine.stripe_requests import CheckStripes as CheckStripes
 from amfs.engine.stripe_requests import CopyStripes as CopyStripes
 from amfs.engine.stripe_requests import DropCopies as DropCopies
 from amfs.engine.stripe_requests import ExpectCopies as ExpectCopies
 from amfs.engine.stripe_requests import KeepCopies as KeepCopies
+from amfs.engine.stripe_requests import SendStripe as SendStripe
+from amfs.engine.stripe_requests import StripesOf as StripesOf
 
 T = TypeVar("T")
 
@@ -342,19 +345,6 @@ class Check(PeerCall[list[int]], frozen=True):
     inodes: tuple[int, ...]
 
 
-class CheckStripes(PeerCall[tuple[int, int]], frozen=True):
-    """Look at the stripes of a file that lie there, and mend those that are damaged: how many, and what is said of all (as above)."""
-
-    ino: int
-
-
-class SendStripe(PeerCall[None], frozen=True):
-    """What the asker has of a stripe of there is damaged: it gets a copy anew."""
-
-    ino: int
-    index: int
-
-
 class CheckStore(PeerCall[CheckedStore], frozen=True):
     """Look at files of runs there, from that one on."""
 
@@ -513,15 +503,6 @@ class ReportDirectories(PeerCall[bytes | None], frozen=True):
 
 
 # ── partitions that move ───────────────────────────────────────────────────────────────────────────
-
-
-class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):
-    """Stripes of these partitions, which are the asker's now, that lie there still; ``copied``: those that have copies, or are some, in
-    order, behind ``after``. META_BUSY: others are on their way there."""
-
-    partitions: tuple[int, ...]
-    copied: bool
-    after: tuple[int, int] = (0, -1)
 
 
 class Arrive(PeerCall[list[int]], frozen=True):

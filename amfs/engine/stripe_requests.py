@@ -1,8 +1,17 @@
-"""What the file systems of nodes ask each other about copies of stripes. Pure vocabulary, a part of ``peer_requests``."""
+"""What the file systems of nodes ask each other about stripes. Pure vocabulary, a part of ``peer_requests``."""
 
 from __future__ import annotations
 
 from amfs.engine.peer_calls import PeerCall
+
+
+class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):
+    """Stripes of these partitions, which are the asker's now, that lie there still; ``copied``: those that have copies, or are some, in
+    order, behind ``after``. META_BUSY: others are on their way there."""
+
+    partitions: tuple[int, ...]
+    copied: bool
+    after: tuple[int, int] = (0, -1)
 
 
 class DropCopies(PeerCall[None], frozen=True):
@@ -28,3 +37,17 @@ class CopyStripes(PeerCall[None], frozen=True):
 
 class ExpectCopies(PeerCall[None], frozen=True):
     """Somebody asks for copies of files."""
+
+
+class CheckStripes(PeerCall[tuple[int, int]], frozen=True):
+    """Look at the stripes of a file that lie there, and mend those that are damaged: how many, and what is said of all
+    (``fs_requests.UNKNOWN`` and so on)."""
+
+    ino: int
+
+
+class SendStripe(PeerCall[None], frozen=True):
+    """What the asker has of a stripe of there is damaged: it gets a copy anew."""
+
+    ino: int
+    index: int
