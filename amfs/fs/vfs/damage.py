@@ -95,7 +95,7 @@ class Damage:
                 if attr.finished in (0, LOST):
                     raise failure(errno.EIO if attr.finished else errno.EBUSY)
                 if attr.layout == STRIPED:
-                    found[ino] = yield from self._check_stripes(ino)
+                    found[ino] = yield from self.check_stripes(ino)
                     continue
                 holders = yield from self._owners.ask(p.Holders(ino))
                 for node in holders:
@@ -113,7 +113,7 @@ class Damage:
                     copies.append((node, answer[place]))
         return [found[ino] for ino in inodes]
 
-    def _check_stripes(self, ino: int) -> Operation[list[tuple[int, int]]]:
+    def check_stripes(self, ino: int) -> Operation[list[tuple[int, int]]]:
         """By all nodes: any may have some."""
         nodes = sorted(self._members.live)
         said: list[tuple[int, int]] = []

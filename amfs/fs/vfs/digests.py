@@ -80,6 +80,8 @@ class Digests:
                 known = self._known.get(ino)
                 if known is not None and known[0] == mark:
                     return attr.size, known[1]
+                if attr.layout == STRIPED and any(said == q.DAMAGED_LAST for _, said in (yield from self._damage.check_stripes(ino))):
+                    raise failure(errno.EBADMSG)
                 found, size = yield from self.read_whole(ino, key, lambda opened: w.Digest(ino, opened))
                 self._known.pop(ino, None)
                 if size == attr.size:
