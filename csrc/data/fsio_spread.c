@@ -237,6 +237,16 @@ static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, u
     return 0;
 }
 
+/* Those of other nodes are compared when they are read. */
+static bool own_stripes_are_fine(struct fsio *io, uint64_t ino) {
+    struct fsio_checked found = {.more = true};
+    while (found.more) {
+        found = fsio_check_stripes(io, ino, found.next);
+        if (found.bad >= 0) return false;
+    }
+    return true;
+}
+
 int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since) {
     char name[FSIO_NAME_BYTES];
     if (stripe == 0) return EINVAL;
@@ -245,6 +255,7 @@ int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t siz
     int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
     int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);
     if (error == 0 && fsio_stripes_lost(io, ino, stripe, fsio_is_copied(io, ino), 0, size, since)) error = EIO;
+    if (error == 0 && !own_stripes_are_fine(io, ino)) error = EIO; /* it may go better when they have been mended */
     if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
     free(buffer);
     return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, NULL, error);

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import until
 
-from amfs._native import Copier, check_file, xxh3
+from amfs._native import Copier, Io, check_file, xxh3
 
 UNKNOWN, FINE, DAMAGED = range(3)
 SIZE = 1_000_003
@@ -159,6 +160,25 @@ def test_a_damaged_stripe_is_not_read_by_other_nodes(nodes: Nodes) -> None:
     handle.close()
     assert nodes.read(0, ino, STRIPED, len(data), stripe=STRIPE) == data, "it was written anew"
     assert looked_at(nodes, 1, ino)[3] == -1
+
+
+def test_a_damaged_stripe_does_not_become_a_part_of_a_whole_file(nodes: Nodes) -> None:
+    data = content(7 * STRIPE)
+    ino = nodes.write(0, data, stripe=STRIPE)
+    bad = min(nodes.parts(1, ino))
+    looked_at(nodes, 1, ino)
+    flip(stripe_path(nodes, 1, ino, bad), 1)
+    ended: list[int] = []  # the errors with which it ends; damage is told of as well
+
+    def ends(io: Io) -> bool:
+        ended.extend(event[4] for event in io.take() if event[1] == 3)
+        return bool(ended)
+
+    for node in (0, 1):  # from another node, and its own
+        nodes.io[node].gather(3, ino, STRIPE, len(data))
+        until(partial(ends, nodes.io[node]), "it never ended")
+        assert ended.pop() == errno.EIO
+        assert WHOLE not in nodes.parts(node, ino)
 
 
 def test_damage_travels_with_a_stripe_that_moves(nodes: Nodes) -> None:
