@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { CHECKED_BYTES = 64 << 20 }; /* in one call, about */
+static const int64_t YOUNG_NS = 500000000;
 
 struct fsio_damage {
     struct fsio_damage *next;
@@ -26,9 +27,11 @@ struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t
     return (struct digests_key){io->stripe_digests, ino * 0x9E3779B97F4A7C15u + (uint64_t)index};
 }
 
-static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) {
-    return &io->stripe_changes[fsio_digests_key(io, ino, index).number * 0x9E3779B97F4A7C15u >> 40 & (FSIO_CHANGING - 1)];
+static size_t place_of(const struct fsio *io, uint64_t ino, int64_t index) {
+    return fsio_digests_key(io, ino, index).number * 0x9E3779B97F4A7C15u >> 40 & (FSIO_CHANGING - 1);
 }
+
+static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) { return &io->stripe_changes[place_of(io, ino, index)]; }
 
 static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
     int readers, writers;
@@ -54,18 +57,34 @@ int fsio_digest_learn(struct fsio *io, uint64_t ino, int64_t index, int part, ui
     return same ? 0 : EAGAIN;
 }
 
+static bool is_young(int part) {
+    struct stat found;
+    struct data_stat stat;
+    if (fstat(part, &found) != 0) return false;
+    fsio_to_stat(&found, &stat);
+    int64_t age = fsio_now_ns() - stat.mtime;
+    return age >= 0 && age < YOUNG_NS;
+}
+
+/* A stripe may be changed again and again: it is left alone until that has been over for a while. */
 static void learn_later(void *context, uint64_t ino, int64_t index) {
     struct fsio *io = context;
     uint8_t digest[XXH3_BYTES];
+    uint64_t number = fsio_digests_key(io, ino, index).number;
+    if (index != FSIO_WHOLE) (void)atomic_compare_exchange_strong(&io->stripes_queued[place_of(io, ino, index)], &number, 0);
     int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, false);
     if (part < 0) return;
-    bool again = fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE;
+    bool young = index != FSIO_WHOLE && is_young(part);
+    bool again = young || (fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE);
     close(part);
-    if (again) fsio_digest_later(io, ino, index); /* a stripe that shares its place in stripe_changes may have been changed */
+    if (again) fsio_digest_later(io, ino, index);
 }
 
 void fsio_digest_later(struct fsio *io, uint64_t ino, int64_t index) {
-    if (io->checks) digests_later(learn_later, io, ino, index);
+    uint64_t number = fsio_digests_key(io, ino, index).number;
+    if (!io->checks) return;
+    if (index != FSIO_WHOLE && atomic_exchange(&io->stripes_queued[place_of(io, ino, index)], number) == number) return;
+    digests_later(learn_later, io, ino, index);
 }
 
 void fsio_digest_forget(struct fsio *io, uint64_t ino) {

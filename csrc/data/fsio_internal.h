@@ -223,6 +223,7 @@ struct fsio {
     uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
     bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
     atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
+    _Atomic uint64_t stripes_queued[FSIO_CHANGING]; /* numbers (fsio_digests_key) of stripes whose digest will be taken */
     struct fsio_damage *damages; /* under events_lock */
 
     pthread_mutex_t keeper_lock;
