@@ -209,14 +209,15 @@ struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees
 
 /* ── damage ── (digests.h) */
 #include "digests.h"
-/* Look whether a part is what it was; if nobody can say, it is what it should be from now on. Who is DAMAGED is told as well. */
+/* Look whether a part is what it was; if nobody can say, it is what it should be from now on. That a whole part is damaged is told as well. */
 enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size);
 struct fsio_checked {
     uint64_t stripes, unknown, size, next; /* next: where to go on, if there may be `more` */
     int64_t bad; /* a damaged stripe, at which the look ended; -1: none */
     bool more;
 };
-struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from); /* those that lie here, some at a time */
+struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino,
+                                       uint64_t from); /* those that lie here, some at a time; tells nobody */
 /* The owner of a stripe brings it anew from a node that has a copy; nobody changes it meanwhile. */
 int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from);
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */

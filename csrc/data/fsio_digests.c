@@ -113,7 +113,7 @@ void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t wa
 
 /* ── damage ── */
 
-static void tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path) {
+void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path) {
     size_t length = path == NULL ? 1 : strlen(path) + 1;
     struct fsio_damage *damage = malloc(sizeof *damage + length);
     if (damage == NULL) return; /* the next look finds it again */
@@ -127,13 +127,18 @@ static void tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char
     fsio_tell(io, FSIO_EVENT_DAMAGED, 0, ino, 0, EBADMSG);
 }
 
-enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path) {
+static enum digests_verdict look_at(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path) {
     struct stat found;
     if (path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
     if (path != NULL && fstat(file, &found) != 0) return DIGESTS_UNKNOWN;
     enum digests_verdict verdict = digests_check(path == NULL ? fsio_digests_key(io, ino, index) : digests_key_of(&found), file);
     if (verdict == DIGESTS_DAMAGED && path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
-    if (verdict == DIGESTS_DAMAGED) tell_damage(io, path == NULL ? ino : 0, index, path);
+    return verdict;
+}
+
+enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path) {
+    enum digests_verdict verdict = look_at(io, file, ino, index, path);
+    if (verdict == DIGESTS_DAMAGED) fsio_tell_damage(io, path == NULL ? ino : 0, index, path);
     return verdict;
 }
 
@@ -144,7 +149,7 @@ enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t inde
     *size = 0;
     if (part < 0) return DIGESTS_UNKNOWN;
     if (fstat(part, &found) == 0) *size = (uint64_t)found.st_size;
-    enum digests_verdict verdict = fsio_check(io, part, ino, index, NULL);
+    enum digests_verdict verdict = (index == FSIO_WHOLE ? fsio_check : look_at)(io, part, ino, index, NULL);
     if (verdict == DIGESTS_UNKNOWN) (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
     close(part);
     return verdict;

@@ -271,6 +271,7 @@ void fsio_stripe_changes(struct fsio *io, uint64_t ino, uint64_t index);
 void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index);
 /* Is what lies here damaged? Then the poll loop is told. `path`: of a file of the store; NULL: it is a part. */
 enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path);
+void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path); /* ino 0: of that file of the store */
 
 /* fsio_spill.c */
 bool fsio_spills(const struct fsio *io);

@@ -242,6 +242,7 @@ static bool own_stripes_are_fine(struct fsio *io, uint64_t ino) {
     struct fsio_checked found = {.more = true};
     while (found.more) {
         found = fsio_check_stripes(io, ino, found.next);
+        if (found.bad >= 0) fsio_tell_damage(io, ino, found.bad, NULL);
         if (found.bad >= 0) return false;
     }
     return true;

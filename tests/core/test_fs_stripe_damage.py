@@ -53,6 +53,8 @@ class Damaged:
         if source in self.cluster.dead or to in self.cluster.dead:
             raise OSError(errno.EIO, "gone")
         damaged = (source, ino, index) in self.bad
+        if damaged:
+            self.cluster.later(source, FsDamaged(ino, index))  # it is noticed there when it is read
         if damaged and refuse:
             raise OSError(errno.EBADMSG, "damaged there, too")
         self.bad.discard((to, ino, index))

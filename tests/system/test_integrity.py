@@ -197,6 +197,8 @@ def test_a_bit_flips_in_a_stripe() -> None:
         with pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
             first.open("/striped/alone", "rb")
         assert amfs("scrub", "-q").returncode == 1
+        told = [log.read_text().count("there is no good copy") for log in Path(session.directory).rglob("*.log")]
+        assert 2 <= sum(told) < 50, "once for each look, or a few times"
         with first.open("/striped/alone", "wb") as file:
             file.write(data)
         with second.open("/striped/alone", "rb") as file:

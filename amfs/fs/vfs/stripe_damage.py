@@ -21,6 +21,7 @@ from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.stripe_copies import StripeCopies
 
 TRIES = 20  # to reach a node that may have a copy, PAUSE_LAST_S apart
+REMEMBERED = 10_000  # stripes without a good copy
 NO_COPY = (errno.EBADMSG, errno.ENOENT)  # what a node says that has none, or a damaged one
 
 
@@ -33,6 +34,7 @@ class StripeDamage:
         self._members = members
         self._owners = owners
         self._copies = copies
+        self._hopeless: dict[tuple[int, int], None] = {}  # stripes that were found without a good copy; the oldest first
         calls.serve(p.CheckStripes.by(self._check), p.SendStripe.by(self._send))
 
     def on_damaged(self, event: FsDamaged) -> None:
@@ -55,7 +57,10 @@ class StripeDamage:
         try:
             for _ in range(TRIES):
                 if not (yield from self._is_damaged(ino, index)):
+                    self._hopeless.pop((ino, index), None)
                     return False  # another has mended it, or it was written anew
+                if (ino, index) in self._hopeless:
+                    return True  # two nodes with damaged copies would ask each other for ever
                 try:
                     yield from self._replace(ino, index)
                 except OSError as error:
@@ -113,4 +118,7 @@ class StripeDamage:
                 continue
             text = f"stripe {index} of inode {ino:#x} on node {self._members.node} is damaged, and there is no good copy: the file is lost"
             self._calls.log(text, logging.ERROR)
+            self._hopeless[ino, index] = None
+            if len(self._hopeless) > REMEMBERED:
+                del self._hopeless[next(iter(self._hopeless))]
             return lost
