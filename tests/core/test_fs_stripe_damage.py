@@ -160,6 +160,25 @@ def test_a_file_that_is_removed_meanwhile_leaves_nothing() -> None:
     cluster.check()
 
 
+def test_the_heir_of_a_damaged_stripe_says_that_the_file_is_lost() -> None:
+    """It had a damaged copy itself, and could not reach the owner then, who died before it had looked."""
+    cluster = session(4, 6)
+    damaged = Damaged(cluster)
+    ino = write(cluster, 0, b"/a", DATA, STRIPED)
+    cluster.settle()
+    owner, keeper = places(cluster, ino, 0)
+    damaged.unreachable = 1 << 30
+    damaged.hit(keeper, ino, 0)
+    damaged.find(keeper, ino, 0)
+    cluster.settle()
+    assert not is_lost(cluster, b"/a"), "the owner has it"
+    damaged.unreachable = 0
+    cluster.kill(owner)
+    damaged.find(keeper, ino, 0)
+    cluster.settle()
+    assert is_lost(cluster, b"/a")
+
+
 def test_the_keeper_of_the_only_good_copy_dies_meanwhile() -> None:
     cluster = session(4, 4)
     damaged = Damaged(cluster)

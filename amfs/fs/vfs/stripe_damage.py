@@ -1,8 +1,9 @@
 """Stripes that are not what was written: the node that has one replaces it by a copy, or the file is lost. Pure.
 
 The owner of the stripe's partition brings it anew from a node that keeps a copy; a node that keeps a copy has the owner send it. A damaged
-stripe stays where it is until then: without it that place would read as zeros. Reading it is an error. If there is no good copy the file
-is lost by its name. While a file is being written its shard does not say so; it is asked again until the file is finished, or gone.
+stripe stays where it is until then: without it that place would read as zeros. Reading it is an error. If there is no good copy the owner
+says that the file is lost; nobody else does, who may have something old. While a file is being written its shard does not
+say so; it is asked again until the file is finished, or gone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class StripeDamage:
         self._members = members
         self._owners = owners
         self._copies = copies
-        self._hopeless: dict[tuple[int, int], None] = {}  # stripes that were found without a good copy; the oldest first
+        self._hopeless: dict[tuple[int, int], int] = {}  # stripes without a good copy -> their owner then; the oldest first
         calls.serve(p.CheckStripes.by(self._check), p.SendStripe.by(self._send))
 
     def on_damaged(self, event: FsDamaged) -> None:
@@ -51,7 +52,7 @@ class StripeDamage:
         return count, max(said, default=q.UNKNOWN if unknown else q.FINE)
 
     def _mend(self, ino: int, index: int) -> Operation[bool]:
-        """True: there is no good copy, and the file is lost, or gone."""
+        """True: there is no good copy."""
         key = ("mend", ino, index)
         yield Acquire(key)
         try:
@@ -59,7 +60,7 @@ class StripeDamage:
                 if not (yield from self._is_damaged(ino, index)):
                     self._hopeless.pop((ino, index), None)
                     return False  # another has mended it, or it was written anew
-                if (ino, index) in self._hopeless:
+                if self._hopeless.get((ino, index)) == self._owner_of(ino, index):
                     return True  # two nodes with damaged copies would ask each other for ever
                 try:
                     yield from self._replace(ino, index)
@@ -67,9 +68,20 @@ class StripeDamage:
                     if error.errno in NO_COPY:
                         break
                     yield Sleep(PAUSE_LAST_S)
+            self._remember(ino, index)
+            if self._owner_of(ino, index) != self._members.node:
+                return True  # the owner has found its own damaged, and sees to the file
             return (yield from self._lose(ino, index))
         finally:
             self._calls.release(key)
+
+    def _owner_of(self, ino: int, index: int) -> int:
+        return self._members.owners[self._meta.stripe_partition(ino, index)]
+
+    def _remember(self, ino: int, index: int) -> None:
+        self._hopeless[ino, index] = self._owner_of(ino, index)
+        if len(self._hopeless) > REMEMBERED:
+            del self._hopeless[next(iter(self._hopeless))]
 
     def _is_damaged(self, ino: int, index: int) -> Operation[bool]:
         verdict, _ = yield from work(w.CheckPart(ino, index))
@@ -77,8 +89,7 @@ class StripeDamage:
 
     def _replace(self, ino: int, index: int) -> Operation[None]:
         """Raises OSError: ENOENT, EBADMSG if no node has a good copy."""
-        part = self._meta.stripe_partition(ino, index)
-        owner = self._members.owners[part]
+        owner = self._owner_of(ino, index)
         if owner != self._members.node:
             yield from ask(owner, p.SendStripe(ino, index))
             if (yield from self._is_damaged(ino, index)):
@@ -86,7 +97,7 @@ class StripeDamage:
             self._tell(ino, index, owner)
             return
         why = OSError(errno.ENOENT, "no copy")
-        for node in self._copies.complete(part):
+        for node in self._copies.complete(self._meta.stripe_partition(ino, index)):
             try:
                 yield from work(w.MendStripe(ino, index, node))
             except OSError as error:
@@ -118,7 +129,4 @@ class StripeDamage:
                 continue
             text = f"stripe {index} of inode {ino:#x} on node {self._members.node} is damaged, and there is no good copy: the file is lost"
             self._calls.log(text, logging.ERROR)
-            self._hopeless[ino, index] = None
-            if len(self._hopeless) > REMEMBERED:
-                del self._hopeless[next(iter(self._hopeless))]
             return lost
