@@ -284,7 +284,7 @@ class ReducePlan(Message, frozen=True, tag=25):
 
 
 class PartLost(Message, frozen=True, tag=27):
-    """Submitter -> dispatcher: what the partial task ``part`` of the reduction ``tid`` has made is lost, while no node is."""
+    """Submitter -> dispatcher: what the partial task ``part`` of the reduction ``tid`` makes is nowhere."""
 
     run: int
     tid: int
