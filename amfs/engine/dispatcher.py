@@ -397,8 +397,8 @@ class Dispatcher(Machine):
             self._dirty[number] = None
 
     def on_part_lost(self, peer: int, message: m.PartLost) -> None:
-        """A copy was damaged, or could not be fetched. Each reader tells of that; the tree that is planned then has other parts. The heir of
-        a shard also says so of what it has not heard of, and the task that makes this may not have ended."""
+        """A copy was damaged, or could not be fetched. Each reader tells of that; the tree that is planned then has other parts. The heir
+        of a shard also says so of what it has not heard of, and the task that makes this may not have ended."""
         run = self.runs.get(message.run)
         tree = run.trees.get(message.tid) if run else None
         if run is not None and tree is not None and message.part in tree.parts and message.part not in run.records:
