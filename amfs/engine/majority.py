@@ -20,6 +20,7 @@ class Majority:
         self.members: list[int] = []
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._heard: dict[int, float] = {}
+        self._deaf: set[int] = set()  # members that are heard and do not hear this node, as they said last
         self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
         self._joined: dict[int, int] = {}  # member that does not count yet -> the epoch in which it joined
         self._known: dict[int, int] = {}  # the epoch that a member knew last
@@ -37,12 +38,16 @@ class Majority:
         self.gone.intersection_update(members)
         known = set(members)
         self._heard = {node: at for node, at in self._heard.items() if node in known}
+        self._deaf &= known
         self._voted.clear()
         self._count_known()
 
-    def hear(self, node: int, at: float) -> None:
+    def hear(self, node: int, at: float, deaf: bool | None = None) -> None:
+        """``deaf``: it does not hear this node, its manager; None: it said nothing of that."""
         if at > self._heard.get(node, -math.inf):
             self._heard[node] = at
+        if deaf is not None:
+            (self._deaf.add if deaf else self._deaf.discard)(node)
 
     def knows(self, node: int, epoch: int) -> None:
         """It has the view of this epoch."""
@@ -61,8 +66,8 @@ class Majority:
         return [node for node in self.members if node != manager and node not in self.gone]
 
     def without(self, lost: Collection[int], now: float) -> bool:
-        """May the manager and those that it hears take ``lost`` for dead?"""
-        return self._is_majority({node for node in self.members if node not in lost and self.heard(node, now)})
+        """May the manager and those that it hears, and that hear it, take ``lost`` for dead? The others may follow another manager."""
+        return self._is_majority({node for node in self.members if node not in lost and node not in self._deaf and self.heard(node, now)})
 
     def agrees(self, now: float) -> bool:
         """May this node take the place of a manager that the majority does not hear?"""

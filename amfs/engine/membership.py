@@ -265,7 +265,7 @@ class Membership(Machine):
                 self.send(client, beat)
             self._look_for_the_silent()
         else:
-            self.send(view.manager, beat)
+            self.send(view.manager, m.Heartbeat(view.epoch, self.now - self.manager_heard > self.limits.suspect_s))
             self._look_after_the_manager()
             self._follow_the_gone()
             if self.unreachable:  # the manager that was told may have died since
@@ -283,7 +283,7 @@ class Membership(Machine):
             if self.view is not None and message.epoch < self.view.epoch:
                 self.send(peer, self.view)
             return
-        self.majority.hear(peer, self.now)
+        self.majority.hear(peer, self.now, message.deaf)
         self.majority.knows(peer, message.epoch)
         known = self.peers.get(peer)
         if known is not None:

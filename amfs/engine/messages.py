@@ -428,9 +428,11 @@ class Join(Message, frozen=True, tag=51):
 
 
 class Heartbeat(Message, frozen=True, tag=52):
-    """Node <-> manager, and submitter <-> manager and dispatchers: alive, and at this epoch."""
+    """Node <-> manager, and submitter <-> manager and dispatchers: alive, and at this epoch. ``deaf``: the node, which says so to its
+    manager, has not heard it for a while: the network may be cut in one direction."""
 
     epoch: int
+    deaf: bool = False
 
 
 class Leave(Message, frozen=True, tag=53):

@@ -698,6 +698,26 @@ def test_who_was_stopped_hears_the_others_out_before_it_takes_them_for_dead() ->
     assert manager.machine.nodes() == [0, 1, 2]
 
 
+def test_a_manager_that_is_heard_by_fewer_than_half_takes_nobody_for_dead() -> None:
+    """Seed 1010741, a cut in one direction: it heard the others, who had chosen another manager, and gave up links that nobody answered."""
+    manager = manager_of(1, 2, 3, 4)
+    for node in (2, 3, 4):
+        manager.tell(node, m.Heartbeat(1, True))
+    manager.feed(PeerDown(3)).feed(PeerDown(4))
+    assert manager.machine.nodes() == [0, 1, 2, 3, 4]
+    manager.tell(2, m.Heartbeat(1)).feed(PeerDown(3))
+    assert manager.machine.nodes() == [0, 1, 2, 4], "one of them hears it again"
+
+
+def test_a_node_tells_its_manager_that_it_does_not_hear_it() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1)
+    said = []
+    for _ in range(8):
+        node.advance(1.0)
+        said += [message.deaf for to, message in node.take_all(m.Heartbeat) if to == 0]
+    assert said == sorted(said) and said[0] is False and said[-1] is True
+
+
 def test_a_manager_that_was_stopped_counts_nobody_before_it_hears_them_again() -> None:
     """Those whom it heard before it was stopped may have gone on without it; so it takes nobody for dead, not even one that has ended."""
     manager = late(manager_of(1, 2, 3), 30.0).feed(PeerGone(1))
