@@ -20,7 +20,7 @@ class Majority:
         self.members: list[int] = []
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._heard: dict[int, float] = {}
-        self._deaf: set[int] = set()  # members that are heard and do not hear this node, as they said last
+        self._deaf: set[int] = set()  # members that do not hear this node, as they said last, or may not
         self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
         self._joined: dict[int, int] = {}  # member that does not count yet -> the epoch in which it joined
         self._known: dict[int, int] = {}  # the epoch that a member knew last
@@ -29,7 +29,7 @@ class Majority:
         """These are the members. One that is new has just asked to be let in, or was started together with this node. ``manages``: this
         node lets members in. Others count all of a view, for they have it from its manager."""
         for node in set(members).difference(self.members):
-            self.hear(node, now)
+            self.hear(node, now, False)
             if manages and self.node in self.members:
                 self._joined[node] = epoch
         self._joined = {node: at for node, at in self._joined.items() if manages and node in members}
@@ -43,8 +43,12 @@ class Majority:
         self._count_known()
 
     def hear(self, node: int, at: float, deaf: bool | None = None) -> None:
-        """``deaf``: it does not hear this node, its manager; None: it said nothing of that."""
-        if at > self._heard.get(node, -math.inf):
+        """``deaf``: it does not hear this node, its manager; None: it said nothing of that. Then one that was silent for long may have
+        agreed to another manager meanwhile."""
+        before = self._heard.get(node, -math.inf)
+        if deaf is None and at - before > self.lately_s:
+            deaf = True
+        if at > before:
             self._heard[node] = at
         if deaf is not None:
             (self._deaf.add if deaf else self._deaf.discard)(node)
@@ -68,6 +72,10 @@ class Majority:
     def without(self, lost: Collection[int], now: float) -> bool:
         """May the manager and those that it hears, and that hear it, take ``lost`` for dead? The others may follow another manager."""
         return self._is_majority({node for node in self.members if node not in lost and node not in self._deaf and self.heard(node, now)})
+
+    def hears(self, now: float) -> bool:
+        """Does the majority speak to this node, whether it hears it or not?"""
+        return self._is_majority({node for node in self.members if self.heard(node, now)})
 
     def agrees(self, now: float) -> bool:
         """May this node take the place of a manager that the majority does not hear?"""

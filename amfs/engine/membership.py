@@ -67,6 +67,7 @@ class Membership(Machine):
         self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
         self.majority = Majority(me.node, self.limits.suspect_s)
         self.answered: set[int] = set()  # nodes that asked since our last beat whether we live
+        self.voted_at = -math.inf  # when this node last told others that it does not hear the manager; they count on it for a while
         self.cut_off_at: float | None = None  # since when this node, as manager, lacks the majority
         self.beat_due = 0.0
         self.changed = False  # set when the view changed while handling; the node core reads and clears it
@@ -222,6 +223,8 @@ class Membership(Machine):
         self._adopt(message)
 
     def _adopt(self, view: m.View) -> None:
+        if self.view is None or self.view.manager != view.manager:
+            self.voted_at = -math.inf
         if self.view is not None:
             self.left.update({member.node for member in self.view.members} - {member.node for member in view.members})
         self.view = view
@@ -265,7 +268,8 @@ class Membership(Machine):
                 self.send(client, beat)
             self._look_for_the_silent()
         else:
-            self.send(view.manager, m.Heartbeat(view.epoch, self.now - self.manager_heard > self.limits.suspect_s))
+            silent, voted = self.now - self.manager_heard, self.now - self.voted_at
+            self.send(view.manager, m.Heartbeat(view.epoch, silent > self.limits.suspect_s or voted <= 2 * self.limits.suspect_s))
             self._look_after_the_manager()
             self._follow_the_gone()
             if self.unreachable:  # the manager that was told may have died since
@@ -300,6 +304,7 @@ class Membership(Machine):
             silent = view.manager in self.majority.gone or self.now - self.manager_heard > self.limits.probe_s
             if silent and peer not in self.answered:
                 self.answered.add(peer)  # or we would answer each other for ever
+                self.voted_at = self.now
                 self.send(peer, m.Heartbeat(view.epoch))
             if self._is_first_after_the_gone():
                 self._take_over()
@@ -351,7 +356,7 @@ class Membership(Machine):
 
     def _are_we_cut_off(self) -> None:
         """As manager: end this side of a cut, if the other may go on without it."""
-        if self.majority.without((), self.now):
+        if self.majority.hears(self.now):
             self.cut_off_at = None
             return
         if self.cut_off_at is None:
@@ -398,6 +403,7 @@ class Membership(Machine):
         assert view is not None
         for node in self.majority.successors(view.manager):
             if node != self.node:
+                self.voted_at = self.now
                 self.send(node, m.Heartbeat(view.epoch))
                 if not self.majority.heard(node, self.now):
                     self.out.append(Probe(node))

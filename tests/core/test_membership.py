@@ -709,6 +709,31 @@ def test_a_manager_that_is_heard_by_fewer_than_half_takes_nobody_for_dead() -> N
     assert manager.machine.nodes() == [0, 1, 2, 4], "one of them hears it again"
 
 
+def test_a_node_that_was_silent_for_long_counts_when_it_says_that_it_hears_its_manager() -> None:
+    """Seed 1005972: the network was whole again the moment before the manager looked. A node that it heard had agreed to another manager."""
+    manager = manager_of(1, 2, 3)
+    now = manager.now
+    for at in (4.0, 6.9):
+        manager.advance(now + at - manager.now)
+    manager.feed(PeersHeard({2: manager.now}))
+    manager.advance(1.0)
+    assert manager.machine.nodes() == [0, 1, 2, 3]
+    manager.tell(2, m.Heartbeat(1, True)).advance(1.0)
+    assert manager.machine.nodes() == [0, 1, 2, 3]
+    manager.tell(2, m.Heartbeat(1)).advance(1.0)
+    assert manager.machine.nodes() == [0, 2]
+
+
+def test_a_node_that_has_agreed_to_another_manager_does_not_count_for_its_own_for_a_while() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 2)
+    node.advance(5.0).tell(1, m.Heartbeat(1)).forget()  # node 1 does not hear the manager, nor does this one: it says so
+    said: list[bool] = []
+    for _ in range(10):
+        node.tell(0, m.Heartbeat(1)).advance(1.0)
+        said += [message.deaf for to, message in node.take_all(m.Heartbeat) if to == 0]
+    assert said == sorted(said, reverse=True) and said[0] and not said[-1] and 5 <= sum(said) <= 7
+
+
 def test_a_node_tells_its_manager_that_it_does_not_hear_it() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 1)
     said = []
