@@ -710,7 +710,7 @@ def test_a_manager_that_is_heard_by_fewer_than_half_takes_nobody_for_dead() -> N
 
 
 def test_a_node_that_was_silent_for_long_counts_when_it_says_that_it_hears_its_manager() -> None:
-    """Seed 1005972: the network was whole again the moment before the manager looked. A node that it heard had agreed to another manager."""
+    """Seed 1005972: the network was whole again the moment before the manager looked. One that it heard had agreed to another manager."""
     manager = manager_of(1, 2, 3)
     now = manager.now
     for at in (4.0, 6.9):
