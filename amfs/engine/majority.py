@@ -2,7 +2,8 @@
 
 They may if they are more than half of the members, or just half and the lowest id is theirs. Members that ended while this
 node heard of them do not count. Nor do members that have joined, until the majority of the others knows them: else a manager that
-has been cut off could have more join than it has lost. So of two sides of a cut one goes on at most. Must not know: the manager, views.
+has been cut off could have more join than it has lost. Nor does a manager count members that may not hear it, and so follow another.
+So of two sides of a cut one goes on at most. Must not know: views.
 """
 
 from __future__ import annotations

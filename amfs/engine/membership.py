@@ -268,6 +268,7 @@ class Membership(Machine):
                 self.send(client, beat)
             self._look_for_the_silent()
         else:
+            # Others count on the word of this node for suspect_s, and it may take as long to reach them.
             silent, voted = self.now - self.manager_heard, self.now - self.voted_at
             self.send(view.manager, m.Heartbeat(view.epoch, silent > self.limits.suspect_s or voted <= 2 * self.limits.suspect_s))
             self._look_after_the_manager()

@@ -1,8 +1,8 @@
 /* Digests (XXH3, 128 bits) of the files that this process keeps: of whole parts (fsio) and of files in the stores and spill directories of runs.
  *
- * A digest is taken when a file is finished, and stands for it until it is written again. Whoever opens a part for writing says so first
- * (digests_forget), as does whoever changes a stripe. Besides, a digest counts only as long as the file has the inode number, size and time of modification that it had: what was
- * changed without a word is never called damaged. The last million are kept, in memory.
+ * A digest is taken when a file is finished, and stands for it until it is written again. Whoever opens a part for writing, or changes a stripe,
+ * says so first (digests_forget). Besides, a digest counts only as long as the file has the inode number, size and time of modification that
+ * it had: a file that was changed without a word is never called damaged. The last million are kept, in memory.
  *
  * Any thread may call. Nothing here decides what becomes of a damaged file. */
 #ifndef AMFS_DIGESTS_H

@@ -216,8 +216,8 @@ struct fsio_checked {
     int64_t bad; /* a damaged stripe, at which the look ended; -1: none */
     bool more;
 };
-struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino,
-                                       uint64_t from); /* those that lie here, some at a time; tells nobody */
+/* Of the stripes that lie here, some at a time. Nobody is told. */
+struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from);
 /* The owner of a stripe brings it anew from a node that has a copy; nobody changes it meanwhile. */
 int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from);
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */

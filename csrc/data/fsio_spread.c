@@ -242,8 +242,9 @@ static bool own_stripes_are_fine(struct fsio *io, uint64_t ino) {
     struct fsio_checked found = {.more = true};
     while (found.more) {
         found = fsio_check_stripes(io, ino, found.next);
-        if (found.bad >= 0) fsio_tell_damage(io, ino, found.bad, NULL);
-        if (found.bad >= 0) return false;
+        if (found.bad < 0) continue;
+        fsio_tell_damage(io, ino, found.bad, NULL);
+        return false;
     }
     return true;
 }

@@ -2,7 +2,8 @@
  *
  * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
  * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
- * A READ with READ_CHECKED of all of a file, or of a stripe, is answered with MODE_CHECKED in the mode, and the digest of the file (digests.h) before its bytes.
+ * A READ with READ_CHECKED of all of a file, or of a stripe, is answered with MODE_CHECKED in the mode, and its digest (digests.h) before its
+ * bytes.
  *
  * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
  * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third

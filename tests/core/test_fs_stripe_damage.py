@@ -1,4 +1,4 @@
-"""Stripes that are not what was written, by machines of several nodes: who replaces them, and when a file is lost."""
+"""Stripes that are not what was written, by machines of several nodes: which node replaces them, and when a file is lost."""
 
 from __future__ import annotations
 
@@ -77,6 +77,15 @@ def places(cluster: Cluster, ino: int, index: int) -> list[int]:
     return [cluster.table.owners[part], backup]
 
 
+def one_file(nodes: int, seed: int, copies: int = 2) -> tuple[Cluster, Damaged, int]:
+    """A session, which copies are damaged, and the inode of /a, in stripes."""
+    cluster = session(nodes, seed, copies)
+    damaged = Damaged(cluster)
+    ino = write(cluster, 0, b"/a", DATA, STRIPED)
+    cluster.settle()
+    return cluster, damaged, ino
+
+
 def is_lost(cluster: Cluster, path: bytes) -> bool:
     attr = Attr(*cluster.call(living(cluster)[0], "walk", path, True)[0])
     return attr.finished == LOST
@@ -112,10 +121,7 @@ def test_a_stripe_is_replaced_while_there_is_a_good_copy_and_else_the_file_is_lo
 
 
 def test_a_file_without_copies_is_lost_and_can_be_written_anew() -> None:
-    cluster = session(3, 1, copies=1)
-    damaged = Damaged(cluster)
-    ino = write(cluster, 0, b"/a", DATA, STRIPED)
-    cluster.settle()
+    cluster, damaged, ino = one_file(3, 1, copies=1)
     place = (places(cluster, ino, 1)[0], ino, 1)
     damaged.hit(*place)
     damaged.find(*place)
@@ -128,10 +134,7 @@ def test_a_file_without_copies_is_lost_and_can_be_written_anew() -> None:
 
 @pytest.mark.parametrize("overwritten", [False, True])
 def test_a_file_that_is_being_written_is_lost_when_it_is_finished_unless_the_stripe_was_written_anew(overwritten: bool) -> None:
-    cluster = session(3, 2, copies=1)
-    damaged = Damaged(cluster)
-    ino = write(cluster, 0, b"/a", DATA, STRIPED)
-    cluster.settle()
+    cluster, damaged, ino = one_file(3, 2, copies=1)
     handle, _ = cluster.call(0, "open_path", b"/a", os.O_WRONLY, 0, -1, 0, -1)
     place = (places(cluster, ino, 0)[0], ino, 0)
     damaged.hit(*place)
@@ -147,10 +150,7 @@ def test_a_file_that_is_being_written_is_lost_when_it_is_finished_unless_the_str
 
 
 def test_a_file_that_is_removed_meanwhile_leaves_nothing() -> None:
-    cluster = session(3, 3)
-    damaged = Damaged(cluster)
-    ino = write(cluster, 0, b"/a", DATA, STRIPED)
-    cluster.settle()
+    cluster, damaged, ino = one_file(3, 3)
     for copy in (0, 1):
         place = (places(cluster, ino, 2)[copy], ino, 2)
         damaged.hit(*place)
@@ -162,10 +162,7 @@ def test_a_file_that_is_removed_meanwhile_leaves_nothing() -> None:
 
 def test_the_heir_of_a_damaged_stripe_says_that_the_file_is_lost() -> None:
     """It had a damaged copy itself, and could not reach the owner then, who died before it had looked."""
-    cluster = session(4, 6)
-    damaged = Damaged(cluster)
-    ino = write(cluster, 0, b"/a", DATA, STRIPED)
-    cluster.settle()
+    cluster, damaged, ino = one_file(4, 6)
     owner, keeper = places(cluster, ino, 0)
     damaged.unreachable = 1 << 30
     damaged.hit(keeper, ino, 0)
@@ -179,11 +176,23 @@ def test_the_heir_of_a_damaged_stripe_says_that_the_file_is_lost() -> None:
     assert is_lost(cluster, b"/a")
 
 
-def test_the_keeper_of_the_only_good_copy_dies_meanwhile() -> None:
-    cluster = session(4, 4)
-    damaged = Damaged(cluster)
-    ino = write(cluster, 0, b"/a", DATA, STRIPED)
+def test_a_good_copy_that_cannot_be_reached_now_is_not_given_up() -> None:
+    """The node that keeps it hangs, and is a member still."""
+    cluster, damaged, ino = one_file(3, 7)
+    owner, _ = places(cluster, ino, 0)
+    damaged.unreachable = 1 << 30
+    damaged.hit(owner, ino, 0)
+    damaged.find(owner, ino, 0)
     cluster.settle()
+    assert not is_lost(cluster, b"/a")
+    damaged.unreachable = 0
+    damaged.find(owner, ino, 0)
+    cluster.settle()
+    assert not damaged.bad and read(cluster, 1, b"/a") == DATA
+
+
+def test_the_keeper_of_the_only_good_copy_dies_meanwhile() -> None:
+    cluster, damaged, ino = one_file(4, 4)
     owner, keeper = places(cluster, ino, 0)
     damaged.hit(owner, ino, 0)
     cluster.kill(keeper)

@@ -140,6 +140,15 @@ def looked_at(nodes: Nodes, node: int, ino: int) -> tuple[int, int, int, int, in
     return nodes.io[node].check_stripes(ino, 0)
 
 
+def damaged_at_node_1(nodes: Nodes, data: bytes) -> tuple[int, int]:
+    """A file of these bytes in stripes, and one of them that was damaged on node 1 after its digest had been taken."""
+    ino = nodes.write(0, data, stripe=STRIPE)
+    bad = min(nodes.parts(1, ino))
+    looked_at(nodes, 1, ino)
+    flip(stripe_path(nodes, 1, ino, bad), 1)
+    return ino, bad
+
+
 def test_a_damaged_stripe_is_not_read_by_other_nodes(nodes: Nodes) -> None:
     data = content(12 * STRIPE + 77)
     ino = nodes.write(0, data, stripe=STRIPE)
@@ -164,10 +173,7 @@ def test_a_damaged_stripe_is_not_read_by_other_nodes(nodes: Nodes) -> None:
 
 def test_a_damaged_stripe_does_not_become_a_part_of_a_whole_file(nodes: Nodes) -> None:
     data = content(7 * STRIPE)
-    ino = nodes.write(0, data, stripe=STRIPE)
-    bad = min(nodes.parts(1, ino))
-    looked_at(nodes, 1, ino)
-    flip(stripe_path(nodes, 1, ino, bad), 1)
+    ino, _bad = damaged_at_node_1(nodes, data)
     ended: list[int] = []  # the errors with which it ends; damage is told of as well
 
     def ends(io: Io) -> bool:
@@ -183,11 +189,7 @@ def test_a_damaged_stripe_does_not_become_a_part_of_a_whole_file(nodes: Nodes) -
 
 def test_damage_travels_with_a_stripe_that_moves(nodes: Nodes) -> None:
     """What it should be travels along. So it is found at its new owner, too, and no partition waits for ever for a stripe."""
-    data = content(3 * STRIPE)
-    ino = nodes.write(0, data, stripe=STRIPE)
-    bad = min(nodes.parts(1, ino))
-    looked_at(nodes, 1, ino)
-    flip(stripe_path(nodes, 1, ino, bad), 1)
+    ino, bad = damaged_at_node_1(nodes, content(3 * STRIPE))
     nodes.io[2].fetch_part(7, ino, bad, 1)
     assert nodes.done(2) == (DONE, 7, ino, STRIPE, 0)
     assert bad not in nodes.parts(1, ino) and bad in nodes.parts(2, ino)

@@ -155,8 +155,8 @@ class Liar:
 def lied_to(
     top: Path, act: Callable[[socket.socket], None], stall_ms: int, asked_for_bytes: threading.Event | None = None
 ) -> Iterator[Cluster]:
-    """Nodes of which the first takes a liar for node 1. ``asked_for_bytes`` is set when it was asked for bytes of a file: who asks holds
-    the gate of the file then."""
+    """Nodes of which the first takes a liar for node 1. ``asked_for_bytes`` is set when it was asked for bytes of a file: the asking
+    thread holds the gate of the file then."""
     cluster = Cluster(top, stall_ms=stall_ms)
     liar = Liar(act, asked_for_bytes or threading.Event())
     try:

@@ -23,6 +23,7 @@ from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Replicas
+from amfs.fs.vfs.stripe_damage import StripeDamage
 
 
 class Damage:
@@ -30,7 +31,7 @@ class Damage:
 
     def __init__(
         self, calls: Calls, meta: Meta, members: Members, owners: Owners, caches: Caches, opener: Opener, files: OpenFiles,
-        replicas: Replicas,
+        replicas: Replicas, stripes: StripeDamage,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._meta = meta
@@ -40,6 +41,7 @@ class Damage:
         self._opener = opener
         self._files = files
         self._replicas = replicas
+        self._stripes = stripes
         calls.serve(
             p.Damaged.by(self._damaged), p.Check.by(self._check_all), p.CheckStore.by(lambda peer, call: work(w.CheckStore(call.after)))
         )
@@ -95,7 +97,7 @@ class Damage:
                 if attr.finished in (0, LOST):
                     raise failure(errno.EIO if attr.finished else errno.EBUSY)
                 if attr.layout == STRIPED:
-                    found[ino] = yield from self.check_stripes(ino)
+                    found[ino] = yield from self._stripes.check(ino)
                     continue
                 holders = yield from self._owners.ask(p.Holders(ino))
                 for node in holders:
@@ -112,18 +114,6 @@ class Damage:
                 elif not isinstance(copies, int):
                     copies.append((node, answer[place]))
         return [found[ino] for ino in inodes]
-
-    def check_stripes(self, ino: int) -> Operation[list[tuple[int, int]]]:
-        """By all nodes: any may have some."""
-        nodes = sorted(self._members.live)
-        said: list[tuple[int, int]] = []
-        for node, answer in zip(nodes, (yield from together([ask(node, p.CheckStripes(ino)) for node in nodes])), strict=True):
-            if isinstance(answer, OSError):
-                raise answer
-            count, verdict = answer
-            if count:
-                said.append((node, verdict))
-        return said
 
     # ── on the node that has its record ────────────────────────────────────────────────────────────
 

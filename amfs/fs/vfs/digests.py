@@ -21,6 +21,7 @@ from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.stripe_damage import StripeDamage
 
 REMEMBERED = 100_000  # digests
 AGAIN = 3  # attempts at a file that changes while it is read
@@ -31,13 +32,16 @@ T = TypeVar("T")
 class Digests:
     """Takes digests, here and by other nodes."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners, files: OpenFiles, copies: Copies, damage: Damage) -> None:
+    def __init__(
+        self, calls: Calls, members: Members, owners: Owners, files: OpenFiles, copies: Copies, damage: Damage, stripes: StripeDamage
+    ) -> None:
         self._calls = calls
         self._members = members
         self._owners = owners
         self._files = files
         self._copies = copies
         self._damage = damage
+        self._stripes = stripes
         #: inode -> (size, mtime, ctime) when it was taken, and the digest; oldest first
         self._known: dict[int, tuple[tuple[int, int, int], bytes]] = {}
         calls.serve(p.Digests.by(self._take_all))
@@ -80,7 +84,7 @@ class Digests:
                 known = self._known.get(ino)
                 if known is not None and known[0] == mark:
                     return attr.size, known[1]
-                if attr.layout == STRIPED and any(said == q.DAMAGED_LAST for _, said in (yield from self._damage.check_stripes(ino))):
+                if attr.layout == STRIPED and any(said == q.DAMAGED_LAST for _, said in (yield from self._stripes.check(ino))):
                     raise failure(errno.EBADMSG)
                 found, size = yield from self.read_whole(ino, key, lambda opened: w.Digest(ino, opened))
                 self._known.pop(ino, None)

@@ -2,7 +2,7 @@
 
 The owner of the stripe's partition brings it anew from a node that keeps a copy; a node that keeps a copy has the owner send it. A damaged
 stripe stays where it is until then: without it that place would read as zeros. Reading it is an error. If there is no good copy the owner
-says that the file is lost; nobody else does, who may have something old. While a file is being written its shard does not
+says that the file is lost. No other node does: what it has may be old. While a file is being written its shard does not
 say so; it is asked again until the file is finished, or gone.
 """
 
@@ -16,14 +16,14 @@ from amfs.engine import fs_requests as q
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
 from amfs.engine.events import FsDamaged
-from amfs.fs.vfs.calls import PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, work
+from amfs.fs.vfs.calls import PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.stripe_copies import StripeCopies
 
 TRIES = 20  # to reach a node that may have a copy, PAUSE_LAST_S apart
 REMEMBERED = 10_000  # stripes without a good copy
-NO_COPY = (errno.EBADMSG, errno.ENOENT)  # what a node says that has none, or a damaged one
+NO_COPY = (errno.EBADMSG, errno.ENOENT)  # answers of a node with a damaged copy, or with none
 
 
 class StripeDamage:
@@ -41,6 +41,18 @@ class StripeDamage:
     def on_damaged(self, event: FsDamaged) -> None:
         self._calls.spawn(self._mend(event.ino, event.index))
 
+    def check(self, ino: int) -> Operation[list[tuple[int, int]]]:
+        """Have all nodes look, for any may have some stripes: (node, UNKNOWN, …) of those that have."""
+        nodes = sorted(self._members.live)
+        said: list[tuple[int, int]] = []
+        for node, answer in zip(nodes, (yield from together([ask(node, p.CheckStripes(ino)) for node in nodes])), strict=True):
+            if isinstance(answer, OSError):
+                raise answer
+            count, verdict = answer
+            if count:
+                said.append((node, verdict))
+        return said
+
     def _check(self, peer: int, call: p.CheckStripes) -> Operation[tuple[int, int]]:
         count, unknown, after = 0, 0, 0
         said: set[int] = set()
@@ -52,11 +64,11 @@ class StripeDamage:
         return count, max(said, default=q.UNKNOWN if unknown else q.FINE)
 
     def _mend(self, ino: int, index: int) -> Operation[bool]:
-        """True: there is no good copy."""
+        """True: there is no good copy. Raises OSError if a node that may have one cannot be reached: the next look tries again."""
         key = ("mend", ino, index)
         yield Acquire(key)
         try:
-            for _ in range(TRIES):
+            for left in reversed(range(TRIES)):
                 if not (yield from self._is_damaged(ino, index)):
                     self._hopeless.pop((ino, index), None)
                     return False  # another has mended it, or it was written anew
@@ -67,6 +79,9 @@ class StripeDamage:
                 except OSError as error:
                     if error.errno in NO_COPY:
                         break
+                    if not left:
+                        self._calls.log(f"{self._named(ino, index)} is damaged, and cannot be mended now: {error}", logging.ERROR)
+                        raise
                     yield Sleep(PAUSE_LAST_S)
             self._remember(ino, index)
             if self._owner_of(ino, index) != self._members.node:
@@ -107,9 +122,11 @@ class StripeDamage:
             return
         raise why
 
+    def _named(self, ino: int, index: int) -> str:
+        return f"stripe {index} of inode {ino:#x} on node {self._members.node}"
+
     def _tell(self, ino: int, index: int, node: int) -> None:
-        text = f"stripe {index} of inode {ino:#x} on node {self._members.node} was damaged, and is as on node {node} again"
-        self._calls.log(text, logging.ERROR)
+        self._calls.log(f"{self._named(ino, index)} was damaged, and is as on node {node} again", logging.ERROR)
 
     def _send(self, peer: int, call: p.SendStripe) -> Operation[None]:
         yield from work(w.PushStripe(call.ino, call.index, peer))
@@ -127,6 +144,5 @@ class StripeDamage:
                 if not (yield from self._is_damaged(ino, index)):
                     return False
                 continue
-            text = f"stripe {index} of inode {ino:#x} on node {self._members.node} is damaged, and there is no good copy: the file is lost"
-            self._calls.log(text, logging.ERROR)
+            self._calls.log(f"{self._named(ino, index)} is damaged, and there is no good copy: the file is lost", logging.ERROR)
             return lost
