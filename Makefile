@@ -77,9 +77,9 @@ coverage: ## which lines of amfs the tests execute, in all processes (slower tha
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/coverage run -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
-bench: ## what amfs bench dispatch measures on this machine
-	@$(SETUP) test
-	@$(BIN)/amfs bench dispatch $(ARGS)
+bench: ## one measurement, NAME (dispatch): make bench NAME=spill; make bench NAME=--help lists them
+	@$(SETUP) test,examples,fs
+	@$(BIN)/python -m benchmarks $(or $(NAME),dispatch) $(ARGS)
 
 states: ## write docs/states.md again from the tables
 	@$(SETUP) test

@@ -52,12 +52,21 @@ def own_home() -> Iterator[None]:
 @pytest.fixture
 def amfs(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run ``amfs ARGS…`` in the test's own directory; the limit only turns a hang into a failure."""
+    return _runner("amfs", tmp_path)
 
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ``python -m benchmarks ARGS…`` in the same way."""
+    return _runner("benchmarks", tmp_path)
+
+
+def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(
         *args: str, input: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 100
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "amfs", *args],
+            [sys.executable, "-m", module, *args],
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
             cwd=cwd or tmp_path,

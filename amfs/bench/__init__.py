@@ -1,1 +1,1 @@
-"""Measurements of amfs beside its peers and beside the limits of the machine."""
+"""Measurements of this machine and of amfs on it, for people: tasks and transfers beside xargs and TCP, and costs for the simulator."""

@@ -1,4 +1,4 @@
-"""The C programs that the benchmarks run and are compared with: finds their sources, compiles them once into the user's cache.
+"""The C programs that benchmarks run and are compared with: finds their sources, compiles them once into the user's cache.
 
 Knows nothing of the measurements. The programs are not installed: they are compiled with this machine's C compiler, as a user would.
 """
@@ -11,12 +11,16 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from amfs.errors import SystemSetupError
 
-#: What is made from ``NAME.c``: the ways to compile it, the first that works is taken.
-PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
+#: Programs, each with the ways to compile ``NAME.c``: the first that works is taken.
+Programs: TypeAlias = Mapping[str, tuple[tuple[str, ...], ...]]
+
+PROGRAMS: Programs = {
     "noop": (
         ("-static", "-nostdlib", "-nostartfiles", "-fno-stack-protector", "-fno-asynchronous-unwind-tables"),
         ("-static", "-DNOOP_LIBC"),
@@ -26,8 +30,6 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "consume": ((),),
     "vforkloop": ((),),
     "tcploop": ((),),
-    "envelope": (("-pthread",),),
-    "filecopy": ((),),
 }
 
 
@@ -56,21 +58,21 @@ def compiler() -> str:
     raise SystemSetupError("no C compiler found (cc, gcc, clang or $CC): the programs to compare with are compiled when measured")
 
 
-def build() -> dict[str, Path]:
-    """Path of each program, compiled if it is not there yet. Raises SystemSetupError with the compiler's words."""
+def build(programs: Programs = PROGRAMS) -> dict[str, Path]:
+    """Path of each of ``programs``, compiled if it is not there yet. Raises SystemSetupError with the compiler's words."""
     sources, command = sources_dir(), compiler()
-    digest = hashlib.sha256(f"{command} {platform.machine()} {PROGRAMS}".encode())
-    for name in PROGRAMS:
+    digest = hashlib.sha256(f"{command} {platform.machine()} {programs}".encode())
+    for name in programs:
         digest.update((sources / f"{name}.c").read_bytes())
     place = cache_dir() / "bench" / digest.hexdigest()[:16]
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for name, ways in PROGRAMS.items():
+        for name, ways in programs.items():
             if not os.access(place / name, os.X_OK):
                 _compile(command, sources / f"{name}.c", place / name, ways)
     except OSError as error:
         raise SystemSetupError(f"cannot compile the benchmark programs in {place}: {error.strerror}") from None
-    return {name: place / name for name in PROGRAMS}
+    return {name: place / name for name in programs}
 
 
 def _compile(command: str, source: Path, target: Path, ways: tuple[tuple[str, ...], ...]) -> None:

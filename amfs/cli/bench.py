@@ -1,4 +1,4 @@
-"""``amfs bench``: measurements. Owns their tables; the measurements are in ``amfs.bench``."""
+"""``amfs bench``: this machine, and amfs on it. Owns the tables; the measurements are in ``amfs.bench``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from amfs.cli.bench_collective import collective, shuffle
-from amfs.cli.bench_files import COMMANDS
-from amfs.cli.bench_functions import functions
-from amfs.cli.bench_queue import queue
-from amfs.cli.bench_scripts import swift
-from amfs.cli.bench_spill import spill
-from amfs.cli.bench_translation import simulate, translate
 
 if TYPE_CHECKING:
     from amfs.bench.dispatch import Report, Result
@@ -25,10 +17,6 @@ ROW_KEYS = ("true", "noop", "pairs", "chain", "first", "load", "nodes", "transfe
 @click.group()
 def bench() -> None:
     """Measure this machine and amfs on it."""
-
-
-for _command in (*COMMANDS, collective, functions, queue, shuffle, simulate, spill, swift, translate):
-    bench.add_command(_command)
 
 
 @bench.command()

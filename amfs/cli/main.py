@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import click
     from click.shell_completion import CompletionItem
@@ -192,9 +192,14 @@ def _unknown(name: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``amfs ARGV`` and return its exit status; the console script's entry point. Raises nothing but SystemExit."""
     args = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _dispatch(args))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit status of ``work``, or that of its error, which is told in a line. Raises nothing but SystemExit."""
     _open_standard_streams()
     try:
-        status = _dispatch(args)
+        status = work()
         if sys.stdout is not None:
             sys.stdout.flush()  # here, so that a reader who left is noticed while we can still be quiet about it
         return status
@@ -234,10 +239,15 @@ def _dispatch(args: list[str]) -> int:
 
             sys.stdout.write(f"amfs {__version__}\n")
             return 0
+    return invoke(group(), args, "amfs")
+
+
+def invoke(command: click.Command, args: list[str], name: str) -> int:
+    """Run ``command`` as the program ``name`` and return its exit status; faults of the command line are told. Raises what it raises."""
     import click
 
     try:
-        result = group().main(args, prog_name="amfs", standalone_mode=False, obj=tuple(args))
+        result = command.main(args, prog_name=name, standalone_mode=False, obj=tuple(args))
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:

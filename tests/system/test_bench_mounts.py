@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from amfs.bench import directories, filecopy, layouts, modes, mounts, remote, storage, striping
-from amfs.bench.envelope import METRICS, Place, Runner, Settings, run_places
-from amfs.bench.envelope_table import report_text
 from amfs.bench.process import Failed
+from benchmarks import directories, filecopy, layouts, modes, mounts, remote, storage, striping
+from benchmarks.envelope import METRICS, Place, Runner, Settings, run_places
+from benchmarks.envelope_table import report_text
 
 pytestmark = [
     pytest.mark.slow,

@@ -238,8 +238,8 @@ def test_costs_that_cannot_be_read_or_written(tmp_path: Path) -> None:
 
 
 def test_the_table_of_functions_says_how_many_times_better() -> None:
-    from amfs.bench.functions import FunctionReport
-    from amfs.cli.bench_functions import function_table
+    from benchmarks.commands.functions import function_table
+    from benchmarks.functions import FunctionReport
 
     ours = {"start": 0.5, "calls": 30_000.0, "chunks": 90_000.0, "trip": 100.0}
     ray = {"start": 2.0, "calls": 1_500.0, "trip": 500.0}
@@ -254,7 +254,7 @@ def test_the_table_of_functions_says_how_many_times_better() -> None:
 
 
 @pytest.mark.slow
-def test_bench_functions_measures(amfs: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    ran = amfs("bench", "functions", "--quick", "--repeat", "1", "--only", "amfs", "--output", "json")
+def test_bench_functions_measures(benchmark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    ran = benchmark("functions", "--quick", "--repeat", "1", "--only", "amfs", "--output", "json")
     assert ran.returncode == 0, ran.stderr
     assert set(json.loads(ran.stdout)["values"]["amfs"]) == {"start", "calls", "chunks", "trip", "arrays"}

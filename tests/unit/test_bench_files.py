@@ -17,17 +17,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.bench import directories, envelope, filecopy, layouts, modes, plots, programs, storage, striping
-from amfs.bench.clients import Client
-from amfs.bench.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
-from amfs.bench.envelope_table import matrix, rate, report_text, share, table_1, targets
 from amfs.bench.process import Failed
-from amfs.bench.storage_worker import Worker, is_url, storage_of
-from amfs.cli import bench_files
-from amfs.cli.bench import bench
-from amfs.cli.bench_files import ended_by_signals
 from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError, UsageError
+from benchmarks import directories, envelope, filecopy, layouts, modes, plots, programs, storage, striping
+from benchmarks.clients import Client
+from benchmarks.commands import files as bench_files
+from benchmarks.commands.files import ended_by_signals
+from benchmarks.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
+from benchmarks.envelope_table import matrix, rate, report_text, share, table_1, targets
+from benchmarks.storage_worker import Worker, is_url, storage_of
 
 QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=1)
 
@@ -499,7 +498,7 @@ def test_stripes_lie_where_the_file_system_puts_them() -> None:
 def test_the_envelope_command_measures_a_directory(memory: Path, tmp_path: Path) -> None:
     plot = tmp_path / "p.svg"
     words = ["envelope", str(memory), "--clients", "2", "--seconds", "0.01", "--size", "1", "--repeat", "1", "--plot", str(plot)]
-    result = CliRunner().invoke(bench, [*words, "--output", "json"])
+    result = CliRunner().invoke(bench_files.envelope, [*words[1:], "--output", "json"])
     assert result.exit_code == 0, result.output
     found = msgspec.json.decode(result.stdout, type=Report)
     huge = ["huge"] if os.geteuid() == 0 else []
@@ -542,7 +541,7 @@ def test_a_signal_ends_a_benchmark_as_ctrl_c_does(number: signal.Signals) -> Non
     ],
 )
 def test_commands_that_make_no_sense(words: list[str], said: str) -> None:
-    result = subprocess.run([sys.executable, "-m", "amfs.cli.main", "bench", *words], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-m", "benchmarks", *words], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from amfs.bench.process import Failed
-from amfs.bench.translation import WIDTH, WRITERS, measure, read_here
-from amfs.cli.bench_translation import FORMATS
 from amfs.translate.detect import load
 from amfs.translate.shape import Graph
+from benchmarks.commands.translation import FORMATS
+from benchmarks.translation import WIDTH, WRITERS, measure, read_here
 
 COUNT = WIDTH + 30
 
@@ -35,21 +35,21 @@ def test_every_format_says_the_same_workflow() -> None:
         assert found[format] == found["tasklist"], format
 
 
-def test_the_command(amfs: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_the_command(benchmark: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     count = 5000  # kernels count the memory of a process in portions of each CPU: with 300 tasks it may seem not to grow
-    result = amfs("bench", "translate", "--only", "dax", "--only", "jsonl", "--tasks", str(count), "--repeat", "1", "--output", "json")
+    result = benchmark("translate", "--only", "dax", "--only", "jsonl", "--tasks", str(count), "--repeat", "1", "--output", "json")
     assert result.returncode == 0, result.stderr
     points = json.loads(result.stdout)["points"]
     assert [(point["format"], point["tasks"]) for point in points] == [("dax", count), ("jsonl", count)]
     assert all(0 < point["seconds"] < 60 and 0 < point["peak_bytes"] < 1 << 30 for point in points)
 
 
-def test_the_simulator_is_compared_with_real_replays(amfs: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+def test_the_simulator_is_compared_with_real_replays(benchmark: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     (tmp_path / "w.dax").write_text(
         '<adag name="w"><job id="a" name="p" runtime="20"><uses name="f" link="output" size="1000"/></job>'
         '<job id="b" name="q" runtime="10"><uses name="f" link="input"/></job></adag>'
     )
-    result = amfs("bench", "simulate", "w.dax", "--nodes", "1", "--time-scale", "0.02", "--repeat", "1", "--output", "json")
+    result = benchmark("simulate", "w.dax", "--nodes", "1", "--time-scale", "0.02", "--repeat", "1", "--output", "json")
     assert result.returncode == 0, result.stderr
     (row,) = json.loads(result.stdout)["rows"]
     assert (row["workflow"], row["tasks"], row["nodes"], row["failed"]) == ("w.dax", 2, 1, "")

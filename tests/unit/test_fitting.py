@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.bench.collective import model
-from amfs.bench.fitting import fit
+from benchmarks.collective import model
+from benchmarks.fitting import fit
 
 costs = st.floats(1e-6, 1e-1)
 

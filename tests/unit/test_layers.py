@@ -68,6 +68,7 @@ ONLY_IN = {
     "rich": {"amfs.cli", "amfs.display"},
     "lark": {"amfs.swift"},
     "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
+    "benchmarks": set(),  # it is not installed
 }
 
 

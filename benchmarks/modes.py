@@ -1,4 +1,4 @@
-"""The modes of ``amfs bench envelope`` without a directory: every way in which a program can reach files of amfs, in sessions of its own.
+"""The modes of ``benchmarks envelope`` without a directory: every way in which a program can reach files of amfs, in sessions of its own.
 
 Owns the list of modes and how each comes about. Each has a session to itself, so that no mode has to tell another's mount what it changes.
 """
@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from amfs.bench.dispatch import Result
-from amfs.bench.envelope import Place
-from amfs.bench.mounts import Session, store_has_huge_pages
-from amfs.bench.remote import NODES, Remote, failed_rows, run_remote
 from amfs.errors import AmfsError
+from benchmarks.envelope import Place
+from benchmarks.mounts import Session, store_has_huge_pages
+from benchmarks.remote import NODES, Remote, failed_rows, run_remote
 
 
 class Mode(NamedTuple):

@@ -1,4 +1,4 @@
-"""``amfs bench collective`` and ``amfs bench shuffle``. Own their options; the measurements are in ``amfs.bench``."""
+"""``benchmarks collective`` and ``benchmarks shuffle``. Own their options; the measurements are in ``benchmarks``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from amfs.cli.bench_files import OUTPUT, PLOT, REPEAT, ended_by_signals, file_sizes, numbers, save, say, show
 from amfs.engine.collectives import KINDS
+from benchmarks.commands.files import OUTPUT, PLOT, REPEAT, ended_by_signals, file_sizes, numbers, save, say, show
 
 
 @click.command()
@@ -28,7 +28,7 @@ def collective(
     Sessions of local nodes are started and ended. Beside them mpi4py's Bcast and Gather of the same bytes, if there is an mpiexec. The
     simulator goes on with the fitted costs, to 1,024 nodes. The exit status is 1 if something could not be measured.
     """
-    from amfs.bench.collective import Settings, picture, report_text, run_collective
+    from benchmarks.collective import Settings, picture, report_text, run_collective
 
     settings = Settings(nodes, sizes, repeat, kinds=tuple(only) or KINDS, mpi=not no_mpi)
     if quick:
@@ -59,7 +59,7 @@ def shuffle(
     polars and DuckDB are left out if they are not installed. awk, polars and DuckDB partition by hashes of their own; sort only sorts. The
     exit status is 1 if something could not be measured; a missed target does not change it.
     """
-    from amfs.bench.shuffle import Settings, picture, report_text, run_shuffle
+    from benchmarks.shuffle import Settings, picture, report_text, run_shuffle
 
     settings = Settings(size[0], lines, parts, nodes, total, repeat)
     if quick:

@@ -1,4 +1,4 @@
-"""``amfs bench swift``: the costs of scripts: functions, app tasks beside a task list, memory, the time to the first task, translation.
+"""``benchmarks swift``: the costs of scripts: functions, app tasks beside a task list, memory, the time to the first task, translation.
 
 Owns the scripts and how they are timed. Runs are commands of their own; Swift/T is measured with the same scripts where ``swift-t`` is.
 """

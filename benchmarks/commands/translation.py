@@ -1,6 +1,6 @@
-"""``amfs bench translate`` and ``amfs bench simulate``: the cost of reading workflows, and how well the simulator predicts their runs.
+"""``benchmarks translate`` and ``benchmarks simulate``: the cost of reading workflows, and how well the simulator predicts their runs.
 
-Owns the tables. The measurements are in ``amfs.bench.translation`` and ``amfs.bench.prediction``.
+Owns the tables. The measurements are in ``benchmarks.translation`` and ``benchmarks.prediction``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amfs.cli.bench_files import OUTPUT, REPEAT, numbers, say, show
+from benchmarks.commands.files import OUTPUT, REPEAT, numbers, say, show
 
 if TYPE_CHECKING:
-    from amfs.bench.prediction import Report
-    from amfs.bench.translation import Curve, Point
+    from benchmarks.prediction import Report
+    from benchmarks.translation import Curve, Point
 
 FORMATS = ("tasklist", "jsonl", "dax", "pegasus", "wfformat", "makeflow")
 
@@ -30,7 +30,7 @@ def translate(only: tuple[str, ...], sizes: tuple[int, ...], repeat: int, output
     FORMATs are tasklist, jsonl, dax, pegasus, wfformat and makeflow. Each document says the same workflow and is read by a process of
     its own.
     """
-    from amfs.bench.translation import TASKS, measure
+    from benchmarks.translation import TASKS, measure
 
     curve = measure(only or FORMATS, sizes or TASKS, repeat=repeat, say=say)
     show(curve, output, curve_table(curve))
@@ -75,7 +75,7 @@ def simulate(
     Each WORKFLOW must have recorded run times. Run `amfs bench costs` first, so that the simulator knows this machine. The exit status is
     1 if something could not be measured.
     """
-    from amfs.bench.prediction import Settings, measure
+    from benchmarks.prediction import Settings, measure
 
     settings = Settings(nodes, slots, time_scale, size_scale, repeat)
     report = measure([path.absolute() for path in workflows], settings, say=say)

@@ -1,4 +1,4 @@
-"""One client of ``amfs bench storage``. ``python -m amfs.bench.storage_worker`` takes orders from standard input, a line of JSON each.
+"""One client of ``benchmarks storage``. ``python -m benchmarks.storage_worker`` takes orders from standard input, a line of JSON each.
 
 It knows two kinds of places: directories, and whatever fsspec has a file system for. Data comes from memory and goes there, so that only
 the storage is measured. All clients begin together: each answers an order with "ready", and begins when it reads "go".

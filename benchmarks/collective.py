@@ -1,4 +1,4 @@
-"""``amfs bench collective``: collective file movement between local nodes, beside MPI, with a fit of the cost model (AMFS Shell §5.1).
+"""``benchmarks collective``: collective file movement between local nodes, beside MPI, with a fit of the cost model (AMFS Shell §5.1).
 
 S is the bytes of all files together: one file for a multicast, else one for each node. The simulator goes on with the fitted costs.
 """
@@ -18,9 +18,6 @@ from typing import NamedTuple
 import msgspec
 
 from amfs.bench.dispatch import machine
-from amfs.bench.envelope_table import aligned
-from amfs.bench.fitting import fit
-from amfs.bench.mounts import Session
 from amfs.bench.process import Failed
 from amfs.client.files import Files
 from amfs.display.progress import size_text
@@ -28,6 +25,9 @@ from amfs.engine.collectives import ALGORITHMS, ALLGATHER, KINDS, MST, MULTICAST
 from amfs.errors import AmfsError
 from amfs.operations.collective import move
 from amfs.sim.movement import Network, predict
+from benchmarks.envelope_table import aligned
+from benchmarks.fitting import fit
+from benchmarks.mounts import Session
 
 ROOM_BYTES = 4 << 30  # of all copies on this machine together
 _MPI_SECONDS = 120.0
@@ -262,7 +262,7 @@ def report_text(report: Report) -> str:
 
 def picture(report: Report) -> str:
     """Times by size at the largest number of nodes, one panel a kind; then times by nodes of the smallest and the largest size."""
-    from amfs.bench.plots import document, lines
+    from benchmarks.plots import document, lines
 
     panels = []
     most = max((row.nodes for row in report.rows), default=0)

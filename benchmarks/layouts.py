@@ -1,7 +1,7 @@
 """Bytes on each node for a workflow's files, whole or in stripes, by arithmetic alone: the tables of ``fs.partition``, no cluster.
 
 Owns the two workloads that are looked at: the shape of Montage with the sizes of AMFS Shell §5.4, and an aggregation in which one task
-reads what all others wrote. ``amfs bench striping`` sets what real nodes hold beside these figures.
+reads what all others wrote. ``python -m benchmarks striping`` sets what real nodes hold beside these figures.
 """
 
 from __future__ import annotations

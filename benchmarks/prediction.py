@@ -1,4 +1,4 @@
-"""``amfs bench simulate``: how long the simulator says that a workflow takes, beside how long its replay really takes.
+"""``benchmarks simulate``: how long the simulator says that a workflow takes, beside how long its replay really takes.
 
 Owns the comparison: real sessions of local nodes run ``amfs run --synthetic``, and the simulator runs the same workflow with as many nodes
 and slots. Both sides are asked through the same commands that a user has.
@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from amfs.bench.dispatch import machine
-from amfs.bench.mounts import NAME, Session
 from amfs.bench.process import Failed
+from benchmarks.mounts import NAME, Session
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""``amfs bench spill``: the table. The measurement is in ``amfs.bench.spilling``."""
+"""``benchmarks spill``: the table. The measurement is in ``benchmarks.spilling``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amfs.cli.bench_files import OUTPUT, REPEAT, say, show
+from benchmarks.commands.files import OUTPUT, REPEAT, say, show
 
 if TYPE_CHECKING:
-    from amfs.bench.spilling import Report
+    from benchmarks.spilling import Report
 
 WAYS = {"direct": "on the disk, past the page cache", "cached": "on the disk, through the page cache", "amfs": "amfs, spilling to it"}
 
@@ -30,7 +30,7 @@ def spill(directory: str, files: int, mib: int, times: float, slots: int, quick:
 
     The exit status is 1 if something could not be measured; a missed target does not change it.
     """
-    from amfs.bench.spilling import measure
+    from benchmarks.spilling import measure
 
     report = measure(
         os.path.abspath(directory or tempfile.gettempdir()), files=max(2, files // 8) if quick else files, mib=mib, times=times,

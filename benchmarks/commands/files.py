@@ -1,4 +1,4 @@
-"""``amfs bench envelope`` and its like: the measurements of the file system. Owns their options; the measurements are in ``amfs.bench``."""
+"""``benchmarks envelope`` and its like: the measurements of the file system. Owns their options; the measurements are in ``benchmarks``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amfs.errors import SystemSetupError, UsageError
 
 
 def say(text: str) -> None:
-    print(f"amfs bench: {text}", file=sys.stderr, flush=True)
+    print(f"benchmarks: {text}", file=sys.stderr, flush=True)
 
 
 def numbers(low: int, high: int) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
@@ -123,12 +123,12 @@ def envelope(
     """
     import msgspec
 
-    from amfs.bench import directories as d
-    from amfs.bench.envelope import TARGETS, Place, Settings, run_places
-    from amfs.bench.envelope_table import report_text
-    from amfs.bench.modes import REMOTE, make_places, measure_remote
-    from amfs.bench.plots import envelope_picture
     from amfs.bench.transfer import huge_pages
+    from benchmarks import directories as d
+    from benchmarks.envelope import TARGETS, Place, Settings, run_places
+    from benchmarks.envelope_table import report_text
+    from benchmarks.modes import REMOTE, make_places, measure_remote
+    from benchmarks.plots import envelope_picture
 
     if judged_as and judged_as not in TARGETS:
         raise UsageError(f"--judge {judged_as}: there are targets for {', '.join(sorted(TARGETS))}")
@@ -182,8 +182,8 @@ def filecopy(
     Data placement hashed (DP-def) or dealt evenly (DP-inf), task placement that ignores the data (TP-loc-ag) or follows it (TP-loc-aw);
     beside them the same tasks on a disk and on tmpfs. The exit status is 1 if something could not be measured. Needs a C compiler.
     """
-    from amfs.bench import directories as d
-    from amfs.bench.filecopy import Settings, report_text, run_filecopy
+    from benchmarks import directories as d
+    from benchmarks.filecopy import Settings, report_text, run_filecopy
 
     place = directory_of(disk or d.disk_directory())
     settings = Settings(tuple(way for way in WAYS if not ways or way in ways), nodes, files, size, chunk, repeat)
@@ -222,10 +222,10 @@ def storage(
     Without DIR or URL, in amfs itself, through a mount and as amfs:///: a session of one node is started and ended. The exit status is 1 if
     something could not be measured.
     """
-    from amfs.bench import directories as d
-    from amfs.bench.mounts import Session
-    from amfs.bench.storage import Place, Settings, picture, report_text, run_storage
-    from amfs.bench.storage_worker import is_url
+    from benchmarks import directories as d
+    from benchmarks.mounts import Session
+    from benchmarks.storage import Place, Settings, picture, report_text, run_storage
+    from benchmarks.storage_worker import is_url
 
     with ended_by_signals(), ExitStack() as stack:
 
@@ -259,12 +259,9 @@ def striping(real: int, scale: float, tiles: int, nodes: tuple[int, ...], output
     Measured on the nodes of a session, and computed with the same partition tables for many. The exit status is 1 if something could not be
     measured; a missed target does not change it.
     """
-    from amfs.bench.striping import Settings, report_text, run_striping
+    from benchmarks.striping import Settings, report_text, run_striping
 
     with ended_by_signals():
         report = run_striping(Settings(real, scale, tiles, nodes), say)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
-
-
-COMMANDS = (envelope, filecopy, storage, striping)

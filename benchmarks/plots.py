@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from amfs.bench.envelope import EIGHT, Report
-from amfs.bench.envelope_table import share, table_1
 from amfs.sim.svg import COLOURS as _COLOURS
+from benchmarks.envelope import EIGHT, Report
+from benchmarks.envelope_table import share, table_1
 
 COLOURS = (*_COLOURS, "#2aa39a", "#d98cb3", "#7a4a1e", "#a3b52a")
 _WIDTH, _PANEL = 960, 300

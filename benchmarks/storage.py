@@ -1,4 +1,4 @@
-"""``amfs bench storage``: concurrent reads, writes and reads after writes of many files of growing size (cloud storage paper, §6).
+"""``benchmarks storage``: concurrent reads, writes and reads after writes of many files of growing size (cloud storage paper, §6).
 
 Owns the patterns, the clients and the tables. A place is a directory or a URL of fsspec.
 """
@@ -19,11 +19,11 @@ from typing import IO, NamedTuple
 import msgspec
 
 from amfs.bench.dispatch import machine
-from amfs.bench.envelope_table import aligned, share
-from amfs.bench.plots import document, lines
 from amfs.bench.process import Failed
-from amfs.bench.storage_worker import Order, Times
 from amfs.errors import AmfsError
+from benchmarks.envelope_table import aligned, share
+from benchmarks.plots import document, lines
+from benchmarks.storage_worker import Order, Times
 
 PATTERNS = ("write", "read", "raw")
 TITLES = {"write": "concurrent write", "read": "concurrent read", "raw": "read after write"}
@@ -77,7 +77,7 @@ class Clients:
     """The processes, kept for the whole benchmark. ``env``: their environment, None: ours."""
 
     def __init__(self, count: int, env: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "amfs.bench.storage_worker"]
+        command = [sys.executable, "-m", "benchmarks.storage_worker"]
         self._processes = [
             subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)
         ]

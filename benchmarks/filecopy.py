@@ -1,4 +1,4 @@
-"""``amfs bench filecopy``: Hercules's file copy (data locality paper, §V-A): one write task and one read task for each file.
+"""``benchmarks filecopy``: Hercules's file copy (data locality paper, §V-A): one write task and one read task for each file.
 
 Owns the four configurations: data placement by hashing or informed (dealt evenly), task placement that ignores or follows the data. They
 are run in two ways. Mounted, a file's node is set before it is written, and tasks run where the configuration says, through the mounts of
@@ -19,14 +19,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench.directories import warm_up, workplace
 from amfs.bench.dispatch import Bench, machine
-from amfs.bench.envelope_table import aligned
-from amfs.bench.mounts import NAME, Session
 from amfs.bench.process import Failed
 from amfs.client.files import Files
 from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError
+from benchmarks import programs
+from benchmarks.directories import warm_up, workplace
+from benchmarks.envelope_table import aligned
+from benchmarks.mounts import NAME, Session
 
 _MIB = 1 << 20
 WAYS = ("staged", "mounted")
@@ -123,6 +124,7 @@ class Experiment:
 
     def __init__(self, bench: Bench, settings: Settings, nodes: int, session: Session, log: Path) -> None:
         self.bench, self.settings, self.nodes, self.session, self.log = bench, settings, nodes, session, log
+        self.program = programs.build()["filecopy"]
         self.files = settings.files * nodes
         self.mounts = [session.mount(node) for node in range(nodes)] if "mounted" in settings.ways else []
         self._count = itertools.count()
@@ -139,27 +141,25 @@ class Experiment:
         return sample(self.settings, self.log, self.files, seconds)
 
     def staged(self, configuration: Configuration, turn: int) -> Sample:
-        program = self.bench.programs["filecopy"]
 
         def lines() -> Iterator[str]:
             for number, placed in enumerate(plan(configuration, "staged", self.nodes, self.files, turn)):
                 name = f"file{number}"
-                yield f"w{number} -b {program} -o {name} -node {placed.writer} {self._words('write', name)}"
-                yield f"r{number} -b {program} -i {name} -node {placed.reader} {self._words('read', name)}"
+                yield f"w{number} -b {self.program} -o {name} -node {placed.writer} {self._words('write', name)}"
+                yield f"r{number} -b {self.program} -i {name} -node {placed.reader} {self._words('read', name)}"
 
         with self.bench.directory() as place:
             return self._run(lines(), "--session", NAME, cwd=place)
 
     def mounted(self, configuration: Configuration, turn: int) -> Sample:
-        program = self.bench.programs["filecopy"]
         directory = f"filecopy{next(self._count)}"
         placed = plan(configuration, "mounted", self.nodes, self.files, turn)
 
         def lines() -> Iterator[str]:
             for number, each in enumerate(placed):
                 there = [self.mounts[node] / directory / f"file{number}" for node in (each.writer, each.reader)]
-                yield f"w{number} -b {program} -unstaged -node {each.writer} {self._words('write', there[0])}"
-                yield f"r{number} -b {program} -unstaged -node {each.reader} -after w{number} {self._words('read', there[1])}"
+                yield f"w{number} -b {self.program} -unstaged -node {each.writer} {self._words('write', there[0])}"
+                yield f"r{number} -b {self.program} -unstaged -node {each.reader} -after w{number} {self._words('read', there[1])}"
 
         with Files(self.session.file) as files, self.bench.directory() as place:
             files.mkdir(f"/{directory}")
@@ -172,13 +172,12 @@ class Experiment:
 
     def beside(self, place: Path) -> Sample:
         """The same tasks in a directory, without amfs's own store."""
-        program = self.bench.programs["filecopy"]
 
         def lines() -> Iterator[str]:
             for number in range(self.files):
                 name = f"file{number}"
-                yield f"w{number} -b {program} -o {name} -unstaged {self._words('write', name)}"
-                yield f"r{number} -b {program} -i {name} -unstaged {self._words('read', name)}"
+                yield f"w{number} -b {self.program} -o {name} -unstaged {self._words('write', name)}"
+                yield f"r{number} -b {self.program} -i {name} -unstaged {self._words('read', name)}"
 
         with workplace(place) as inner:
             return self._run(lines(), "--local", "--slots", str(self.nodes), cwd=inner)

@@ -1,4 +1,4 @@
-"""``amfs bench shuffle``: the partitioner beside memcpy and other programs that do the same, and whole shuffles with a fit of the cost
+"""``benchmarks shuffle``: the partitioner beside memcpy and other programs that do the same, and whole shuffles with a fit of the cost
 model (AMFS Shell §5.1)."""
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench import directories as d
 from amfs.bench.dispatch import machine
-from amfs.bench.envelope_table import aligned
-from amfs.bench.fitting import fit
-from amfs.bench.mounts import Session
 from amfs.bench.process import Failed
 from amfs.client.files import Files
 from amfs.display.progress import size_text
 from amfs.errors import AmfsError
 from amfs.libexec import program
 from amfs.operations.shuffle import shuffle
+from benchmarks import directories as d
+from benchmarks.envelope_table import aligned
+from benchmarks.fitting import fit
+from benchmarks.mounts import Session
 
 MEMCPY_TARGET, AWK_TARGET = 0.25, 10.0
 _SECONDS = 600.0
@@ -277,7 +277,7 @@ def report_text(report: Report) -> str:
 
 def picture(report: Report) -> str:
     """Rates by line length; times of whole shuffles by nodes."""
-    from amfs.bench.plots import document, lines
+    from benchmarks.plots import document, lines
 
     panels = []
     if report.kernels:

@@ -1,4 +1,4 @@
-"""``amfs bench functions``: Python functions on local workers, beside the executor of Python, Dask and Ray, in one run.
+"""``benchmarks functions``: Python functions on local workers, beside the executor of Python, Dask and Ray, in one run.
 
 Owns the lines of the table, the order of the turns and the medians. Each contestant runs in a process of its own (``function_peers``),
 one after the other, and who begins changes from turn to turn. One that is not installed is left out with a remark.
@@ -16,8 +16,8 @@ from collections.abc import Callable
 import msgspec
 
 from amfs.bench.dispatch import machine
-from amfs.bench.function_peers import NAMES
 from amfs.errors import AmfsError
+from benchmarks.function_peers import NAMES
 
 CALLS, CALLS_QUICK = 20_000, 2_000
 SLOTS = 2
@@ -71,7 +71,7 @@ def run(
 
 
 def _measured(name: str, calls: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "amfs.bench.function_peers", name, str(calls), str(SLOTS)]
+    command = [sys.executable, "-m", "benchmarks.function_peers", name, str(calls), str(SLOTS)]
     try:
         ran = subprocess.run(
             command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=_PATIENCE_S, check=False

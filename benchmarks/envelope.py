@@ -1,4 +1,4 @@
-"""``amfs bench envelope``: the MTC Envelope (Zhang et al.; AMFS Shell §5.2) of places in the file system, each beside raw tmpfs.
+"""``benchmarks envelope``: the MTC Envelope (Zhang et al.; AMFS Shell §5.2) of places in the file system, each beside raw tmpfs.
 
 Owns the metrics, the targets, and the order in which things are measured. A place is measured in two short groups of phases, operations
 and bandwidth; within a group tmpfs is measured right before it in one turn and right after it in the
@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench import dispatch, programs
-from amfs.bench.clients import Client, Done
+from amfs.bench import dispatch
 from amfs.errors import AmfsError
+from benchmarks import programs
+from benchmarks.clients import Client, Done
 
 JUDGED_CLIENTS = 4  # the targets are for so many clients on one node
 _MIB = 1 << 20

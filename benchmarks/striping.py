@@ -1,4 +1,4 @@
-"""``amfs bench striping``: how evenly a workflow's files fill the nodes, whole and in stripes; on real nodes and by arithmetic.
+"""``benchmarks striping``: how evenly a workflow's files fill the nodes, whole and in stripes; on real nodes and by arithmetic.
 
 Owns the rows and the target. On real nodes the files of every task are written and read through the node that ``layouts.place`` gives it,
 with the Python client. Then the nodes report the bytes that they hold, and ``layouts`` says how many they should.
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench import layouts
 from amfs.bench.dispatch import machine
-from amfs.bench.envelope_table import aligned
-from amfs.bench.mounts import Session
 from amfs.bench.process import Failed
 from amfs.client.files import Files
 from amfs.engine.partition import PartitionTable, enough_for
 from amfs.engine.workflow import Task, Workflow
 from amfs.errors import AmfsError
+from benchmarks import layouts
+from benchmarks.envelope_table import aligned
+from benchmarks.mounts import Session
 
 TARGET = 1.1
 _CHUNK = 1 << 20

@@ -1,4 +1,4 @@
-"""``amfs bench spill``: a workflow whose files are several times the memory of its node, beside the same programs with their files on the
+"""``benchmarks spill``: a workflow whose files are several times the memory of its node, beside the same programs with their files on the
 disk that amfs spills to.
 
 Owns the programs: as many as there are files write one each, then as many read one each. With amfs all files live at once, in memory and in

@@ -69,7 +69,7 @@ def measure(formats: Sequence[str], sizes: Sequence[int], *, repeat: int, say: C
 
 
 def _read(path: Path, format: str, tasks: int) -> Point:
-    ran = run([sys.executable, "-m", "amfs.bench.translation", str(path), format], path.parent, hang_seconds=HANG_SECONDS)
+    ran = run([sys.executable, "-m", "benchmarks.translation", str(path), format], path.parent, hang_seconds=HANG_SECONDS)
     try:
         point = msgspec.json.decode(ran.stdout, type=Point)
     except msgspec.DecodeError as error:

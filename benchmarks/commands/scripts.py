@@ -1,4 +1,4 @@
-"""``amfs bench swift``: the table. The measurement is in ``amfs.bench.scripts``."""
+"""``benchmarks swift``: the table. The measurement is in ``benchmarks.scripts``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amfs.cli.bench_files import OUTPUT, REPEAT, say, show
+from benchmarks.commands.files import OUTPUT, REPEAT, say, show
 
 if TYPE_CHECKING:
-    from amfs.bench.scripts import Report
+    from benchmarks.scripts import Report
 
 
 @click.command()
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @OUTPUT
 def swift(calls: int, quick: bool, repeat: int, output: str) -> int:
     """Measure what Swift scripts cost: function calls, app calls beside a task list, memory, the time to the first task, translation."""
-    from amfs.bench.scripts import measure
+    from benchmarks.scripts import measure
 
     report = measure(calls=min(calls, 10_000) if quick else calls, repeat=1 if quick else repeat, say=say)
     show(report, output, swift_table(report))

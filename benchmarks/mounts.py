@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from amfs.bench import process
-from amfs.bench.directories import file_system
 from amfs.bench.process import Failed
+from benchmarks.directories import file_system
 
 NAME = "bench"
 _MOUNT_SECONDS = 20.0

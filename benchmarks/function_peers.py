@@ -1,4 +1,4 @@
-"""One contestant of ``amfs bench functions`` in a process of its own: ``python -m amfs.bench.function_peers NAME CALLS SLOTS``.
+"""One contestant of ``benchmarks functions`` in a process of its own: ``python -m benchmarks.function_peers NAME CALLS SLOTS``.
 
 Prints one JSON object: what it can do, by key of ``functions.LINES``; or ``{"missing": why}``. Everything is imported when it is needed.
 """
@@ -142,6 +142,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from amfs.bench import function_peers  # so that functions are found by their module's name
+    from benchmarks import function_peers  # so that functions are found by their module's name
 
     function_peers.main()

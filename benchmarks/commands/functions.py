@@ -1,4 +1,4 @@
-"""``amfs bench functions``: the options and the table; the measurements are in ``amfs.bench.functions``."""
+"""``benchmarks functions``: the options and the table; the measurements are in ``benchmarks.functions``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from amfs.display.progress import table_text
 
 if TYPE_CHECKING:
-    from amfs.bench.functions import FunctionReport
+    from benchmarks.functions import FunctionReport
 
 CONTESTANTS = ("amfs", "processes", "dask", "ray")
 
@@ -26,10 +26,10 @@ def functions(repeat: int, quick: bool, only: tuple[str, ...], output: str) -> i
     NAMEs are amfs, processes, dask and ray. Dask and Ray come with pip install 'amfs[peers]'; what is not installed is left out. The exit
     status is 1 if amfs could not be measured.
     """
-    from amfs.bench.functions import run
+    from benchmarks.functions import run
 
     def say(text: str) -> None:
-        print(f"amfs bench: {text}", file=sys.stderr, flush=True)
+        print(f"benchmarks: {text}", file=sys.stderr, flush=True)
 
     report = run(repeat=repeat, quick=quick, only=only, say=say)
     if output == "json":
@@ -43,7 +43,7 @@ def functions(repeat: int, quick: bool, only: tuple[str, ...], output: str) -> i
 
 def function_table(report: FunctionReport) -> str:
     """The report as people read it; in brackets how many times better amfs is."""
-    from amfs.bench.functions import LINES, TITLES
+    from benchmarks.functions import LINES, TITLES
 
     names = list(report.values)
     rows = [["", *(TITLES[name] for name in names)]]

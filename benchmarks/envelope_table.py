@@ -1,10 +1,10 @@
-"""The tables of ``amfs bench envelope``: rates and ratios of every place, the targets, and AMFS Shell's Table 1. Text only."""
+"""The tables of ``benchmarks envelope``: rates and ratios of every place, the targets, and AMFS Shell's Table 1. Text only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amfs.bench.envelope import EIGHT, JUDGED_CLIENTS, METRICS, Described, Report, Result
+from benchmarks.envelope import EIGHT, JUDGED_CLIENTS, METRICS, Described, Report, Result
 
 _WIDTH = 140
 _GAP = 2

@@ -1,4 +1,4 @@
-"""``amfs bench queue``: the table. The measurement is in ``amfs.bench.queueing``."""
+"""``benchmarks queue``: the table. The measurement is in ``benchmarks.queueing``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amfs.cli.bench_files import OUTPUT, REPEAT, say, show
+from benchmarks.commands.files import OUTPUT, REPEAT, say, show
 
 if TYPE_CHECKING:
-    from amfs.bench.queueing import Report
+    from benchmarks.queueing import Report
 
 WAYS = {"true": "/bin/true", "program": "program AMFS_queue", "function": "function AMFS_queue"}
 
@@ -21,7 +21,7 @@ WAYS = {"true": "/bin/true", "program": "program AMFS_queue", "function": "funct
 @OUTPUT
 def queue(tasks: int, quick: bool, repeat: int, output: str) -> int:
     """Measure what it costs to queue a task, beside /bin/true in the same loop, for the shells that are here."""
-    from amfs.bench.queueing import measure
+    from benchmarks.queueing import measure
 
     report = measure(tasks=min(tasks, 300) if quick else tasks, repeat=repeat, say=say)
     show(report, output, queue_table(report))

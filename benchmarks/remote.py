@@ -1,4 +1,4 @@
-"""Files that were written on another node: ``amfs bench envelope``'s last rows. Large ones beside raw TCP, small ones in round trips.
+"""Files that were written on another node: ``benchmarks envelope``'s last rows. Large ones beside raw TCP, small ones in round trips.
 
 Owns the rows. Everything goes through mounts of two nodes of one session: the first node writes and closes a file, the second opens it.
 """
@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import msgspec
 
-from amfs.bench import process, programs
-from amfs.bench.clients import Client
+from amfs.bench import process
 from amfs.bench.dispatch import Line, Result, Sample, both, summarise
 from amfs.bench.echo import round_trip_seconds
-from amfs.bench.mounts import NAME, Session
 from amfs.errors import AmfsError
+from benchmarks import programs
+from benchmarks.clients import Client
+from benchmarks.mounts import NAME, Session
 
 NODES = 4
 NO_TARGET = 0.0  # of a row that is there to be read: what counts are the questions, whatever else the kernel does in that time
