@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts swift notebooks test lint sim chaos native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts swift notebooks test quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+quick: ## the tests that a change needs first: pure machines, formats, transcripts; about a minute
+	@$(SETUP) test,dev,examples
+	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile -q -m "not slow" tests/unit tests/core tests/scenario $(ARGS)
+
 lint: ## ruff, clang-format, codespell, mypy (amfs strictly, then the tests), the stub of the extension
 	@$(SETUP) test,dev
 	$(BIN)/ruff check .
@@ -56,8 +60,8 @@ lint: ## ruff, clang-format, codespell, mypy (amfs strictly, then the tests), th
 
 sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 	@$(SETUP) test
-	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1))
-	@$(BIN)/python -m amfs.sim --seeds 0-$$(($(SEEDS) - 1)) --quiet-mode
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seeds 0-$$(($(SEEDS) - 1))
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seeds 0-$$(($(SEEDS) - 1)) --quiet-mode
 
 chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEED (1); LOAD=montage|layers|session|dax|fs KIND=kill|hang|cut|...
 	@$(SETUP) --system test,examples,fs

@@ -1,4 +1,4 @@
-"""``amfs simulate``: a workflow on a simulated cluster of any size, or a search for faults of the protocol."""
+"""``amfs simulate``: a workflow on a simulated cluster of any size."""
 
 from __future__ import annotations
 
@@ -65,15 +65,6 @@ def parse_faults(text: str, seed: int) -> Faults:
     return Faults(**given)
 
 
-def parse_seeds(text: str) -> range:
-    """"7" or "0-1999". Raises UsageError."""
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-    if not match:
-        raise UsageError(f"--seeds: '{text}' is neither a number nor a range such as 0-1999")
-    first = int(match[1])
-    return range(first, int(match[2]) + 1) if match[2] else range(first, first + 1)
-
-
 @click.command()
 @click.argument("workflow", required=False, type=click.Path(allow_dash=True))
 @click.option("--bag", type=click.IntRange(1), metavar="N", help="Instead of WORKFLOW: N independent tasks a core.")
@@ -95,22 +86,14 @@ def parse_seeds(text: str) -> range:
 @click.option("--no-stealing", is_flag=True, help="Idle nodes do not ask others for tasks.")
 @click.option("--faults", default="none", metavar="LIST", help=f"What goes wrong: NAME=VALUE,… of {', '.join(FAULTS)}; or 'all'.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides all that is left to chance.")
-@click.option("--seeds", metavar="A-B", help="Hunt for faults of amfs with these random clusters, instead of simulating a workflow.")
-@click.option("--quiet-mode", is_flag=True, help="With --seeds: no faults and no timers.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def simulate(workflow: str | None, **given: Any) -> int:
     """Run WORKFLOW on a simulated cluster: the machines are those that run on a real one, only network, processes and time are not.
 
     WORKFLOW is what `amfs run` takes; its programs are not started, and its shared inputs need not exist. Tasks take the run times and
     files have the sizes that the workflow has recorded. Shows how long it would take, how busy the slots would be and what would be
-    moved. With --seeds the exit status is 1 if a seed found a fault.
+    moved.
     """
-    if given["seeds"] is not None:
-        if workflow is not None:
-            raise UsageError("--seeds makes workflows of its own; leave WORKFLOW out")
-        return _hunt(given["seeds"], given["quiet_mode"])
-    if given["quiet_mode"]:
-        raise UsageError("--quiet-mode goes with --seeds")
     if given["churn"] is not None:
         return _churn(workflow, given)
     if given["with_files"]:
@@ -123,12 +106,6 @@ def simulate(workflow: str | None, **given: Any) -> int:
     else:
         click.echo(table(report))
     return 3 if report.stopped else 1 if report.failed else 0
-
-
-def _hunt(text: str, quiet: bool) -> int:
-    from amfs.sim.fuzz_cli import hunt
-
-    return 1 if hunt(parse_seeds(text), quiet=quiet, say=click.echo) else 0
 
 
 def _churn(workflow: str | None, given: dict[str, Any]) -> int:

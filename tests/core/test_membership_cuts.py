@@ -111,7 +111,7 @@ def test_a_session_survives_several_at_once(dead: tuple[int, ...]) -> None:
 
 
 def test_a_member_that_ended_behind_a_cut_is_counted_by_those_before_it() -> None:
-    """It may have left them out before. Here node 0 went on alone beside node 2 (amfs simulate --seeds 601259)."""
+    """It may have left them out before. Here node 0 went on alone beside node 2 (python -m fuzz --seeds 601259)."""
     session = Session(3)
     session.side = {0: 1}
     session.run(LIMITS.dead_s + 2 * BEAT)

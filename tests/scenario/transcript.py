@@ -19,13 +19,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fuzz.checker import check_nothing_left
+
 from amfs.config import MemberLimits, SubmitterLimits, WorkerLimits
 from amfs.engine import messages as m
 from amfs.engine.paths import scope_of
 from amfs.engine.states import FAILED, FINISHED
 from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim.checker import check_nothing_left
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Limits, Storage
 from amfs.sim.workload import Workload

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from amfs.sim.blind import draw_blind
-from amfs.sim.fuzz import Finding, run_seed
-from amfs.sim.fuzz_cli import hunt
+from fuzz.blind import draw_blind
+from fuzz.hunt import hunt
+from fuzz.seeds import Finding, run_seed
 
 
 @pytest.mark.parametrize("quiet", [False, True], ids=["faults", "quiet"])

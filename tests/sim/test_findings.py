@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import planted
 import pytest
+from fuzz.seeds import PATIENCE_S, Finding, run_scenario
 
 from amfs._native import Meta
 from amfs.config import DispatcherLimits, MemoryLimits, SubmitterLimits, WorkerLimits
@@ -13,7 +14,6 @@ from amfs.net.link import Limits as LinkLimits
 from amfs.sim.backups import BackupSender
 from amfs.sim.cluster import Cluster
 from amfs.sim.file_backend import Contents, SimFileBackend
-from amfs.sim.fuzz import PATIENCE_S, Finding, run_scenario
 from amfs.sim.process import Process
 from amfs.sim.scenario import FaultEvent, Scenario, Settings, SimTask
 from amfs.sim.settings import NEVER, Faults, FileLoad, Limits

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from fuzz.seeds import run_scenario
 
 from amfs.config import MemoryLimits
 from amfs.engine.workflow import Task
-from amfs.sim.fuzz import run_scenario
 from amfs.sim.node_io import DISK_BYTES_S, NodeIO
 from amfs.sim.scenario import Scenario, Settings, SimTask
 from amfs.sim.settings import Faults, Limits

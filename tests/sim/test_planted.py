@@ -15,9 +15,8 @@ import planted_files
 import planted_memory
 import planted_replicas
 import pytest
-
-from amfs.sim import fuzz
-from amfs.sim.fuzz import Finding, run_seed
+from fuzz import seeds as fuzz
+from fuzz.seeds import Finding, run_seed
 
 MUTANTS = (
     "stale_epoch_accepted",

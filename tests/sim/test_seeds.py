@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fuzz.hunt import hunt
+from fuzz.seeds import Finding, run_seed
+from fuzz.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
 
-from amfs.sim.fuzz import Finding, run_seed
-from amfs.sim.fuzz_cli import hunt
 from amfs.sim.scenario import FaultEvent
-from amfs.sim.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
 
 CHUNK = 25
 
@@ -86,10 +86,11 @@ def test_every_theme_and_every_plot_can_be_drawn() -> None:
     """All that they speak of are faults, limits, options and parts of workflows that there are."""
     import random
 
+    from fuzz.shapes import Mix
+
     from amfs.config import DispatcherLimits, SubmitterLimits, WorkerLimits
     from amfs.sim.scenario import Settings
     from amfs.sim.settings import Faults
-    from amfs.sim.shapes import Mix
 
     limits = {*WorkerLimits.__struct_fields__, *DispatcherLimits.__struct_fields__, *SubmitterLimits.__struct_fields__, "lent"}
     known = {"fault": set(Faults.__struct_fields__), "limit": limits | set(Settings.__struct_fields__), "mix": set(Mix.__struct_fields__)}
@@ -108,12 +109,13 @@ def test_a_finding_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> Non
     said: list[str] = []
     assert hunt(range(5), quiet=True, say=said.append) == 1
     assert "ZeroDivisionError" in said[0] and "seed = " in said[0] and "last events" in said[0]
-    assert said[1].startswith("replay: python -m amfs.sim --quiet-mode --seeds ")
+    assert said[1].startswith("replay: python -m fuzz --quiet-mode --seeds ")
 
 
 def test_the_module_is_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from fuzz.__main__ import command
+
     from amfs.engine.fls import FlsShard
-    from amfs.sim.__main__ import command
 
     assert command(["--seeds", "0-3", "--quiet-mode"]) == 0
     assert "4 seeds in quiet mode found nothing" in capsys.readouterr().out

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 import pytest
+from fuzz import seeds as fuzz
+from fuzz.seeds import Finding, run_seed
+from fuzz.session_seeds import draw_session
 
 from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.remaking import Remaking
 from amfs.engine.worker_state import File, Run
-from amfs.sim import fuzz
-from amfs.sim.fuzz import Finding, run_seed
-from amfs.sim.session_seeds import draw_session
 
 SEEDS = (21, 19)  # in which files of the session are lost, missed, and made again
 

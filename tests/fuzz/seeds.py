@@ -16,18 +16,18 @@ from amfs.engine import messages as m
 from amfs.engine.paths import scope_of
 from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
-from amfs.sim import checker
 from amfs.sim import faults as fault_plan
-from amfs.sim.blind import check_blind, draw_blind
 from amfs.sim.cluster import Cluster
-from amfs.sim.files import ANSWER_S, SimFiles
 from amfs.sim.node_io import DISK_BYTES_S
 from amfs.sim.scenario import Scenario
-from amfs.sim.session_seeds import check_session_files, draw_session
 from amfs.sim.settings import Limits
-from amfs.sim.swarm import draw
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from fuzz import checker
+from fuzz.blind import check_blind, draw_blind
+from fuzz.files import ANSWER_S, SimFiles
+from fuzz.session_seeds import check_session_files, draw_session
+from fuzz.swarm import draw
 
 EVENT_BUDGET = 400_000
 PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves, their files and their messages need

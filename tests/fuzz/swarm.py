@@ -16,7 +16,7 @@ from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, SubmitterL
 from amfs.sim import faults as fault_plan
 from amfs.sim.scenario import Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults, draw_files
-from amfs.sim.shapes import BLOCKS, Mix, random_tasks
+from fuzz.shapes import BLOCKS, Mix, random_tasks
 
 Theme = Callable[[random.Random], dict[str, Any]]
 

@@ -17,8 +17,8 @@ from amfs.engine.workflow import Task
 from amfs.sim.scenario import Scenario
 from amfs.sim.session_files import content_of, look
 from amfs.sim.settings import Faults, FileLoad
-from amfs.sim.swarm import draw
 from amfs.sim.world import World
+from fuzz.swarm import draw
 
 if TYPE_CHECKING:
     from amfs.sim.client import SimClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from amfs.sim.fuzz import Finding, Verdict, run_seed
+from fuzz.seeds import Finding, Verdict, run_seed
 
 
 def hunt(seeds: Iterable[int], *, quiet: bool, kind: str = "", say: Callable[[str], None], stop_at: int = 1) -> int:
@@ -18,7 +18,7 @@ def hunt(seeds: Iterable[int], *, quiet: bool, kind: str = "", say: Callable[[st
         except Finding as finding:
             failed += 1
             say(finding.report)
-            say(f"replay: python -m amfs.sim {mode}--seeds {seed} --verbose")
+            say(f"replay: python -m fuzz {mode}--seeds {seed} --verbose")
             if failed >= stop_at:
                 break
     say(

@@ -17,8 +17,8 @@ from amfs.engine.dispatcher import EXCUSED_MAX
 from amfs.engine.states import FAILED, FINISHED, Outcome
 from amfs.engine.workflow import Task
 from amfs.sim.scenario import Scenario, SimTask
-from amfs.sim.swarm import draw
 from amfs.sim.workload import BlindTask, Workload
+from fuzz.swarm import draw
 
 if TYPE_CHECKING:
     from amfs.sim.client import SimClient

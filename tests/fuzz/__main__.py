@@ -1,4 +1,4 @@
-"""``python -m amfs.sim``: the simulator's fault hunt without the rest of amfs. Exit status 0: nothing found; 1: a seed failed."""
+"""``python -m fuzz``: the simulator's fault hunt without the rest of amfs. Exit status 0: nothing found; 1: a seed failed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 import traceback
 
-from amfs.sim.fuzz import DRAWN, Finding, describe, run_seed
-from amfs.sim.fuzz_cli import hunt
+from fuzz.hunt import hunt
+from fuzz.seeds import DRAWN, Finding, describe, run_seed
 
 
 def seeds_of(text: str) -> range:
@@ -19,7 +19,7 @@ def seeds_of(text: str) -> range:
 
 
 def command(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m amfs.sim", description="Hunt for faults with random simulated clusters.")
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description="Hunt for faults with random simulated clusters.")
     parser.add_argument("--seeds", type=seeds_of, default=range(100), metavar="A-B", help="seeds to run, one or a range (default 0-99)")
     parser.add_argument("--quiet-mode", action="store_true", help="no faults and no timers: everything must still finish")
     parser.add_argument("--blind", dest="kind", action="store_const", const="blind", default="", help="with blind tasks")
