@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))
         if item.get_closest_marker("mpi") and not os.environ.get("AMFS_TESTS_IN_CI") and mpiexec() is None:
-            item.add_marker(pytest.mark.skip(reason="needs mpiexec: pip install 'amfs[mpi]'"))
+            item.add_marker(pytest.mark.skip(reason="needs mpiexec: pip install 'amfs-hpc[mpi]'"))
 
 
 def mpiexec() -> str | None:

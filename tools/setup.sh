@@ -128,7 +128,7 @@ if [ ! -x "$venv/bin/python" ]; then
     say "making $venv with $python ($("$python" -V))"
     "$python" -m venv "$venv"
 fi
-say "installing amfs[$wanted] into $venv"
+say "installing amfs-hpc[$wanted] into $venv"
 log=$venv/setup.log
 compile=--compile
 [ -z "${PYTHONPYCACHEPREFIX:-}" ] || compile=--no-compile  # what pip compiled would go to a place that goes soon

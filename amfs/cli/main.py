@@ -192,7 +192,22 @@ def _unknown(name: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``amfs ARGV`` and return its exit status; the console script's entry point. Raises nothing but SystemExit."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if (other := _other_package()) is not None:
+        _say(other)
+        return EXIT_SETUP
     return guarded(lambda: _dispatch(args))
+
+
+def _other_package() -> str | None:
+    """What to do if another project's package of the same name was installed over this one."""
+    import amfs
+
+    if getattr(amfs, "DISTRIBUTION", None) == "amfs-hpc":
+        return None
+    return (
+        f"{amfs.__file__} is of another project, also called amfs, which was installed over this one; "
+        "to mend it: pip uninstall -y amfs, then pip install --force-reinstall --no-deps amfs-hpc"
+    )
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -1,7 +1,7 @@
 """The file system of a session for libraries that use fsspec (pandas, Dask, Zarr, pyarrow …): ``amfs://SESSION/path``.
 
 ``amfs:///path`` is in the session that $AMFS_SESSION names, else in the newest one. The storage option ``session`` says the same.
-Needs the extra ``amfs[fsspec]``.
+Needs the extra ``amfs-hpc[fsspec]``.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def library() -> tuple[Any, str]:
             return importlib.import_module(name), words
         except (ImportError, OSError) as error:
             reasons.append(f"{words}: {error}")
-    raise SystemSetupError("--fuse fusepy needs fusepy or mfusepy (pip install 'amfs[fs]') and its libfuse: " + "; ".join(reasons))
+    raise SystemSetupError("--fuse fusepy needs fusepy or mfusepy (pip install 'amfs-hpc[fs]') and its libfuse: " + "; ".join(reasons))
 
 
 class Open(NamedTuple):

@@ -52,7 +52,7 @@ class Executor(futures.Executor):
         try:
             from amfs.functions.pickles import Pickles
         except ImportError:
-            raise SystemSetupError("Python functions need cloudpickle: pip install 'amfs[functions]'") from None
+            raise SystemSetupError("Python functions need cloudpickle: pip install 'amfs-hpc[functions]'") from None
         if max_workers < 1:
             raise ValueError("max_workers must be greater than 0")
         self.max_workers = max_workers

@@ -113,7 +113,7 @@ def _world() -> Any:
     except (ImportError, RuntimeError, OSError) as error:  # the wheel raises RuntimeError when it finds no MPI library
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SystemSetupError(
-            f"started by an MPI launcher, but mpi4py cannot be used ({text}): pip install 'amfs[mpi]', or load your site's mpi4py"
+            f"started by an MPI launcher, but mpi4py cannot be used ({text}): pip install 'amfs-hpc[mpi]', or load your site's mpi4py"
         ) from None
     return MPI.COMM_WORLD
 

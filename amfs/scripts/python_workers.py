@@ -24,7 +24,7 @@ _IDLE_S = 5.0
 
 
 class PythonOnNodes:
-    """Processes on the nodes of a session, one a slot. Raises SystemSetupError if ``amfs[functions]`` is not installed."""
+    """Processes on the nodes of a session, one a slot. Raises SystemSetupError if ``amfs-hpc[functions]`` is not installed."""
 
     def __init__(self, session: str, slots: int, directory: str) -> None:
         from amfs.client.files import Files

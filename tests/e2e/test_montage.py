@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs[examples]')")
+pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs-hpc[examples]')")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "montage"
 sys.path.insert(0, str(EXAMPLE))

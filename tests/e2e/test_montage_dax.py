@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs[examples]')")
+pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs-hpc[examples]')")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "montage"))
 

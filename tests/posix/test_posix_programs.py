@@ -315,7 +315,7 @@ def test_flock_lets_one_in_at_a_time(here: Path) -> None:
 
 
 def test_numpy_maps_a_file(here: Path, there: Path) -> None:
-    numpy = pytest.importorskip("numpy", reason="needs numpy (pip install 'amfs[examples]')")
+    numpy = pytest.importorskip("numpy", reason="needs numpy (pip install 'amfs-hpc[examples]')")
     array = numpy.memmap(here / "array", dtype="float64", mode="w+", shape=(300, 1000))
     array[:] = numpy.arange(300_000).reshape(300, 1000)
     array.flush()
@@ -347,7 +347,7 @@ def test_shell_and_its_tools_do_their_usual_things(here: Path, there: Path) -> N
 
 
 def test_montage_by_hand_makes_the_same_mosaic(here: Path, tmp_path: Path) -> None:
-    pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs[examples]')")
+    pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs-hpc[examples]')")
     run(sys.executable, EXAMPLE / "make_sky.py", tmp_path / "sky", "--grid", "2", "--size", "80")
     outside = run(sys.executable, EXAMPLE / "serial.py", tmp_path / "sky", tmp_path / "work", ok=False)
     if "no Montage here" in outside:

@@ -65,6 +65,21 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
     assert f'version = "{amfs.__version__}"' in project.read_text(encoding="utf-8")
 
 
+def test_another_project_s_package_of_the_same_name_is_told(tmp_path: Path) -> None:
+    """Once installed over ours, it replaces ``amfs/__init__.py``; the rest of ours stays."""
+    there = tmp_path / "amfs"
+    there.mkdir()
+    (there / "__init__.py").write_text("__version__ = '0.5'\n")
+    for path in Path(amfs.__file__).parent.iterdir():
+        if path.name not in ("__init__.py", "__pycache__"):
+            (there / path.name).symlink_to(path)
+    command = "import sys; from amfs.cli.main import main; sys.exit(main(['run', 'list']))"
+    ran = subprocess.run([sys.executable, "-S", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (5, "")
+    (said,) = ran.stderr.splitlines()
+    assert str(there / "__init__.py") in said and "amfs-hpc" in said
+
+
 @pytest.mark.parametrize("name", frame.COMMANDS)
 def test_every_command_of_the_table_exists_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = frame.load(name)
