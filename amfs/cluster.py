@@ -153,7 +153,7 @@ class Cluster:
         return sum(member.slots for member in self.files.connection.members())
 
     def executor(self, max_workers: int | None = None, *, idle_s: float = 10.0, retries: int = 0) -> Executor:
-        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``functions.executor``. Needs ``amfs-hpc[functions]``."""
+        """Executes Python functions on the nodes, as ``concurrent.futures`` does: see ``functions.executor``. Needs the extra functions."""
         from amfs.functions.executor import Executor
 
         self._release_slots()

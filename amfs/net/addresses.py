@@ -59,3 +59,8 @@ def pick(endpoints: Sequence[str], host: str, own_host: str) -> str | None:
         if host == own_host or (not host and os.path.isdir(os.path.dirname(endpoint.removeprefix("ipc://")))):
             return endpoint
     return None
+
+
+def reachable(endpoints: Sequence[str], host: str, own_host: str) -> tuple[str, ...]:
+    """The endpoints of a process on ``host`` that one on ``own_host`` can use: a path of another host may exist here, and be another's."""
+    return tuple(endpoint for endpoint in endpoints if host == own_host or not endpoint.startswith("ipc://"))

@@ -20,7 +20,7 @@ from amfs.engine.messages import Member, Shutdown
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
-from amfs.net.addresses import listen_endpoint, split
+from amfs.net.addresses import listen_endpoint, reachable, split
 from amfs.net.keys import Keys
 from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
@@ -79,7 +79,8 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
     if not session.directory.exists():
         records.save(session)
     config = node_config(session.name, session.directory, session.keys, node, options)
-    return msgspec.structs.replace(config, manager=view.manager, managers=manager.endpoints, unit_size=view.unit_size)
+    managers = reachable(manager.endpoints, manager.host, processes.host_id())
+    return msgspec.structs.replace(config, manager=view.manager, managers=managers, unit_size=view.unit_size)
 
 
 def join_here(session: SessionRecord, config: NodeConfig) -> int:

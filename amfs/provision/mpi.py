@@ -19,6 +19,7 @@ from amfs.client.control import Client
 from amfs.errors import AmfsError, SessionError, SystemSetupError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
+from amfs.net.addresses import reachable
 from amfs.net.records import NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.provision import daemon
@@ -94,7 +95,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
             return daemon.await_ready(started[-1:], patience)[0]
 
         manager = _from_first(comm, begin)
-        ready = _everywhere(comm, lambda: manager if rank == 0 else begin(_usable(manager.endpoints, hosts[0] == host)))
+        ready = _everywhere(comm, lambda: manager if rank == 0 else begin(reachable(manager.endpoints, hosts[0], host)))
         nodes = tuple(NodeEntry(one.node, one.endpoints, at, one.pid, one.started) for one, at in comm.allgather((ready, host)))
         session = SessionRecord(name=chosen, keys=keys, created=time.time(), host=host, nodes=nodes, unit_size=options.unit_size)
         _from_first(comm, lambda: _complete(session, patience))
@@ -121,10 +122,6 @@ def _world() -> Any:
 def _claim(name: str | None) -> str:
     orphans.sweep()
     return discovery.claim(name)[0]
-
-
-def _usable(endpoints: tuple[str, ...], same_host: bool) -> tuple[str, ...]:
-    return endpoints if same_host else tuple(endpoint for endpoint in endpoints if not endpoint.startswith("ipc://"))
 
 
 def _complete(session: SessionRecord, patience_s: float) -> None:

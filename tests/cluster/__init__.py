@@ -1,0 +1,1 @@
+"""Hosts for tests, made of namespaces, and a small real Slurm on them."""
