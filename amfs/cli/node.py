@@ -7,13 +7,15 @@ from typing import Any
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
+from amfs.errors import UsageError
 
 
 @click.command()
-@click.option("--join", "session_name", metavar="SESSION", required=True, help="Name of a session, or the path of a (copied) session file.")
+@click.option("--join", "session_name", metavar="SESSION", help="Name of a session, or the path of a (copied) session file.")
+@click.option("--found", is_flag=True, hidden=True)  # what 'amfs up' starts on the first host of a job
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
-def node(session_name: str, detach: bool, **given: Any) -> int:
+def node(session_name: str | None, found: bool, detach: bool, **given: Any) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
@@ -22,6 +24,12 @@ def node(session_name: str, detach: bool, **given: Any) -> int:
     from amfs.client import discovery
     from amfs.provision import local
 
+    if found:
+        from amfs.provision.allocation import found_here
+
+        return found_here()
+    if session_name is None:
+        raise UsageError("say which session to join: amfs node --join SESSION")
     session = discovery.find(session_name)
     options = chosen_options(given)
     if detach:

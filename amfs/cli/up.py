@@ -12,7 +12,8 @@ from amfs.net.records import SessionRecord
 
 
 @click.command()
-@click.option("--nodes", "-N", type=click.IntRange(min=1), default=None, help="Node processes on this machine (default 1).")
+@click.option("--nodes", "-N", type=click.IntRange(min=1), default=None, help="Nodes (default: 1 on this machine; all hosts of a job).")
+@click.option("--on", metavar="SYSTEM", help="By 'slurm', or as a file says, or 'local' (default: the job around this, if any).")
 @click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
 @click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
 @click.option(
@@ -21,21 +22,21 @@ from amfs.net.records import SessionRecord
 )  # fmt: skip
 @click.option("--expect", type=click.IntRange(1, 65536), metavar="N", help="Nodes that it is to grow to (default: those that it starts).")
 @node_options
-def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, expect: int | None, **given: Any) -> int:
-    """Start a session: node servers on this machine, or one per rank under mpiexec.
+def up(nodes: int | None, on: str | None, name: str | None, unit_size: int, replicas: int, expect: int | None, **given: Any) -> int:
+    """Start a session: node servers on this machine, on all hosts of the batch job around it, or one per rank under mpiexec.
 
     Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
 
     \b
       amfs up --nodes 4 --slots 2
       amfs up --nodes 3 --replicas 2
+      sbatch -N 16 --wrap 'amfs up; amfs run workflow.txt; amfs down'
       mpiexec -n 16 amfs up
-      srun --ntasks-per-node=1 --mpi=pmi2 amfs up
     """
     from amfs.errors import AmfsError
     from amfs.provision.choice import choose
 
-    provisioner = choose(nodes)
+    provisioner = choose(nodes, on)
     try:
         session = provisioner.start(name, chosen_options(given, unit_size, replicas, expect or 1))
     except AmfsError as error:

@@ -128,7 +128,8 @@ def _check_private(path: Path) -> None:
         raise SessionError(f"{path} is open to others (mode {stat.S_IMODE(facts.st_mode):o}) and holds keys. Do: chmod 700 {path}")
 
 
-def _private_dir(path: Path) -> Path:
+def private_directory(path: Path) -> Path:
+    """Make it if need be. Raises SessionError unless it is ours and closed to everybody else."""
     try:
         path.mkdir(mode=0o700, parents=False, exist_ok=True)
     except FileNotFoundError:
@@ -156,7 +157,7 @@ def base_dir() -> Path:
 
     Raises SessionError if it belongs to somebody else or is open to others.
     """
-    return _private_dir(base_path())
+    return private_directory(base_path())
 
 
 def random_name() -> str:
@@ -201,7 +202,7 @@ def remove_directory(path: Path) -> None:
 
 def save(session: SessionRecord) -> Path:
     """Write the session file, mode 0600, at once or not at all. Returns its path."""
-    directory = _private_dir(session.directory)
+    directory = private_directory(session.directory)
     temporary = directory / f".session-{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
@@ -232,7 +233,7 @@ def load(path: Path) -> SessionRecord:
 
 def add_node(session: SessionRecord, entry: NodeEntry) -> None:
     """Write a node that joined from this host into this host's session file, so that ``amfs down`` here knows its process."""
-    lock = os.open(_private_dir(session.directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = os.open(private_directory(session.directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = load(session.path) if session.path.exists() else session

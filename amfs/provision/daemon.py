@@ -87,7 +87,7 @@ def await_ready(started: Iterable[Started], timeout_s: float) -> list[Ready]:
             left = end - time.monotonic()
             if left <= 0:
                 nodes = ", ".join(str(one.node) for one in waiting.values())
-                raise SessionError(f"node {nodes} did not start within {timeout_s:g} s{_tail(next(iter(waiting.values())).log_file)}")
+                raise SessionError(f"node {nodes} did not start within {timeout_s:g} s{tail(next(iter(waiting.values())).log_file)}")
             for descriptor, _ in poll.poll(left * 1000):
                 one = waiting[descriptor]
                 data = os.read(descriptor, 65536)
@@ -112,11 +112,12 @@ def _parse(one: Started) -> Ready:
     try:
         return msgspec.json.decode(one.heard, type=Ready)
     except msgspec.MsgspecError:
-        tail = _tail(one.log_file)
-        return Ready(one.node, error="it ended at once" + hint(tail) + tail)
+        end = tail(one.log_file)
+        return Ready(one.node, error="it ended at once" + hint(end) + end)
 
 
-def _tail(log_file: str, lines: int = 5) -> str:
+def tail(log_file: str, lines: int = 5) -> str:
+    """The end of a log, each line on one of its own; "" if there is none."""
     try:
         text = Path(log_file).read_text(errors="replace").strip().splitlines()[-lines:]
     except OSError:

@@ -128,7 +128,7 @@ class Host:
 
 
 class Hosts:
-    """``n1`` … (after ``mark``) and ``login``, on one network. ``shared``: a directory that all see under one path; so is the home in it."""
+    """``n1`` … (after ``mark``) and ``login``, on one network. All see ``shared`` under one path, and the home in it."""
 
     def __init__(self, count: int, shared: Path, mark: str = "") -> None:
         self.shared = shared
