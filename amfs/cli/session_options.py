@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from amfs.errors import UsageError
+from amfs.net.records import NO_SLOTS
 from amfs.provision.provisioner import NodeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,9 +56,17 @@ def with_spill_options(command: F) -> F:
     return command
 
 
+def _slots(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    if value == "none":
+        return NO_SLOTS
+    if not value.isdecimal() or int(value) > 1 << 16:
+        raise click.BadParameter(f"'{value}' is neither a number of tasks nor 'none'", ctx, param)
+    return int(value)
+
+
 def node_options(command: F) -> F:
     """Add the options that say what a node is like."""
-    slots = "Tasks at a time per node (default: usable CPUs)."
+    slots = "Tasks at a time per node (default: usable CPUs); 'none': the node keeps files, but runs no tasks."
     memory = "Memory for tasks per node, such as 4G (default: not accounted)."
     tcp = "Also listen on ADDRESS[:PORT], encrypted, so that other hosts can join."
     store = "Where files are kept (default: /dev/shm)."
@@ -68,7 +77,7 @@ def node_options(command: F) -> F:
         click.option("--store", metavar="DIR", default="", type=click.Path(file_okay=False), help=store),
         click.option("--tcp", metavar="ADDRESS", default="", help=tcp),
         click.option("--memory", metavar="SIZE", default="", help=memory),
-        click.option("--slots", "-s", type=click.IntRange(min=0), default=0, metavar="S", help=slots),
+        click.option("--slots", "-s", callback=_slots, default="0", metavar="S", help=slots),
     ):
         command = option(command)
     return command

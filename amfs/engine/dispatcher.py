@@ -131,10 +131,11 @@ class Dispatcher(Machine):
             pin = record.spec.options.pin if record.spec.options is not None else -1
             if pin >= 0:
                 assert record.spec.options is not None
-                if pin not in self.everyone:
+                if not self.everyone.get(pin):
                     if record.spec.options.pin_hard:
                         queue.popleft()
-                        self._refuse(number, run, record, f"must run on node {pin}, which is not there")
+                        why = "has no slots" if pin in self.everyone else "is not there"
+                        self._refuse(number, run, record, f"must run on node {pin}, which {why}")
                         continue
                 else:
                     queue.popleft()

@@ -166,8 +166,8 @@ class Submitter(Machine):
             self.begun.discard(node)
             if self.ending:
                 self._gone(node)
-        if not now:
-            self._over("all nodes are lost, or were shut down")
+        if not dispatchers:
+            self._over("no node of the session has slots for tasks" if now else "all nodes are lost, or were shut down")
         elif before and not self.ending:
             self._tell_heirs(told)
 

@@ -30,6 +30,7 @@ from amfs.host import orphans
 from amfs.net.keys import Keys
 
 FORMAT_VERSION = 2
+NO_SLOTS = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
 QUEUE_LOCK = "queue.lock"  # in a session's directory: "PID START-TIME" of its queue server, which has it locked
@@ -58,7 +59,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen: tuple[str, ...] = ()  # ZeroMQ endpoints, "ipc://PATH", "tcp://ADDRESS:PORT" (port 0 or *: chosen by the system)
     manager: int = 0  # the manager's id; equal to ``node``: this node founds the session
     managers: tuple[str, ...] = ()  # endpoints of the manager, best first
-    slots: int = 0  # 0: as many as the CPUs that this process may use
+    slots: int = 0  # 0: as many as the CPUs that this process may use; NO_SLOTS: it runs no tasks
     memory: int = 0  # bytes for tasks, 0: not accounted
     store_limit: int = 0  # bytes that this node may keep in memory, 0: as many as there is room for
     high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual

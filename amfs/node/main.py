@@ -34,7 +34,7 @@ log = logging.getLogger("amfs.node")
 
 def serve(config: NodeConfig, ready_fd: int | None) -> int:
     """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
-    slots = config.slots or usable_cpus()
+    slots = max(0, config.slots or usable_cpus())
     host = config.host or host_id()
     transport = Transport(config.node, config.keys, config.listen, host=host)
     node_io: NodeIO | None = None
@@ -65,7 +65,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit
         )
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts, limits=limits)
+        node_io = NodeIO(store, max(1, slots), memory=config.memory, files=files, mounts=mounts, limits=limits)
         # After the launcher has seen what tasks get. A node may have connections to thousands of others.
         with contextlib.suppress(OSError, ValueError):
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -139,8 +139,9 @@ class Allocation:
 
 def _as_words(options: NodeOptions) -> list[str]:
     """The options of a node as ``amfs node`` takes them."""
+    slots = "none" if options.slots == records.NO_SLOTS else options.slots
     values = {
-        "--slots": options.slots, "--memory": options.memory, "--tcp": options.tcp, "--store": options.store_dir,
+        "--slots": slots, "--memory": options.memory, "--tcp": options.tcp, "--store": options.store_dir,
         "--store-limit": options.store_limit, "--high-water": options.high_water, "--spill": options.spill,
         "--spill-limit": options.spill_limit,
     }  # fmt: skip

@@ -75,7 +75,7 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
         manager = next(member for member in view.members if member.node == view.manager)
         if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
             raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
-        node = client.number(Member(-1, client.transport.incarnation, (), options.slots, processes.host_id()), view.manager)
+        node = client.number(Member(-1, client.transport.incarnation, (), max(0, options.slots), processes.host_id()), view.manager)
     if not session.directory.exists():
         records.save(session)
     config = node_config(session.name, session.directory, session.keys, node, options)

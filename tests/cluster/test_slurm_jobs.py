@@ -16,7 +16,8 @@ TASKS = "".join(f"t{k} -b sh -o o{k} -a -c 'hostname > o{k}; sleep 0.2'\n" for k
 
 def left(slurm: Slurm) -> list[str]:
     """What amfs has left on any host."""
-    return [f"{host.name}:{place}/{name}" for host in slurm.hosts.all for place in ("/dev/shm", "/tmp/amfs-0") for name in host.listing(place)]
+    places = [(host, place) for host in slurm.hosts.all for place in ("/dev/shm", "/tmp/amfs-0")]
+    return [f"{host.name}:{place}/{name}" for host, place in places for name in host.listing(place)]
 
 
 def job(slurm: Slurm, nodes: int, script: str, *options: str) -> str:
@@ -42,7 +43,8 @@ def work(slurm: Slurm) -> Path:
 
 
 def test_a_batch_script_uses_all_nodes_of_its_job(slurm: Slurm, work: Path) -> None:
-    said = over(slurm, job(slurm, 4, f"set -e\ncd {work}\namfs up --name job --slots 1\namfs run --session job list\namfs status job\namfs down job"))
+    script = f"set -e\ncd {work}\namfs up --name job --slots 1\namfs run --session job list\namfs status job\namfs down job"
+    said = over(slurm, job(slurm, 4, script))
     assert "4 nodes on 4 hosts" in said and "job is down" in said, said
     assert {(work / f"o{k}").read_text().strip() for k in range(16)} == {host.name for host in slurm.hosts.nodes}, said
     until(lambda: not left(slurm), f"left: {left(slurm)}")
@@ -58,7 +60,7 @@ def test_a_job_by_hand_is_used_from_the_login_host(slurm: Slurm, work: Path) -> 
 
 
 def test_a_part_of_the_job_and_no_more_than_it_has(slurm: Slurm) -> None:
-    script = "amfs up --name part --nodes 2 --slots 1; amfs down part; amfs up --nodes 4; amfs up --on local --nodes 3 --name here; amfs down here"
+    script = "amfs up --name part --nodes 2 --slots 1; amfs down part; amfs up --nodes 4; amfs up --on local --nodes 3; amfs down"
     said = over(slurm, job(slurm, 3, script))
     assert "2 nodes on 2 hosts" in said and "--nodes 4: this job has 3 of them" in said and "3 nodes on " in said, said
 
