@@ -189,7 +189,7 @@ class Driver:
             hashed = self.options.hashed_outputs
             workflow, plan = load_checked(
                 source, place, format=self.format, files=self.files, strict=strict,
-                prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
+                shell=self.given["shell"], prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
             )  # fmt: skip
             if plan.later:
                 self.expander = Expander(workflow, plan, place, hashed, self.progress.message)
@@ -244,7 +244,7 @@ class Driver:
 
         def follow() -> None:
             try:
-                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault):
+                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault, shell=self.given["shell"]):
                     loop.post(lambda task=task: self._add(driver, checker, task))  # type: ignore[misc]
             except AmfsError as error:
                 broken = error
